@@ -1,0 +1,54 @@
+# make repro   the whole line on the embedded scenes          make repro RECIPE=recipes/flickr8k_smile.yaml
+# make test    all tests                                      make check   linters and types, before every commit
+PYTHON ?= python3
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+READY := $(VENV)/ready
+RUN := $(if $(RECIPE),runs/$(basename $(notdir $(RECIPE))),.)
+
+.PHONY: setup repro test check requirements mlflow clean
+.DELETE_ON_ERROR:
+
+setup: $(READY)
+
+$(READY): requirements/cpu.txt
+	test -x $(VENV)/bin/uv || { $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --quiet uv; }
+	uv pip install --quiet --python $(VENV)/bin/python --requirement requirements/cpu.txt
+	touch $@
+
+repro: setup
+	python -m pipelines render $(if $(RECIPE),--recipe $(RECIPE))
+	dvc repro $(RUN)/dvc.yaml
+	dvc metrics show $(RUN)/artifacts/metrics/metrics.json
+
+test: setup
+	pytest --numprocesses 2
+
+check: setup
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	python -m pipelines render --check
+
+requirements: setup
+	uv pip compile --quiet --upgrade --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements" \
+	  --extra stages --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/cpu.txt
+	uv pip compile --quiet --upgrade --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements" \
+	  --extra stages --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
+
+# An MLflow server. PostgreSQL: make mlflow MLFLOW_STORE=postgresql://user:password@host/mlflow; S3: MLFLOW_FILES=s3://bucket/mlflow
+# MLFLOW_HOSTS are the names that clients call it by; with any other it answers 403. The stages find it by MLFLOW_TRACKING_URI.
+MLFLOW_STORE ?= sqlite:///mlflow.db
+MLFLOW_FILES ?= mlartifacts
+MLFLOW_HOST ?= 127.0.0.1
+MLFLOW_PORT ?= 5000
+MLFLOW_HOSTS ?= localhost,127.0.0.1,mlflow,mlflow.mlflow.svc.cluster.local
+comma := ,
+mlflow: setup
+	mlflow server --backend-store-uri "$(MLFLOW_STORE)" --artifacts-destination "$(MLFLOW_FILES)" --workers 1 \
+	  --host $(MLFLOW_HOST) --port $(MLFLOW_PORT) \
+	  --allowed-hosts "$(MLFLOW_HOSTS),$(subst $(comma),:$(MLFLOW_PORT)$(comma),$(MLFLOW_HOSTS)):$(MLFLOW_PORT)"
+
+clean:
+	rm -rf artifacts runs
