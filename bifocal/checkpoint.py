@@ -1,0 +1,56 @@
+"""Checkpoints: one safetensors file with weights, optimiser, random state and progress, replaced in one step."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: dict[str, Any]) -> None:
+    """Write all that the next step depends on.
+
+    Args:
+        progress: what JSON can hold; floats survive exactly.
+    """
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for parameter, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{parameter}.{name}": tensor for name, tensor in state.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    write_tensors(path, tensors, progress)
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    """Restore what ``save_checkpoint`` wrote, and return the progress."""
+    tensors, progress = read_tensors(path)
+    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, parameter, key = name.split(".", 2)
+            state.setdefault(int(parameter), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    torch.set_rng_state(tensors["random.cpu"])
+    if "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    return progress
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
+    """Write tensors and a JSON note to one safetensors file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".new")
+    save_file({name: t.contiguous() for name, t in tensors.items()}, aside, metadata={"notes": json.dumps(notes)})
+    aside.replace(path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``write_tensors`` wrote."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["notes"])  # noqa: SIM118

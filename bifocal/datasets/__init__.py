@@ -1,0 +1,25 @@
+"""Datasets, one corpus per file: images, captions, phrases with boxes, splits."""
+
+from bifocal.datasets.base import Corpus as Corpus
+from bifocal.datasets.coco import Coco
+from bifocal.datasets.coco_instances import CocoInstances
+from bifocal.datasets.dataset import Dataset as Dataset
+from bifocal.datasets.dataset import read_dataset
+from bifocal.datasets.flickr8k import Flickr8k
+from bifocal.datasets.flickr30k import Flickr30k
+from bifocal.datasets.images import open_image
+from bifocal.datasets.precomputed import Precomputed
+from bifocal.datasets.scenes import Scenes
+from bifocal.datasets.writer import write_dataset
+
+__all__ = [
+    "Coco",
+    "CocoInstances",
+    "Flickr8k",
+    "Flickr30k",
+    "Precomputed",
+    "Scenes",
+    "open_image",
+    "read_dataset",
+    "write_dataset",
+]

@@ -1,0 +1,89 @@
+"""A dataset as it is read: three tables and where the images are."""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from bifocal.datasets.base import SPLITS
+from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, read_table
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The tables of a dataset, each in the order of its file; their columns are in ``bifocal.datasets.tables``."""
+
+    images: pd.DataFrame
+    captions: pd.DataFrame
+    phrases: pd.DataFrame
+    image_root: Path
+
+    def split(self, name: str) -> "Dataset":
+        """The rows of split ``name`` alone: its images, their captions and phrases.
+
+        Raises:
+            ValueError: it is not train, val or test.
+        """
+        if name not in SPLITS:
+            raise ValueError(f"no split {name!r}; a dataset has {', '.join(SPLITS)}")
+        images = self.images[self.images["split"] == name]
+
+        def of_images(table: pd.DataFrame) -> pd.DataFrame:
+            return table[table["image_id"].isin(images["image_id"])].reset_index(drop=True)
+
+        return replace(
+            self,
+            images=images.reset_index(drop=True),
+            captions=of_images(self.captions),
+            phrases=of_images(self.phrases),
+        )
+
+    def image_path(self, image_id: str) -> Path:
+        """The file of an image.
+
+        Raises:
+            KeyError: the dataset has no such image.
+            ValueError: the corpus publishes features and no image files.
+        """
+        if image_id not in self._paths:
+            raise KeyError(f"the dataset has no image {image_id!r}")
+        path = self._paths[image_id]
+        if path is None:
+            raise ValueError(f"image {image_id!r} has no file: its corpus publishes features alone")
+        return self.image_root / path
+
+    @cached_property
+    def _paths(self) -> dict[str, str | None]:
+        rows = zip(self.images["image_id"], self.images["path"], strict=True)
+        return {image_id: path if isinstance(path, str) else None for image_id, path in rows}
+
+
+def read_dataset(directory: Path) -> Dataset:
+    """Read the dataset in ``directory``.
+
+    Raises:
+        FileNotFoundError: a table is not there.
+        ValueError: a table does not have its schema, or a row names an image that is not there.
+    """
+    images = read_table(directory / "images.parquet", IMAGES)
+    captions = read_table(directory / "captions.parquet", CAPTIONS)
+    phrases = read_table(directory / "phrases.parquet", PHRASES)
+    unknown = set(images["split"]) - set(SPLITS)
+    if unknown:
+        raise ValueError(
+            f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected {', '.join(SPLITS)}"
+        )
+    for name, table in (("captions", captions), ("phrases", phrases)):
+        strangers = ~table["image_id"].isin(images["image_id"])
+        if strangers.any():
+            raise ValueError(
+                f"{directory / f'{name}.parquet'}, column 'image_id': {table['image_id'][strangers].iloc[0]!r} "
+                "is not in images.parquet: run prepare_dataset again"
+            )
+    description = directory / "dataset.json"
+    if not description.is_file():
+        raise FileNotFoundError(f"{description} is not there: no complete dataset; run prepare_dataset")
+    # An absolute image root replaces the directory, a relative one is inside it.
+    return Dataset(images, captions, phrases, directory / json.loads(description.read_text())["image_root"])

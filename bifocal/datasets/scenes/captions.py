@@ -1,0 +1,201 @@
+"""Sentences on a scene, from a grammar, and the noun phrases in them with the things they name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from numpy.random import Generator
+
+from bifocal.datasets.scenes.layout import Scene, Thing
+
+NOUNS = {
+    "circle": ("circle", "disc"),
+    "square": ("square", "box"),
+    "triangle": ("triangle",),
+    "star": ("star",),
+    "ring": ("ring", "hoop"),
+    "cross": ("cross", "plus sign"),
+    "hexagon": ("hexagon",),
+    "heart": ("heart",),
+    "diamond": ("diamond", "rhombus"),
+    "crescent": ("crescent", "moon"),
+}
+PLURALS = {"box": "boxes", "cross": "crosses", "rhombus": "rhombuses"}
+ADJECTIVES = {
+    "red": ("red",),
+    "orange": ("orange",),
+    "yellow": ("yellow",),
+    "green": ("green",),
+    "blue": ("blue",),
+    "purple": ("purple", "violet"),
+    "pink": ("pink",),
+    "white": ("white",),
+    "plain": ("plain", "smooth"),
+    "striped": ("striped",),
+    "dotted": ("dotted", "spotted"),
+    "checkered": ("checkered", "chequered"),
+    "small": ("small", "little", "tiny"),
+    "medium": ("medium-sized",),
+    "large": ("large", "big"),
+}
+PATTERNS = {"striped": "with stripes", "dotted": "with dots", "checkered": "with a checkered pattern"}
+ON = {
+    "grass": ("on grass", "on a lawn", "on the green grass"),
+    "sand": ("on sand", "on a sandy beach", "on the sand"),
+    "brick": ("on a brick wall", "in front of bricks", "against a wall of bricks"),
+    "wood": ("on wooden boards", "on a wooden floor", "on wood"),
+    "sky": ("in a cloudy sky", "in the blue sky", "among clouds"),
+    "water": ("on water", "on the waves", "on the sea"),
+    "snow": ("on snow", "in the snow", "on a snowy field"),
+    "stone": ("on a stone pavement", "on grey stone", "on paving slabs"),
+    "night": ("in a night sky", "under the stars at night", "in the dark of night"),
+}
+NUMBERS = ("no", "one", "two", "three", "four")
+LEFT = ("to the left of", "left of", "on the left side of")
+RIGHT = ("to the right of", "right of", "on the right side of")
+ABOVE = ("above", "over", "higher up than")
+BELOW = ("below", "under", "lower down than")
+CLEARLY = 0.14  # of the image's side: a smaller distance between two centres is not called left or above
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A caption and its noun phrases, each with the things it names; every phrase stands in ``text`` as it is."""
+
+    text: str
+    phrases: tuple[tuple[str, tuple[Thing, ...]], ...]
+
+
+def describe(scene: Scene, count: int, random: Generator) -> list[Sentence]:
+    """``count`` sentences on the scene, no two alike."""
+    sentences: dict[str, Sentence] = {}
+    while len(sentences) < count:
+        sentence = _sentence(scene, random)
+        sentences.setdefault(sentence.text, sentence)
+    return list(sentences.values())
+
+
+def _sentence(scene: Scene, random: Generator) -> Sentence:
+    order = [scene.groups[number] for number in random.permutation(len(scene.groups))]
+    if len(order) > 2 and random.random() < 0.1:
+        order.pop()
+    named = [(_noun_phrase(group, random), group) for group in order]
+    on = _one(ON[scene.background], random)
+    relation = _relation(order[0], order[1], random) if len(order) > 1 else None
+    relate = random.random() < 0.6
+    text = _relational(named, relation, on, random) if relation and relate else _listing(named, on, random)
+    text = text[0].upper() + text[1:] + "."
+    # The first letter is a capital now: the phrase is quoted as it stands.
+    return Sentence(text, tuple((_quoted(phrase, text), group) for phrase, group in named))
+
+
+def _relational(named: Sequence[tuple[str, Sequence[Thing]]], relation: str, on: str, random: Generator) -> str:
+    (first, group), (second, _), *others = named
+    rest = _joined([phrase for phrase, _ in others])
+    also = {0: f", with {rest}", 1: f"; {rest} {_is(others[0][1]) if len(others) == 1 else 'are'} nearby"}
+    tail = also[int(random.integers(2))] if rest else ""
+    form = random.integers(4)
+    if form == 0:
+        return f"{first} {_is(group)} {relation} {second} {on}{tail}"
+    if form == 1:
+        return f"{on}, {first} {_is(group)} {relation} {second}{tail}"
+    if form == 2:
+        return f"there {_is(group)} {first} {relation} {second}{tail}"
+    return f"{first} {relation} {second}{tail}, {on}"
+
+
+def _listing(named: Sequence[tuple[str, Sequence[Thing]]], on: str, random: Generator) -> str:
+    places = [_place(group, random) for _, group in named]
+    # A lone object says little: where it is always helps to tell it from others.
+    chance = 0.9 if len(named) == 1 else 0.45
+    placed = [
+        f"{phrase} {place}" if place and random.random() < chance else phrase
+        for (phrase, _), place in zip(named, places, strict=True)
+    ]
+    everything = _joined(placed)
+    first = named[0][1]
+    form = random.integers(5)
+    if form == 0:
+        verb = "lies" if len(first) == 1 and len(named) == 1 else "lie"
+        return f"{everything} {verb} {on}"
+    if form == 1:
+        return f"{on} there {_is(first)} {everything}"
+    if form == 2:
+        return f"a {_one(('picture', 'photo', 'view'), random)} of {everything} {on}"
+    if form == 3 and places[0]:
+        phrases = [named[0][0], *placed[1:]]
+        return f"{places[0]} {on}, {_joined(phrases)}"
+    return f"{everything}, {on}"
+
+
+def _noun_phrase(group: Sequence[Thing], random: Generator) -> str:
+    kind = group[0].kind
+    noun = _one(NOUNS[kind.shape], random)
+    words = [_one(ADJECTIVES[kind.colour], random)]
+    pattern = ""
+    if kind.texture == "plain":
+        if random.random() < 0.2:
+            words.insert(0, _one(ADJECTIVES["plain"], random))
+    elif random.random() < 0.25:
+        pattern = f" {PATTERNS[kind.texture]}"
+    elif random.random() < 0.85:
+        words.insert(int(random.integers(2)), _one(ADJECTIVES[kind.texture], random))
+    if random.random() < (0.15 if kind.size == "medium" else 0.65):
+        words.insert(0, _one(ADJECTIVES[kind.size], random))
+    if len(group) > 1:
+        return f"{NUMBERS[len(group)]} {' '.join(words)} {PLURALS.get(noun, noun + 's')}{pattern}"
+    article = "an" if words[0][0] in "aeiou" else "a"
+    return f"{article} {' '.join(words)} {noun}{pattern}"
+
+
+def _relation(first: Sequence[Thing], second: Sequence[Thing], random: Generator) -> str | None:
+    """A spatial relation that holds between all things of one group and all of the other."""
+    gaps = [(b.x - a.x, b.y - a.y) for a in first for b in second]
+    holds = [
+        words
+        for words, distance in (
+            (LEFT, min(dx for dx, _ in gaps)),
+            (RIGHT, min(-dx for dx, _ in gaps)),
+            (ABOVE, min(dy for _, dy in gaps)),
+            (BELOW, min(-dy for _, dy in gaps)),
+        )
+        if distance > CLEARLY
+    ]
+    return _one(_one(holds, random), random) if holds else None
+
+
+def _place(group: Sequence[Thing], random: Generator) -> str:
+    """Which ninth of the image a thing is in; nothing for several things."""
+    if len(group) > 1:
+        return ""
+    thing = group[0]
+    column, row = (0 if value < 0.37 else 2 if value > 0.63 else 1 for value in (thing.x, thing.y))
+    across, down = ("left", "middle", "right")[column], (_one(("top", "upper"), random), "", "bottom")[row]
+    if column == 1 and row == 1:
+        return _one(("in the middle", "in the centre"), random)
+    if row == 1:
+        return f"on the {across}"
+    if column == 1:
+        return _one(
+            ("at the top", "near the upper edge") if row == 0 else ("at the bottom", "near the lower edge"), random
+        )
+    return f"in the {down} {across} {_one(('corner', 'part'), random)}"
+
+
+def _joined(phrases: Sequence[str]) -> str:
+    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}" if phrases else ""
+
+
+def _is(group: Sequence[Thing]) -> str:
+    return "is" if len(group) == 1 else "are"
+
+
+def _one(words: Sequence[T], random: Generator) -> T:
+    return words[int(random.integers(len(words)))]
+
+
+def _quoted(phrase: str, text: str) -> str:
+    return phrase if phrase in text else phrase[0].upper() + phrase[1:]

@@ -1,0 +1,137 @@
+"""ONNX: the two branches of a model as graphs with dynamic batch, regions and time."""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from torch import Tensor, nn
+
+from bifocal.features import RegionBatch
+from bifocal.models import TwoBranchModel, load_model
+from bifocal.text import Text
+
+Branch = Literal["image_encoder", "text_encoder"]
+
+
+class _ImageBranch(nn.Module):
+    def __init__(self, model: TwoBranchModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.model.embed_images(RegionBatch(features, mask, features.new_zeros(0)))
+
+
+class _TextBranch(nn.Module):
+    def __init__(self, model: TwoBranchModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        return self.model.embed_captions(Text(values, lengths))
+
+
+@dataclass(frozen=True)
+class Parity:
+    """One comparison of a graph with torch: the greatest difference of any number of an embedding."""
+
+    branch: Branch
+    batch: int
+    length: int
+    difference: float
+
+
+def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
+    """Write one branch of a saved model as ONNX.
+
+    Inputs of the image encoder: ``features`` (batch, regions, D) float32, ``mask`` (batch, regions) bool. Of the
+    text encoder: ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and
+    ``lengths`` (batch,) int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm.
+
+    Raises:
+        ValueError: the graph has lost a dynamic dimension.
+    """
+    # A fresh process each: a second export in one process may freeze a dynamic axis in silence.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as process:
+        process.submit(_export, model_directory, branch, file).result()
+    shapes = _shapes(load_model(model_directory), branch)
+    for value in onnx.load(file).graph.input:
+        found = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        if found != shapes[value.name]:
+            raise ValueError(f"{file.name}: input {value.name} has shape {found}, expected {shapes[value.name]}")
+
+
+def compare(model_directory: Path, branch: Branch, file: Path, seed: int) -> Iterator[Parity]:
+    """Compare an exported branch with torch on random inputs of several batch sizes and lengths."""
+    model = load_model(model_directory)
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    module = _branch(model, branch)
+    for batch in (1, 2, 5):
+        for length in (1, 3, 20):
+            inputs = _example(model, branch, batch, length, seed)
+            with torch.inference_mode():
+                expected = module(*inputs).numpy()
+            names = [value.name for value in session.get_inputs()]
+            found = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})[0]
+            # NaN in either is a difference too, and no comparison with NaN is true.
+            difference = float(np.abs(found - expected).max()) if np.isfinite(found).all() else float("inf")
+            yield Parity(branch, batch, length, difference)
+
+
+def _export(model_directory: Path, branch: Branch, file: Path) -> None:
+    model = load_model(model_directory)
+    shapes = _shapes(model, branch)
+    dims = {name: torch.export.Dim(name) for shape in shapes.values() for name in shape if isinstance(name, str)}
+    program = torch.onnx.export(
+        _branch(model, branch),
+        _example(model, branch, batch=3, length=4, seed=0),
+        input_names=list(shapes),
+        output_names=["embeddings"],
+        dynamic_shapes=[{axis: dims[n] for axis, n in enumerate(s) if isinstance(n, str)} for s in shapes.values()],
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None  # what torch.onnx.export gives with dynamo
+    program.save(file, external_data=False)
+
+
+def _shapes(model: TwoBranchModel, branch: Branch) -> dict[str, tuple[str | int, ...]]:
+    """Shape of each input; a name stands for a dynamic dimension."""
+    if branch == "image_encoder":
+        return {"features": ("batch", "regions", model.feature_dim), "mask": ("batch", "regions")}
+    values: dict[str, tuple[str | int, ...]] = {
+        "tokens": ("batch", "time"),
+        "contextual": ("batch", 3, "time", model.text_dim),
+        "vectors": ("batch", model.text_dim),
+        "sparse": ("batch", model.text_dim),
+    }
+    return {"values": values[model.text_kind], "lengths": ("batch",)}
+
+
+def _branch(model: TwoBranchModel, branch: Branch) -> nn.Module:
+    return (_ImageBranch(model) if branch == "image_encoder" else _TextBranch(model)).eval()
+
+
+def _example(model: TwoBranchModel, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    sizes = {"batch": batch, "regions": length, "time": length}
+    first, second = (
+        [sizes[n] if isinstance(n, str) else n for n in shape] for shape in _shapes(model, branch).values()
+    )
+    if branch == "image_encoder":
+        mask = torch.rand(second, generator=generator) < 0.7
+        mask[:, 0] = True
+        return torch.randn(first, generator=generator), mask
+    lengths = torch.randint(1, length + 1, second, generator=generator)
+    lengths[0] = length
+    if model.words is None:
+        return torch.randn(first, generator=generator), lengths
+    values = torch.randint(1, model.words.num_embeddings, first, generator=generator)
+    return values * (torch.arange(length) < lengths.unsqueeze(1)), lengths

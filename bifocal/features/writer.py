@@ -1,0 +1,168 @@
+"""Writing the feature store."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bifocal.features.store import METADATA, check_same_metadata, read_shard
+
+
+class FeatureWriter:
+    """Writes a feature store shard by shard; a shard is written aside and renamed, so it is whole or absent.
+
+    A writer opened where a killed one worked goes on after the last whole shard: give it the images that are not
+    in ``written``, in the same order, and the bytes will be those of an undisturbed run.
+
+    Args:
+        directory: of the shards; exists.
+        regions: R, the most regions of an image.
+        dim: D, of a region's features.
+        metadata: what JSON can hold; says how the features were made.
+        shard_size: images in a shard, which is held in memory until it is full.
+        part: number of this extraction, where several write the same store in parallel.
+
+    Raises:
+        ValueError: the directory holds shards of other features.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        regions: int,
+        dim: int,
+        metadata: Mapping[str, Any],
+        shard_size: int = 256,
+        part: int = 0,
+    ) -> None:
+        self.directory = directory
+        self.regions = regions
+        self.dim = dim
+        self.metadata: dict[str, Any] = json.loads(json.dumps({**metadata, "regions": regions, "dim": dim}))
+        self.shard_size = shard_size
+        self.part = part
+        self.written: list[str] = []
+        for path in sorted(directory.glob(f"{part:03d}-*.arrow")):
+            shard = read_shard(path)
+            check_same_metadata(path, shard.metadata, self.metadata)
+            self.written += shard.image_ids
+            self._shard = int(path.stem.split("-")[1]) + 1
+        if not self.written:
+            self._shard = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._image_ids: list[str] = []
+        self._features = np.zeros((self.shard_size, self.regions, self.dim), np.float16)
+        self._boxes = np.zeros((self.shard_size, self.regions, 4), np.float32)
+        self._scores = np.zeros((self.shard_size, self.regions), np.float32)
+        self._counts = np.zeros(self.shard_size, np.int32)
+
+    def add(
+        self,
+        image_id: str,
+        features: NDArray[np.floating[Any]],
+        boxes: NDArray[np.floating[Any]] | None = None,
+        scores: NDArray[np.floating[Any]] | None = None,
+    ) -> None:
+        """Add an image.
+
+        Args:
+            features: (r, D), r <= R; finite, and within float16's +-65504.
+            boxes: (r, 4), x0 y0 x1 y1 in [0, 1]; None where the source has none.
+            scores: (r,); None means 1.
+
+        Raises:
+            ValueError: a shape, a feature or a box is not as said; names the image.
+        """
+        count = len(features)
+        if features.ndim != 2 or count > self.regions or features.shape[1] != self.dim:
+            raise ValueError(
+                f"features of image {image_id!r} are {features.shape}, expected at most "
+                f"{self.regions} regions x {self.dim}"
+            )
+        with np.errstate(over="ignore"):
+            half = features.astype(np.float16)
+        if not np.isfinite(half).all():
+            region, feature = np.argwhere(~np.isfinite(half))[0]
+            raise ValueError(
+                f"features of image {image_id!r} are not finite: region {region}, feature {feature} is "
+                f"{features[region, feature]}, and float16 spans +-65504. Check the weights and the image"
+            )
+        if boxes is not None:
+            _check_boxes(image_id, boxes, count)
+        if scores is not None and scores.shape != (count,):
+            raise ValueError(
+                f"scores of image {image_id!r} are {scores.shape}, expected one for each of {count} regions"
+            )
+        at = len(self._image_ids)
+        self._features[at, :count] = half
+        self._boxes[at, :count] = np.nan if boxes is None else boxes.clip(0, 1)
+        self._scores[at, :count] = 1 if scores is None else scores
+        self._counts[at] = count
+        self._image_ids.append(image_id)
+        if len(self._image_ids) == self.shard_size:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the last shard, which may be smaller."""
+        if self._image_ids:
+            self._flush()
+
+    def __enter__(self) -> "FeatureWriter":
+        """Close at the end, unless there was an error: then what is not yet a full shard is left out."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+
+    def _flush(self) -> None:
+        count = len(self._image_ids)
+        columns = {
+            "image_id": pa.array(self._image_ids, pa.string()),
+            "features": _fixed_size_list(self._features[:count]),
+            "boxes": _fixed_size_list(self._boxes[:count]),
+            "scores": _fixed_size_list(self._scores[:count]),
+            "regions": pa.array(self._counts[:count]),
+        }
+        batch = pa.record_batch(columns)
+        schema = batch.schema.with_metadata({METADATA: json.dumps(self.metadata, sort_keys=True).encode()})
+        path = self.directory / f"{self.part:03d}-{self._shard:05d}.arrow"
+        aside = path.with_suffix(".new")
+        with aside.open("wb") as file:
+            with pa.ipc.new_file(file, schema) as writer:
+                writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        self.written += self._image_ids
+        self._shard += 1
+        self._begin()
+
+
+def _fixed_size_list(values: NDArray[Any]) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), int(np.prod(values.shape[1:])))
+
+
+def _check_boxes(image_id: str, boxes: NDArray[np.floating[Any]], count: int) -> None:
+    if boxes.shape != (count, 4):
+        raise ValueError(f"boxes of image {image_id!r} are {boxes.shape}, expected {(count, 4)}")
+    rounding = 1e-4
+    inside = (boxes >= -rounding).all(1) & (boxes <= 1 + rounding).all(1)
+    wrong = ~(inside & (boxes[:, 0] <= boxes[:, 2]) & (boxes[:, 1] <= boxes[:, 3]))
+    if wrong.any():
+        region = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"box {region} of image {image_id!r} is {boxes[region].tolist()}, expected x0 <= x1 and y0 <= y1 in "
+            "[0, 1], relative to the image's width and height"
+        )

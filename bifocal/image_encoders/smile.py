@@ -1,0 +1,54 @@
+"""SMILE: distributed self-attention over regions."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+Ablation = Literal["mean", "scalar", "no_convolution", "no_softmax"]
+
+
+class SmileEncoder(nn.Module):
+    """Distributed self-attention over regions or grid cells.
+
+    Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.5)-(3.8): a 1 x 1 convolution to ``dim``
+    channels, l2-normalised regions G, one weight per (channel, region), x = (A o G) 1. The score being a cosine,
+    x is l2-normalised at the end.
+
+    Args:
+        input_dim: D, channels of a region's feature.
+        dim: d, of the embedding.
+        ablation: of tables 3.4-3.5: "mean" averages G, "scalar" (1-Att) has one weight per region,
+            "no_convolution" takes the softmax of G itself, "no_softmax" uses W G as weights.
+
+    Shape:
+        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, d), of unit norm.
+    """
+
+    def __init__(self, input_dim: int = 2048, dim: int = 2400, ablation: Ablation | None = None) -> None:
+        super().__init__()
+        self.convolution = nn.Linear(input_dim, dim, bias=False)
+        self.softmax = ablation != "no_softmax"
+        self.attention: nn.Linear | None = None
+        if ablation in (None, "no_softmax"):
+            self.attention = nn.Linear(dim, dim, bias=False)
+        elif ablation == "scalar":
+            self.attention = nn.Linear(dim, 1, bias=False)
+        elif ablation not in ("mean", "no_convolution"):
+            raise ValueError(f"no ablation {ablation!r}; SmileEncoder has mean, scalar, no_convolution, no_softmax")
+        self.uniform = ablation == "mean"
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        regions = normalize(self.convolution(features), dim=2)
+        return normalize((self.weights(regions, mask) * regions).sum(dim=1), dim=1)
+
+    def weights(self, regions: Tensor, mask: Tensor) -> Tensor:
+        """A of eq. (3.8), (B, R, d) or (B, R, 1); zero where ``mask`` is false."""
+        present = mask.unsqueeze(2)
+        if self.uniform:
+            return present / present.sum(dim=1, keepdim=True)
+        logits = regions if self.attention is None else self.attention(regions)
+        if not self.softmax:
+            return logits * present
+        return logits.masked_fill(~present, -torch.inf).softmax(dim=1)

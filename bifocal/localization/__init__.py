@@ -1,0 +1,3 @@
+"""From embedding to heatmap or region."""
+
+__all__: list[str] = []

@@ -1,0 +1,17 @@
+"""Losses, one per file: ``loss(scores, matches) -> scalar``."""
+
+from bifocal.losses.hardest_triplet import HardestTripletLoss
+from bifocal.losses.info_nce import InfoNCELoss
+from bifocal.losses.mean_average_precision import MeanAveragePrecisionLoss
+from bifocal.losses.recall import RecallLoss
+from bifocal.losses.spearman import SpearmanLoss
+from bifocal.losses.triplet import TripletLoss
+
+__all__ = [
+    "HardestTripletLoss",
+    "InfoNCELoss",
+    "MeanAveragePrecisionLoss",
+    "RecallLoss",
+    "SpearmanLoss",
+    "TripletLoss",
+]

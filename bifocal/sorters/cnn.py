@@ -1,0 +1,51 @@
+"""The convolutional sorter of SoDeep."""
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from bifocal.sorters.ranks import check_scores
+
+
+class CNNSorter(nn.Module):
+    """Blocks of convolution, batch normalisation and ReLU, then an affine layer over the positions.
+
+    Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. As there, the last block has as many channels
+    as there are scores: channel i becomes the rank of score i. The thesis leaves the filters open; ours are wide
+    enough, together, for the last block to see all scores from every position.
+
+    The order of the scores matters: it is not permutation-equivariant. It must be trained, see
+    ``bifocal.sorters.pretrain``, and works at the length that it is trained for.
+
+    Args:
+        length: scores per vector.
+        blocks: convolutional blocks.
+
+    Shape:
+        scores (..., length) -> ranks (..., length), 0 = best.
+
+    Raises:
+        ValueError: a vector of another length.
+    """
+
+    def __init__(self, length: int = 100, blocks: int = 8) -> None:
+        super().__init__()
+        self.length = length
+        channels = [1, *(min(16 * 2**block, length) for block in range(blocks - 1)), length]
+        width = 2 * -(-(length - 1) // blocks) + 1
+        self.blocks = nn.Sequential()
+        for before, after in pairwise(channels):
+            convolution = nn.Conv1d(before, after, width, padding="same", bias=False)
+            self.blocks.append(nn.Sequential(convolution, nn.BatchNorm1d(after), nn.ReLU()))
+        self.projection = nn.Linear(length, 1)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        scores = check_scores(scores).to(self.projection.weight.dtype)
+        if scores.shape[-1] != self.length:
+            raise ValueError(
+                f"this CNNSorter ranks {self.length} scores, not {scores.shape[-1]}: train one with length: "
+                f"{scores.shape[-1]} (stage pretrain_sorter), or take a sorter of any length"
+            )
+        ranks: Tensor = self.projection(self.blocks(scores.reshape(-1, 1, self.length)))
+        # The network learns the rank as a fraction of the length, the unit of table 5.1.
+        return ranks.reshape(scores.shape) * self.length

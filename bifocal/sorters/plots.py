@@ -1,0 +1,42 @@
+"""Figures of thesis chapter 5 about sorters, each drawn on the Axes that the caller gives and owns."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from matplotlib.axes import Axes
+from torch import Generator, nn
+
+from bifocal.sorters.ranks import exact_ranks
+
+
+def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:
+    """Table 5.1 as bars: the L1 error of ranks divided by n, by the name of the sorter."""
+    bars = ax.barh(list(errors), list(errors.values()))
+    ax.bar_label(bars, fmt="%.4f", padding=3)
+    ax.invert_yaxis()
+    ax.margins(x=0.15)
+    ax.set(xlabel="L1 of ranks divided by n, held-out vectors")
+
+
+def plot_depths(ax: Axes, errors: Mapping[int, Sequence[float]]) -> None:
+    """Figure 5.5: the error of convolutional sorters over the epochs, by their number of blocks."""
+    for blocks, values in errors.items():
+        ax.plot(range(1, len(values) + 1), values, label=f"{blocks} blocks")
+    ax.set(xlabel="epoch", ylabel="L1 of ranks divided by n, held-out vectors", yscale="log")
+    ax.legend(frameon=False)
+
+
+def plot_behaviour(ax: Axes, sorters: Mapping[str, nn.Module], length: int, seed: int) -> None:
+    """Figure 5.6: the rank of the first of ``length`` scores while it goes from -1 to 1 in steps of 0.001.
+
+    The other scores are uniform over [-1, 1], drawn with ``seed``.
+    """
+    scores = torch.rand(1, length, generator=Generator().manual_seed(seed)) * 2 - 1
+    value = torch.linspace(-1, 1, 2001)
+    scores = torch.cat([value[:, None], scores[:, 1:].expand(len(value), -1)], dim=1)
+    ax.plot(value, exact_ranks(scores)[:, 0], label="true rank", color="black", linewidth=1)
+    with torch.no_grad():
+        for name, sorter in sorters.items():
+            ax.plot(value, sorter(scores)[:, 0], label=name)
+    ax.set(xlabel="first score", ylabel="its rank, 0 = best", xlim=(-1, 1))
+    ax.legend(frameon=False)

@@ -1,0 +1,37 @@
+"""Two fully connected layers over a caption's vector."""
+
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from bifocal.text_encoders.vectors import check_vectors
+
+
+class ProjectionEncoder(nn.Module):
+    """Two fully connected layers over a Fisher vector, a mean of word vectors, or a bag of words.
+
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, figure 1: ReLU between
+    the layers, batch normalisation after the last, l2.
+
+    Args:
+        input_dim: K (6,000 of the Fisher vectors after PCA). dim: d.
+        hidden: units of the first layer.
+        dropout: probability, after the ReLU.
+
+    Shape:
+        values (B, K), lengths unused -> (B, d).
+    """
+
+    def __init__(self, input_dim: int = 6000, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
+        super().__init__()
+        self.input_dim = input_dim
+        self.layers = nn.Sequential(
+            nn.Linear(input_dim, hidden),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, dim),
+            nn.BatchNorm1d(dim),
+        )
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        check_vectors(values, self.input_dim)
+        return normalize(self.layers(values), dim=1)
