@@ -1,0 +1,1 @@
+"""The stages: one folder each, ``spec.py`` says what goes in and out, ``run.py`` how."""

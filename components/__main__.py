@@ -1,0 +1,118 @@
+"""The only command line: ``python -m components <stage>``."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import yaml
+
+from components import parameters
+from components.spec import Component
+
+
+class Stage(click.Command):
+    """One stage as a command; its help shows the parameters with their meaning and present values."""
+
+    def __init__(self, component: Component) -> None:
+        file = click.Path(path_type=Path)
+        options = [
+            click.Option(["--params"], type=file, default=Path("params.yaml"), show_default=True, help="The values."),
+            click.Option(["--recipe"], type=file, multiple=True, help="A file that overlays them; may be repeated."),
+            click.Option(
+                ["--set", "settings"],
+                multiple=True,
+                metavar="KEY=VALUE",
+                help=f"One value, as in --set {component.name}.KEY=VALUE; may be repeated.",
+            ),
+            click.Option(
+                ["--artifacts"],
+                default="artifacts",
+                show_default=True,
+                help="Folder of the artifacts, or s3://bucket/folder.",
+            ),
+            click.Option(
+                ["--executor-input"],
+                metavar="JSON",
+                help="Kubeflow's message, which names parameters and artifacts instead of all the options above.",
+            ),
+        ]
+        summary = component.summary
+        super().__init__(component.name, help=summary, short_help=summary, callback=self.start, params=[*options])
+        self.component = component
+
+    def start(
+        self,
+        params: Path,
+        recipe: tuple[Path, ...],
+        settings: tuple[str, ...],
+        artifacts: str,
+        executor_input: str | None,
+    ) -> None:
+        """Check every parameter of the pipeline, then run the stage."""
+        if executor_input is not None:
+            from components.executor import execute
+
+            self.report(execute(self.component, executor_input))
+            return
+        values = parameters.read(params, recipe, settings)
+        sections = parameters.validate(values, parameters.stages().values())
+        from components import storage  # after the check: what they import takes seconds
+        from components.stage import run_stage
+
+        remote = storage.is_remote(artifacts)
+        folder = storage.local_folder(artifacts) if remote else Path(artifacts)
+        inputs, outputs = (
+            {name: folder / name for name in names} for names in (self.component.inputs, self.component.outputs)
+        )
+        section = storage.localized(values, self.component)[self.component.name]
+        checked = sections[self.component.name].model_copy(
+            update={name: Path(section[name]) for name in self.component.source_fields() if section[name] is not None}
+        )
+        if remote:
+            for name, path in inputs.items():
+                storage.Storage().download(f"{artifacts}/{name}", path)
+        self.report(run_stage(self.component, checked, inputs, outputs, values))
+        for name, path in outputs.items():
+            if remote:
+                storage.Storage().upload(path, f"{artifacts}/{name}")
+            click.echo(f"-> {artifacts}/{name}")
+
+    def report(self, figures: Mapping[str, float]) -> None:
+        """Print what came of the stage."""
+        for name, figure in figures.items():
+            click.echo(f"{name}: {figure:g}")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What the stage reads and writes, and its section of ``params.yaml``."""
+        component = self.component
+        with formatter.section("Artifacts"):
+            inputs = [(f"artifacts/{name}", "read") for name in component.inputs]
+            formatter.write_dl(inputs + [(f"artifacts/{name}", "written") for name in component.outputs])
+        file = Path("params.yaml")
+        values = (yaml.safe_load(file.read_text()) or {}) if file.is_file() else {}
+        section = {"seed": values.get("seed")} | values.get(component.name, {})
+        with formatter.section(f"Parameters, section {component.name}"):
+            for name, field in component.params.model_fields.items():
+                value = yaml.safe_dump(section.get(name), default_flow_style=True, width=10_000).splitlines()[0]
+                formatter.write_text(f"{name}: {value}")
+                with formatter.indentation():
+                    formatter.write_text(field.description or "")
+
+
+@click.group(context_settings={"max_content_width": 110})
+def main() -> None:
+    """Run one stage of Bifocal. The whole line is run by 'make repro', or 'dvc repro'."""
+
+
+for declared in parameters.steps().values():
+    main.add_command(Stage(declared))
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m components")
+    except (ValueError, OSError, ArithmeticError) as error:
+        # What the user can mend is said in one message; a fault of ours keeps its traceback.
+        click.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""Evaluate a trained model."""

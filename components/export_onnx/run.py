@@ -1,0 +1,44 @@
+"""How export_onnx works."""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+
+from bifocal.export import Branch, Parity, compare, export_branch
+from bifocal.progress import track
+from bifocal.text import TextStore, Vocabulary
+from bifocal.text.store import CAPTIONS
+from components.export_onnx.spec import ExportOnnxParams
+
+
+def run(params: ExportOnnxParams, *, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
+    """Write the two graphs, their parity with torch, and beside them what turns a sentence into their input.
+
+    Raises:
+        ValueError: a graph differs from torch by more than the tolerance.
+    """
+    branches: tuple[Branch, ...] = get_args(Branch)
+    parities: list[Parity] = []
+    for branch in track(branches, "export and compare"):
+        file = onnx / f"{branch}.onnx"
+        export_branch(embedding, branch, file)
+        parities += compare(embedding, branch, file, params.seed)
+    pd.DataFrame(asdict(parity) for parity in parities).to_csv(onnx / "parity.csv", index=False)
+    worst = max(parities, key=lambda parity: parity.difference)
+    if worst.difference > params.tolerance:
+        raise ValueError(
+            f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
+            f"{worst.length}; export_onnx.tolerance allows {params.tolerance:.1e}: look at {onnx}/parity.csv"
+        )
+    _copy_vectorizer(text, onnx)
+    return {"greatest_difference": worst.difference}
+
+
+def _copy_vectorizer(text: Path, onnx: Path) -> None:
+    if TextStore(text).kind == "tokens":
+        shutil.copy(text / Vocabulary.FILE, onnx / Vocabulary.FILE)
+    else:
+        shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns(CAPTIONS, "manifest.json"))

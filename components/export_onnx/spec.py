@@ -1,0 +1,24 @@
+"""What export_onnx reads, writes and is told."""
+
+from pydantic import Field
+
+from components.spec import Component, Params
+
+
+class ExportOnnxParams(Params):
+    """Section ``export_onnx`` of params.yaml."""
+
+    tolerance: float = Field(
+        gt=0, description="greatest difference from torch allowed in any number of an embedding of unit norm"
+    )
+
+
+COMPONENT = Component(
+    name="export_onnx",
+    summary="Write both encoders as ONNX with dynamic batch, regions and time, and compare them with torch.",
+    image="cpu",
+    params=ExportOnnxParams,
+    inputs=("text", "embedding"),
+    outputs=("onnx",),
+    code=("bifocal",),
+)

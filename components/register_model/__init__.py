@@ -1,0 +1,1 @@
+"""Register an exported model."""

@@ -1,0 +1,59 @@
+"""How register_model works."""
+
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy
+import onnxruntime
+import pandas
+
+from components.artifact import artifact_hash, read_manifest, write_json
+from components.register_model.serving import Embedder
+from components.register_model.spec import RegisterModelParams
+from components.tracking import register
+
+ROOT = Path(__file__).parents[2]
+SERVED_CODE = ("components/register_model/serving.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py")
+
+
+def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path) -> dict[str, float]:
+    """Add a version to the registered model; write its name and number."""
+    example = pandas.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
+    # The package is small and the requirements few: whoever serves the model needs neither torch nor bifocal.
+    with TemporaryDirectory() as folder:
+        version = register(
+            params.model,
+            data=onnx,
+            code=_copy_code(Path(folder)),
+            loader="components.register_model.serving",
+            example=example,
+            prediction=Embedder(onnx).predict(example),
+            requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)],
+            tags=_lineage(metrics, onnx),
+            alias=params.alias,
+            evidence=metrics,
+        )
+    write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})
+    return {"version": version}
+
+
+def _copy_code(folder: Path) -> list[Path]:
+    for path in SERVED_CODE:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, folder / path)
+    return sorted(folder.iterdir())
+
+
+def _lineage(metrics: Path, onnx: Path) -> dict[str, str]:
+    """Hashes of every artifact that the version comes from, and the figures that it reached."""
+    hashes = {"metrics": artifact_hash(metrics), "onnx": artifact_hash(onnx)}
+    hashes |= read_manifest(metrics)["inputs"] | read_manifest(onnx)["inputs"]
+    report = json.loads((metrics / "metrics.json").read_text())
+    figures = {
+        f"{direction}.{name.replace('@', '_at_')}": f"{figure:.2f}"
+        for direction in ("caption_retrieval", "image_retrieval")
+        for name, figure in report[direction].items()
+    }
+    return {f"hash.{name}": digest for name, digest in hashes.items()} | figures

@@ -1,0 +1,99 @@
+"""What a stage declares. One ``Component`` gives its command line, its DVC stage and its Kubeflow component.
+
+Only the standard library and pydantic are imported here and in every ``spec.py``: a graph compiles without torch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SourcePath = Annotated[Path, "source"]
+"""A file or folder of the user's, outside the artifacts; DVC watches it."""
+
+
+class Params(BaseModel):
+    """One section of ``params.yaml``: types, units and ranges; the values stand in the file alone."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    seed: int = Field(ge=0, lt=2**32, description="of every random number; set once, at the top of params.yaml")
+
+
+class Part(BaseModel):
+    """A part of ``bifocal`` by its Python name, with the arguments that the user sets: ``{name: ..., margin: 0.2}``."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    name: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the part's class."""
+        return dict(self.model_extra or {})
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """``Annotated[Part, PartOf("bifocal.losses")]``: the package that must have the part.
+
+    Attributes:
+        filled: arguments that the stage gives, so that ``params.yaml`` may not.
+    """
+
+    package: str
+    filled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A table of an output that DVC draws: ``path`` below the output, columns ``x`` and ``y``."""
+
+    path: str
+    x: str
+    y: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Component:
+    """One stage.
+
+    Attributes:
+        name: a verb; the folder in ``components/``, and the section of ``params.yaml``.
+        summary: one sentence for ``--help``.
+        image: dependency group of its container, "cpu" or "gpu".
+        params: the section's model.
+        inputs: names of the artifacts it reads, each a directory at ``artifacts/<name>``.
+        outputs: names of the artifacts it writes.
+        code: what its result depends on beside its own folder, as paths from the repository's root.
+        metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
+        plots: tables below the outputs that DVC draws.
+        section: whether ``params.yaml`` has a section for it; a step that only a cluster needs has none.
+    """
+
+    name: str
+    summary: str
+    image: str
+    params: type[Params]
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    section: bool = True
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All code that its result depends on, as paths from the repository's root."""
+        return (f"components/{self.name}", *self.code)
+
+    def source_fields(self) -> Iterator[str]:
+        """Names of the parameters that are paths of the user's, see ``SourcePath``."""
+        mark = get_args(SourcePath)[1]
+        for name, field in self.params.model_fields.items():
+            marks = [*field.metadata, *(meta for part in get_args(field.annotation) for meta in get_args(part)[1:])]
+            if mark in marks:
+                yield name

@@ -1,0 +1,52 @@
+"""Running one stage: inputs checked, outputs written aside, tracked, and put in place when complete."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from components import artifact, tracking
+from components.spec import Component, Params
+
+ROOT = Path(__file__).parent.parent
+
+
+def run_stage(
+    component: Component,
+    params: Params,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    values: Mapping[str, Any],
+    arguments: Mapping[str, Any] | None = None,
+) -> dict[str, float]:
+    """Run ``component`` and put its outputs in place.
+
+    Args:
+        inputs, outputs: the folder of each artifact.
+        values: all parameters of the pipeline, for the tracking.
+        arguments: what a step of a cluster is told beside its parameters.
+
+    Returns:
+        The stage's figures.
+
+    Raises:
+        FileNotFoundError: an input is missing or not complete.
+    """
+    hashes = {name: artifact.artifact_hash(path) for name, path in inputs.items()}
+    key = {
+        "component": component.name,
+        "parameters": params.model_dump(mode="json"),
+        "inputs": hashes,
+        "code": artifact.code_hash(ROOT, component.sources),
+        "arguments": dict(arguments or {}),
+    }
+    partials = {name: artifact.begin(outputs[name], key) for name in component.outputs}
+    tags = {"code": str(key["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
+    with tracking.stage_run(component.name, values, tags) if component.section else nullcontext():
+        run = import_module(f"components.{component.name}.run").run
+        figures: dict[str, float] = run(params, **inputs, **partials, **(arguments or {}))
+        for name, partial in partials.items():
+            artifact.commit(partial, outputs[name], key | {"figures": figures})
+        tracking.log_metrics(figures)
+    return figures

@@ -1,0 +1,300 @@
+"""MLflow: the only file that imports it. One run per stage, under one parent run per pipeline."""
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+# Before mlflow is imported: it reads this once, and the project calls nobody unasked.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+# A server that is away is tried again by the mailbox below; meanwhile the work must not stand still.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+
+import mlflow
+from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature, infer_signature
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import Array
+
+from components.mailbox import Mailbox
+
+DEFAULT_STORE = "sqlite:///mlflow.db"
+PIPELINE_TAG = "bifocal.pipeline"
+EVIDENCE = "evidence"
+POLL_SECONDS = 0.2
+FLUSH_SECONDS = 120.0
+# Errors that no waiting mends.
+FINAL = {
+    "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+}  # fmt: skip
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, OSError) or (isinstance(error, MlflowException) and error.error_code not in FINAL)
+
+
+_mailbox = Mailbox("MLflow", _passes)
+
+
+@contextmanager
+def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
+    """Run the body inside an MLflow run called ``stage``.
+
+    The parent is the run of this git commit with these parameters: stages that are started one by one, by DVC or by
+    hand, find the same one; on a cluster, where a stage knows its own parameters alone, ``BIFOCAL_PIPELINE`` names
+    it. A run given from outside (``MLFLOW_RUN_ID``) is resumed instead.
+
+    The server must answer at the start. If it goes away later, the body goes on, and what it logs is sent when the
+    server is back, at the latest two minutes after the end.
+
+    Args:
+        values: all parameters of the pipeline; the stage's own section becomes the run's params.
+        tags: what else identifies the stage's work, such as input hashes.
+    """
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE))
+    tags = {"git_commit": git_commit(), **tags}
+    if "MLFLOW_RUN_ID" in os.environ:
+        with _run():
+            _describe(stage, values, tags)
+            yield
+        _mailbox.flush(FLUSH_SECONDS)
+        return
+    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "bifocal"))
+    identity = json.dumps([tags["git_commit"], values], sort_keys=True, default=str)
+    pipeline = os.environ.get("BIFOCAL_PIPELINE") or sha256(identity.encode()).hexdigest()[:16]
+    with (
+        _run(run_id=_parent(pipeline), run_name=f"pipeline {pipeline[:6]}", tags={PIPELINE_TAG: pipeline}),
+        _run(run_name=stage, nested=True),
+    ):
+        _describe(stage, values, tags)
+        yield
+    _mailbox.flush(FLUSH_SECONDS)
+
+
+@contextmanager
+def _run(**options: Any) -> Iterator[None]:
+    run_id, status = mlflow.start_run(**options).info.run_id, "FAILED"
+    try:
+        yield
+        status = "FINISHED"
+    finally:
+        try:
+            mlflow.end_run(status)
+        except (MlflowException, OSError) as error:
+            if not _passes(error):
+                raise
+            _mailbox.post(lambda: mlflow.MlflowClient().set_terminated(run_id, status))
+
+
+def log_metrics(figures: Mapping[str, float], step: int | None = None) -> None:
+    """Log figures to the stage's run; names may not hold ``@``, so R@1 becomes R_at_1. Nothing outside a run."""
+    run = mlflow.active_run()
+    if run:
+        now = time.time_ns() // 1_000_000
+        metrics = [Metric(name.replace("@", "_at_"), float(value), now, step or 0) for name, value in figures.items()]
+        _mailbox.post(lambda: mlflow.MlflowClient().log_batch(run.info.run_id, metrics))
+
+
+def log_figure(figure: Figure, name: str) -> None:
+    """Log a figure as ``name``, a path with its ending. Nothing outside a run."""
+    run = mlflow.active_run()
+    if run:
+        _mailbox.post(lambda: mlflow.MlflowClient().log_figure(run.info.run_id, figure, name))
+
+
+def log_files(directory: Path) -> None:
+    """Log the files of ``directory``. Nothing outside a run."""
+    run = mlflow.active_run()
+    if run:
+        _mailbox.post(lambda: mlflow.MlflowClient().log_artifacts(run.info.run_id, str(directory)))
+
+
+def register(
+    model: str,
+    *,
+    data: Path,
+    code: Sequence[Path],
+    loader: str,
+    example: pd.DataFrame,
+    prediction: pd.DataFrame,
+    requirements: Sequence[str],
+    tags: Mapping[str, str],
+    alias: str,
+    evidence: Path,
+) -> int:
+    """Log a model with the stage's run and register it as a new version.
+
+    Args:
+        model: name in the registry.
+        data: directory that the loader reads.
+        code: files and packages that are served with it.
+        loader: module among ``code`` that has ``_load_pyfunc(path)``; so the model is no pickle.
+        example, prediction: an input, with the optional columns ``text`` and ``features``, and its answer.
+        requirements: packages with versions that ``loader`` needs.
+        tags: lineage of the version.
+        alias: given to the new version, taken from the former.
+        evidence: directory that a promotion compares versions by, logged as ``evidence``.
+
+    Returns:
+        The version.
+    """
+    columns: list[ColSpec | TensorSpec] = [
+        ColSpec(DataType.string, "text", required=False),
+        ColSpec(Array(Array(DataType.double)), "features", required=False),
+    ]
+    mlflow.log_artifacts(str(evidence), EVIDENCE)
+    logged = mlflow.pyfunc.log_model(
+        name=model,
+        loader_module=loader,
+        data_path=str(data),
+        code_paths=[str(path) for path in code],
+        pip_requirements=list(requirements),
+        signature=ModelSignature(Schema(columns), infer_signature(example, prediction).outputs),
+        input_example=example,
+    )
+    version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **tags})
+    mlflow.MlflowClient().set_registered_model_alias(model, alias, version.version)
+    return int(version.version)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a registered model, and the run that it came from."""
+
+    model: str
+    number: int
+    run_id: str
+
+    def download(self, folder: Path) -> tuple[Path, Path]:
+        """Its files and its evidence, below ``folder``."""
+        _connect()
+        model = mlflow.artifacts.download_artifacts(
+            artifact_uri=f"models:/{self.model}/{self.number}", dst_path=str(folder / "model")
+        )
+        evidence = mlflow.artifacts.download_artifacts(
+            run_id=self.run_id, artifact_path=EVIDENCE, dst_path=str(folder / "run")
+        )
+        return Path(model), Path(evidence)
+
+    def note(self, tags: Mapping[str, str], name: str, decision: Mapping[str, Any]) -> None:
+        """Tag the version, and log ``decision`` as JSON with its run."""
+        client = _connect()
+        client.log_dict(self.run_id, dict(decision), name)
+        for key, value in tags.items():
+            client.set_model_version_tag(self.model, str(self.number), key, value)
+
+
+def version_at(model: str, alias: str) -> Version | None:
+    """The version that has ``alias``; None if none has, or there is no such model."""
+    try:
+        found = _connect().get_model_version_by_alias(model, alias)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
+    return Version(model, int(found.version), str(found.run_id))
+
+
+def move_alias(model: str, alias: str, number: int | None) -> None:
+    """Give ``alias`` to version ``number``, or take it away; read back, because nothing else says that it held.
+
+    Raises:
+        OSError: somebody else moved it at the same time.
+    """
+    client = _connect()
+    if number is None:
+        client.delete_registered_model_alias(model, alias)
+    else:
+        client.set_registered_model_alias(model, alias, str(number))
+    found = version_at(model, alias)
+    if (found.number if found else None) != number:
+        raise OSError(f"{model}@{alias} was set to {number} and reads {found}: somebody else moves it too; look there")
+
+
+@contextmanager
+def one_promoter(model: str, seconds: float) -> Iterator[None]:
+    """Let one process at a time move the aliases of ``model``, wherever it runs.
+
+    The lock is an entry of the registry itself, the empty registered model ``<model>.promotion-lock``: its name is a
+    primary key of the database, so that of several who create it exactly one succeeds. It is deleted at the end.
+
+    Raises:
+        OSError: somebody else has it for longer than ``seconds``.
+    """
+    client, name = _connect(), f"{model}.promotion-lock"
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            client.create_registered_model(name, description=holder)
+            break
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(
+                    f"{name} exists for more than {seconds:g} s: another promotion is under way. If it was killed, "
+                    "'python -m pipelines promote --unlock' removes what it left"
+                ) from error
+            time.sleep(POLL_SECONDS)
+    try:
+        yield
+    finally:
+        client.delete_registered_model(name)
+
+
+def remove_lock(model: str) -> None:
+    """Remove what a killed promoter left."""
+    _connect().delete_registered_model(f"{model}.promotion-lock")
+
+
+def _connect() -> mlflow.MlflowClient:
+    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE))
+    return mlflow.MlflowClient()
+
+
+def git_commit() -> str:
+    """The commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return described.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
+
+
+def _parent(pipeline: str) -> str | None:
+    found = mlflow.search_runs(
+        filter_string=f"tags.`{PIPELINE_TAG}` = '{pipeline}'", max_results=1, output_format="list"
+    )
+    return found[0].info.run_id if found else None
+
+
+def _describe(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+    mlflow.set_tags({"stage": stage, **tags})
+    mlflow.log_params({"seed": values["seed"], **_flat(values[stage])})
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

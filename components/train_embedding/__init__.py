@@ -1,0 +1,1 @@
+"""Train a two-branch model."""
