@@ -1,0 +1,1 @@
+"""The graph: stages in order, rendered for DVC and compiled for Kubeflow."""

@@ -1,0 +1,59 @@
+"""Cron expressions as Kubeflow reads them: six fields, seconds first (github.com/robfig/cron)."""
+
+import re
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("second", 0, 59, ()),
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day", 1, 31, ()),
+    ("month", 1, 12, MONTHS),
+    ("weekday", 0, 6, WEEKDAYS),
+)
+LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def check_cron(expression: str) -> str:
+    """``expression`` itself.
+
+    >>> check_cron("0 30 3 * * mon-fri")
+    '0 30 3 * * mon-fri'
+
+    Raises:
+        ValueError: it is none, or it names a day that no month has; says which field.
+    """
+    parts = expression.split()
+    if len(parts) != len(FIELDS):
+        names = " ".join(name for name, *_ in FIELDS)
+        hint = "; five fields lack the seconds, put '0 ' before them" if len(parts) == len(FIELDS) - 1 else ""
+        raise ValueError(f"cron {expression!r} has {len(parts)} fields, expected six: {names}{hint}")
+    values = {field[0]: _values(part, *field, expression) for part, field in zip(parts, FIELDS, strict=True)}
+    if parts[5] in ("*", "?") and min(values["day"]) > max(LONGEST[month - 1] for month in values["month"]):
+        raise ValueError(f"cron {expression!r}: no month in {parts[4]!r} has a day {parts[3]}, so it would never run")
+    return expression
+
+
+def _values(part: str, name: str, low: int, high: int, words: tuple[str, ...], expression: str) -> set[int]:
+    found: set[int] = set()
+    for piece in part.lower().split(","):
+        match = re.fullmatch(r"(?:([*?])|(\w+)(?:-(\w+))?)(?:/(\d+))?", piece)
+        try:
+            if match is None:
+                raise ValueError(piece)
+            star, first, last, step = match.groups()
+            start = low if star else _number(first, low, words)
+            end = high if star or (step and not last) else _number(last or first, low, words)
+            if not low <= start <= end <= high or step == "0":
+                raise ValueError(piece)
+        except ValueError:
+            raise ValueError(
+                f"cron {expression!r}: {piece!r} is no {name}; expected {low} to {high}, *, a-b, a,b or */n"
+            ) from None
+        found |= set(range(start, end + 1, int(step or 1)))
+    return found
+
+
+def _number(text: str, low: int, words: tuple[str, ...]) -> int:
+    return words.index(text) + low if text in words else int(text)

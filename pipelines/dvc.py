@@ -1,0 +1,57 @@
+"""``dvc.yaml``, rendered from the stages' declarations."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from components.spec import Component
+from pipelines.graph import STAGES
+
+HEADER = "# Rendered from components/*/spec.py by 'python -m pipelines render'; edit those instead.\n"
+
+
+def render(values: Mapping[str, Any], folder: str = "") -> str:
+    """The text of a ``dvc.yaml``.
+
+    Args:
+        values: of ``params.yaml``; a path of the user's in it becomes a dependency.
+        folder: where its ``params.yaml`` and ``artifacts`` are, from the repository's root; the root if empty.
+    """
+    home = PurePosixPath(folder)
+    document: dict[str, Any] = {
+        "stages": {component.name: _stage(component, values, home) for component in STAGES},
+        "metrics": [f"artifacts/{path}" for component in STAGES for path in component.metrics],
+        "plots": [
+            {
+                plot.title: {
+                    "x": plot.x,
+                    "y": {f"artifacts/{plot.path}": plot.y},
+                    "title": plot.title,
+                    "x_label": plot.x,
+                    "y_label": plot.y,
+                }
+            }
+            for component in STAGES
+            for plot in component.plots
+        ],
+    }
+    return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
+
+
+def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath) -> dict[str, Any]:
+    at_root = home == PurePosixPath()
+    options = "" if at_root else f" --params {home / 'params.yaml'} --artifacts {home / 'artifacts'}"
+    keys = ["seed", component.name]
+    stage: dict[str, Any] = {"cmd": f"python -m components {component.name}{options}"}
+    if not at_root:
+        stage["wdir"] = "/".join([".."] * len(home.parts))
+    stage["deps"] = [
+        *component.sources,
+        *(str(values[component.name][name]) for name in component.source_fields() if values[component.name].get(name)),
+        *(str(home / "artifacts" / name) for name in component.inputs),
+    ]
+    stage["params"] = keys if at_root else [{str(home / "params.yaml"): keys}]
+    stage["outs"] = [str(home / "artifacts" / name) for name in component.outputs]
+    return stage

@@ -1,0 +1,148 @@
+"""The graph compiled for Kubeflow Pipelines: one container component for each step, from the stages' declarations."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from kfp import compiler, components, dsl, kubernetes
+
+from components import artifact, parameters
+from components.executor import CODE, PARAMETERS, SOURCES
+from components.fetch.spec import COMPONENT as FETCH
+from components.notify.spec import COMPONENT as NOTIFY
+from components.record.spec import COMPONENT as RECORD
+from components.spec import Component
+from pipelines.graph import STAGES
+from pipelines.resources import Resources
+
+ROOT = Path(__file__).parent.parent
+NAME = "bifocal"
+
+
+def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: str) -> str:
+    """The pipeline as YAML; the same text for the same arguments and code.
+
+    Args:
+        values: of ``params.yaml``, checked.
+        revision: of ``resources.repository``, which the user's files are read from unless a run names another.
+
+    Raises:
+        ParameterError: a path is absolute, so that no other machine has it.
+    """
+    paths = {component.name: source_paths(component, values) for component in STAGES}
+    identity = json.dumps([revision, values], sort_keys=True)
+    environment = {
+        **resources.environment,
+        "BIFOCAL_GIT_COMMIT": revision,
+        "BIFOCAL_PIPELINE": sha256(identity.encode()).hexdigest()[:16],
+    }
+
+    def step(component: Component, section: Mapping[str, Any], **inputs: Any) -> dsl.PipelineTask:
+        texts = [name for name, value in inputs.items() if not _is_artifact(value)]
+        declared = _declare(component, resources, texts, [name for name in inputs if name not in texts])
+        canonical = json.dumps({"seed": values["seed"], component.name: section}, sort_keys=True, separators=(",", ":"))
+        given = {PARAMETERS: canonical, CODE: artifact.code_hash(ROOT, component.sources)}
+        task = declared(**given, **inputs)
+        _equip(task, component.name, resources, environment)
+        return task
+
+    def pipeline(repository: str = resources.repository, revision: str = revision) -> None:
+        where = {"repository": repository, "revision": revision}
+        notice = step(NOTIFY, {})
+        with dsl.ExitHandler(notice, name="line"):
+            made: dict[str, Any] = {}
+            sources: dict[str, Any] = {}
+            if any(paths.values()):
+                fetched = step(FETCH, {"paths": sorted({path for found in paths.values() for path in found})}, **where)
+                sources[SOURCES] = fetched.outputs[SOURCES]
+            for component in STAGES:
+                inputs = {name: made[name] for name in component.inputs}
+                if paths[component.name]:
+                    inputs |= sources
+                task = step(component, values[component.name], **inputs)
+                made |= {name: task.outputs[name] for name in component.outputs}
+            if resources.record:
+                step(RECORD, {"values": values}, **where, **made, **sources)
+
+    described = "Images with captions to a registered visual-semantic embedding."
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pipeline.yaml"
+        compiler.Compiler().compile(dsl.pipeline(name=NAME, description=described)(pipeline), str(file))
+        return file.read_text()
+
+
+def source_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
+    """The user's files that a stage reads, from the repository's root; those on S3 are read by the stage itself."""
+    found = [values[component.name].get(name) for name in component.source_fields()]
+    paths = [path for path in found if path is not None and not path.startswith("s3://")]
+    for path in paths:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise parameters.ParameterError(
+                f"{component.name}: {path} is outside the repository, where no other machine finds it: "
+                "'dvc add' a copy below the root, or name an s3:// address"
+            )
+    return paths
+
+
+def _declare(component: Component, resources: Resources, texts: list[str], artifacts: list[str]) -> Any:
+    """The step as a container component that needs no kfp inside its image."""
+    strings = [PARAMETERS, CODE, *texts]
+    status = [{"name": "status", "type": "PipelineTaskFinalStatus"}] if component is NOTIFY else []
+    return components.load_component_from_text(
+        yaml.safe_dump(
+            {
+                "name": component.name,
+                "description": component.summary,
+                "inputs": [
+                    *({"name": name, "type": "String"} for name in strings),
+                    *({"name": name, "type": "Artifact"} for name in artifacts),
+                    *status,
+                ],
+                "outputs": [{"name": name, "type": "Artifact"} for name in component.outputs],
+                "implementation": {
+                    "container": {
+                        "image": resources.images[component.image],
+                        "command": ["python", "-m", "components", component.name],
+                        "args": ["--executor-input", {"executorInput": None}],
+                    }
+                },
+            }
+        )
+    )
+
+
+def _equip(task: dsl.PipelineTask, name: str, resources: Resources, environment: Mapping[str, str]) -> None:
+    given = resources.of(name)
+    task.set_cpu_request(given.cpu).set_memory_request(given.memory).set_memory_limit(given.memory)
+    if given.gpu:
+        task.set_accelerator_type(given.gpu.type).set_accelerator_limit(given.gpu.count)
+    if given.retries:
+        task.set_retry(
+            given.retries,
+            backoff_duration=given.retry_after,
+            backoff_factor=given.retry_factor,
+            backoff_max_duration=given.retry_after_at_most,
+        )
+    # What tells, fetches or pushes does so for its effect; the result of an earlier run is none.
+    task.set_caching_options(parameters.steps()[name].section)
+    for variable, value in sorted(environment.items()):
+        task.set_env_variable(variable, value)
+    kubernetes.set_timeout(task, given.timeout)
+    for secret, keys in sorted(resources.secrets.items()):
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys, optional=True)
+    for label, value in sorted(given.node_selector.items()):
+        kubernetes.add_node_selector(task, label_key=label, label_value=value)
+    for toleration in given.tolerations:
+        kubernetes.add_toleration(task, **toleration.model_dump())
+    if given.shared_memory:
+        kubernetes.empty_dir_mount(
+            task, volume_name="shm", mount_path="/dev/shm", medium="Memory", size_limit=given.shared_memory
+        )
+
+
+def _is_artifact(value: Any) -> bool:
+    return isinstance(value, dsl.pipeline_channel.PipelineArtifactChannel)

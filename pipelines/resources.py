@@ -1,0 +1,93 @@
+"""``resources.yaml``: what each step gets on a cluster."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from bifocal import registry
+from components import parameters
+
+FILE = Path(__file__).with_name("resources.yaml")
+Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|[KMGTP]i?)?$")]
+Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?s$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Gpu(_Section):
+    """Accelerators of a step."""
+
+    type: str = Field(description="resource name of Kubernetes, such as nvidia.com/gpu")
+    count: int = Field(ge=1)
+
+
+class Toleration(_Section):
+    """Of a node's taint."""
+
+    key: str
+    operator: Literal["Exists", "Equal"]
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    value: str | None = None
+
+
+class StepResources(_Section):
+    """What one step gets."""
+
+    cpu: Quantity = Field(description="cores")
+    memory: Quantity = Field(description="bytes; a limit")
+    gpu: Gpu | None
+    node_selector: dict[str, str] = Field(description="labels that its node must have")
+    tolerations: list[Toleration]
+    shared_memory: Quantity | None = Field(description="bytes of /dev/shm, which workers of a data loader share")
+    retries: int = Field(ge=0, le=10)
+    retry_after: Duration = Field(description="seconds before the first retry")
+    retry_factor: float = Field(ge=1, description="by which that grows from retry to retry")
+    retry_after_at_most: Duration
+    timeout: int = Field(ge=1, description="seconds")
+
+
+class Resources(_Section):
+    """The file."""
+
+    images: dict[str, str] = Field(description="of each dependency group, by tag or better by digest")
+    repository: str = Field(description="git, which 'fetch' and 'record' read")
+    record: bool
+    environment: dict[str, str]
+    secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
+    default: StepResources
+    steps: dict[str, StepResources]
+
+    @field_validator("steps")
+    @classmethod
+    def _known(cls, steps: dict[str, StepResources]) -> dict[str, StepResources]:
+        known = list(parameters.steps())
+        for name in steps:
+            if name not in known:
+                raise ValueError(f"{name}: no such step; {registry.nearest(name, known)}")
+        return steps
+
+    def of(self, step: str) -> StepResources:
+        """What ``step`` gets."""
+        return self.steps.get(step, self.default)
+
+
+def read(path: Path = FILE, images: Mapping[str, str] | None = None) -> Resources:
+    """The file, with ``images`` of other digests, if given.
+
+    Raises:
+        ValueError: an unknown key or step, or a quantity that Kubernetes would not understand.
+    """
+    values: dict[str, Any] = yaml.safe_load(path.read_text())
+    default = values.get("default", {})
+    values["steps"] = {name: {**default, **step} for name, step in values.get("steps", {}).items()}
+    values["images"] = {**values.get("images", {}), **(images or {})}
+    try:
+        return Resources.model_validate(values)
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+        raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error
