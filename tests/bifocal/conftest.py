@@ -1,0 +1,75 @@
+"""A small collection with real stores: eight kinds of image, told apart by a few words."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bifocal.batch import Pairs
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.text import TextStore, Word2Vec, write_text
+
+KINDS = ("a red ball", "a blue cube", "two green dogs", "an old house", "the sea", "a tall tree", "some bread", "a car")
+REGIONS, DIM = 3, 12
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore, TextStore]:
+    """40 images of 8 kinds: each has its kind's feature, and a mark of its own that its two captions name."""
+    folder = tmp_path_factory.mktemp("stores")
+    for name in ("features", "text"):
+        (folder / name).mkdir()
+    random = np.random.default_rng(0)
+    marks = [f"mark{number}" for number in range(5)]
+    kinds, signs = random.normal(size=(8, DIM)), random.normal(size=(5, DIM))
+    image_ids, captions = [], []
+    with FeatureWriter(folder / "features", regions=REGIONS, dim=DIM, metadata={}, shard_size=16) as writer:
+        for number in range(40):
+            kind, mark = number % 8, number // 8
+            image_ids.append(f"image {number}")
+            captions += [f"{KINDS[kind]} with {marks[mark]}", f"{marks[mark]} on {KINDS[kind]}"]
+            regions = np.stack([kinds[kind], signs[mark], 0.1 * random.normal(size=DIM)])
+            writer.add(image_ids[-1], regions.astype(np.float32))
+    vectorizer = Word2Vec(dim=8, min_count=1)
+    vectorizer.fit(captions, seed=0)
+    write_text(folder / "text", vectorizer, range(80), captions)
+    tables = Dataset(
+        images=pd.DataFrame({"image_id": image_ids, "split": "train"}),
+        captions=pd.DataFrame(
+            {"caption_id": range(80), "image_id": np.repeat(image_ids, 2), "text": captions},
+        ),
+        phrases=pd.DataFrame(),
+        image_root=folder,
+    )
+    return tables, FeatureStore(folder / "features"), TextStore(folder / "text")
+
+
+@pytest.fixture(scope="session")
+def pairs(stores: tuple[Dataset, FeatureStore, TextStore]) -> Pairs:
+    """All of ``stores``."""
+    return Pairs(*stores)
+
+
+@pytest.fixture
+def kill_at() -> Callable[[int], Callable[[], None]]:
+    """``kill_at(n)``: a function that raises ``KeyboardInterrupt`` when it is called the n-th time."""
+
+    def make(number: int) -> Callable[[], None]:
+        calls = iter(range(1, number + 1))
+
+        def tick() -> None:
+            if next(calls, number) == number:
+                raise KeyboardInterrupt
+
+        return tick
+
+    return make
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    """A folder that is not there yet."""
+    return tmp_path / "checkpoints"

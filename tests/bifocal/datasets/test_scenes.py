@@ -1,0 +1,190 @@
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bifocal.datasets import Scenes, read_dataset, write_dataset
+from bifocal.datasets.base import SPLITS
+from bifocal.datasets.scenes.backgrounds import BACKGROUND
+from bifocal.datasets.scenes.captions import ADJECTIVES, CLEARLY, NOUNS, ON
+from bifocal.datasets.scenes.drawing import OUTLINES, box_of, draw_scene, silhouette
+from bifocal.datasets.scenes.layout import BACKGROUNDS, COLOURS, RADII, SHAPES, TEXTURES, Scene, Thing
+
+SIZE = 128
+SEEDS = st.integers(0, 2**32 - 1)
+ORDERS = {"left": ("x", 1), "right": ("x", -1), "above": ("y", 1), "over": ("y", 1), "higher": ("y", 1)} | {
+    "below": ("y", -1),
+    "under": ("y", -1),
+    "lower": ("y", -1),
+}
+
+
+def things(scene: Scene) -> list[Thing]:
+    return [thing for group in scene.groups for thing in group]
+
+
+def draw(seed: int) -> tuple[Scene, list]:
+    return Scenes(seed=seed).scene("train", 0)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def test_every_name_has_its_drawing_and_its_words():
+    assert set(OUTLINES) == set(NOUNS) == set(SHAPES)
+    assert set(BACKGROUND) == set(ON) == set(BACKGROUNDS)
+    assert set(ADJECTIVES) == {*COLOURS, *TEXTURES, *RADII}
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_a_scene_holds_1_to_4_objects_that_hardly_overlap(seed):
+    scene, _ = draw(seed)
+    placed = things(scene)
+    assert 1 <= len(placed) <= 4
+    covered = [silhouette(thing, SIZE) >= 0.5 for thing in placed]
+    for number, mask in enumerate(covered):
+        later = np.zeros_like(mask) if number + 1 == len(covered) else np.any(covered[number + 1 :], axis=0)
+        assert (mask & later).sum() < 0.5 * mask.sum()
+    kinds = {(group[0].kind.shape, group[0].kind.colour) for group in scene.groups}
+    assert len(kinds) == len(scene.groups)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_boxes_are_the_pixels_that_change_with_the_object(seed):
+    scene, _ = draw(seed)
+    before = np.asarray(draw_scene(scene, SIZE), dtype=int)
+    for place, group in enumerate(scene.groups):
+        for number, thing in enumerate(group):
+            red, green, blue = thing.colour
+            painted = replace(thing, colour=(255 - red, (green + 128) % 256, 255 - blue))
+            painted_group = (*group[:number], painted, *group[number + 1 :])
+            groups = (*scene.groups[:place], painted_group, *scene.groups[place + 1 :])
+            after = np.asarray(draw_scene(replace(scene, groups=groups), SIZE), dtype=int)
+            changed = np.abs(after - before).max(axis=2) > 0
+            rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
+            drawn = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
+            box = np.array(box_of(thing, SIZE))
+            assert np.all(drawn[:2] >= box[:2])
+            assert np.all(drawn[2:] <= box[2:])
+            # Nothing lies on the last one. What is barely touched need not change.
+            if thing is scene.groups[-1][-1]:
+                assert np.abs(drawn - box).max() <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, size=st.sampled_from([64, 100, 128, 200]))
+def test_boxes_are_inside_the_image(seed, size):
+    scene, _ = draw(seed)
+    for thing in things(scene):
+        x0, y0, x1, y1 = box_of(thing, size)
+        assert 0 <= x0 < x1 <= size
+        assert 0 <= y0 < y1 <= size
+        assert max(x1 - x0, y1 - y0) <= 2.6 * thing.radius * size + 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_captions_differ_and_quote_their_phrases(seed):
+    scene, sentences = draw(seed)
+    assert len({sentence.text for sentence in sentences}) == len(sentences) == 5
+    for sentence in sentences:
+        assert sentence.text[0].isupper()
+        assert sentence.text.endswith(".")
+        assert "  " not in sentence.text
+        assert len(sentence.phrases) >= len(scene.groups) - 1
+        for phrase, group in sentence.phrases:
+            assert phrase in sentence.text
+            assert group in scene.groups
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_phrases_say_what_is_drawn(seed):
+    _, sentences = draw(seed)
+    meanings = {word: meaning for meaning, words in ADJECTIVES.items() for word in words}
+    nouns = sorted(((word, shape) for shape, words in NOUNS.items() for word in words), key=lambda pair: -len(pair[0]))
+    numbers = {"a": 1, "an": 1, "two": 2, "three": 3}
+    for sentence in sentences:
+        for phrase, group in sentence.phrases:
+            kind = group[0].kind
+            first, *words = phrase.lower().split(" with ")[0].split()
+            assert numbers[first] == len(group)
+            said = {meanings[word] for word in words if word in meanings}
+            assert kind.colour in said
+            assert said <= {kind.colour, kind.texture, kind.size}
+            rest = " ".join(words)
+            assert next(shape for word, shape in nouns if word in rest) == kind.shape
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_relations_hold(seed):
+    _, sentences = draw(seed)
+    for sentence in sentences:
+        if len(sentence.phrases) < 2:
+            continue
+        (first, group), (second, other) = sentence.phrases[:2]
+        between = sentence.text.partition(first)[2].partition(second)[0].split()
+        relations = [ORDERS[word] for word in between if word in ORDERS]
+        if between[-1:] in (["of"], ["than"], *([word] for word in ("above", "over", "below", "under"))) and relations:
+            axis, sign = relations[-1]
+            gaps = [sign * (getattr(b, axis) - getattr(a, axis)) for a in group for b in other]
+            assert min(gaps) > CLEARLY
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    corpora = [Scenes(seed=3, train=4, val=2, test=2).read(tmp_path / name) for name in ("a", "b")]
+    assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
+    assert corpora[0].captions == corpora[1].captions
+    assert corpora[0].phrases == corpora[1].phrases
+    Scenes(seed=4, train=4, val=2, test=2).read(tmp_path / "c")
+    assert not set(hashes(tmp_path / "a").values()) & set(hashes(tmp_path / "c").values())
+
+
+def test_an_image_does_not_depend_on_how_many_there_are(tmp_path):
+    few = Scenes(train=2, val=1, test=1).read(tmp_path / "few")
+    many = Scenes(train=6, val=3, test=2).read(tmp_path / "many")
+    assert hashes(tmp_path / "few").items() <= hashes(tmp_path / "many").items()
+    for image in few.images:
+        own = [[(c.text) for c in corpus.captions if c.image_id == image.image_id] for corpus in (few, many)]
+        assert own[0] == own[1]
+
+
+def test_splits_share_nothing(tmp_path):
+    Scenes(train=5, val=5, test=5).read(tmp_path)
+    assert len(set(hashes(tmp_path).values())) == 15
+
+
+def test_scenes_make_a_dataset_with_phrases_of_every_caption(tmp_path):
+    corpus = Scenes(train=6, val=2, test=2, size=96).read(tmp_path / "images")
+    counts = write_dataset(tmp_path, "Scenes", corpus, copy_images=False, max_pixels=96 * 96, max_rejected_fraction=0.0)
+    dataset = read_dataset(tmp_path)
+    assert [counts[f"images_{split}"] for split in SPLITS] == [6, 2, 2]
+    assert dataset.image_root == tmp_path / "images"
+    assert set(dataset.images["width"]) == {96}
+    assert set(dataset.phrases["caption_id"]) == set(dataset.captions["caption_id"])
+    assert counts["rejected_phrases"] == 0
+    texts = dataset.captions.set_index("caption_id")["text"]
+    for phrase in dataset.phrases.itertuples():
+        assert phrase.phrase in texts[phrase.caption_id]
+
+
+def test_every_background_shows_texture():
+    for name, background in BACKGROUND.items():
+        pixels = np.clip(background(SIZE, np.random.default_rng(0)), 0, 255)
+        assert pixels.shape == (SIZE, SIZE, 3), name
+        assert pixels.mean(axis=2).std() > 2, name
+
+
+@pytest.mark.parametrize("wrong", [{"train": -1}, {"test": -5}, {"size": 10}])
+def test_impossible_sizes_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Scenes(**wrong)

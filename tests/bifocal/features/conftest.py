@@ -1,0 +1,56 @@
+"""A dataset small enough to learn in seconds: coloured squares on grey, with the phrases that name them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bifocal.datasets import Dataset, read_dataset
+from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, write_table
+
+COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 220)}
+SIDE, SQUARE = 32, 12
+
+
+def write_squares(directory: Path, train: int, val: int, seed: int = 0) -> Dataset:
+    """Two squares an image; the caption says too whether the ground is dark."""
+    random = np.random.default_rng(seed)
+    (directory / "images").mkdir(parents=True)
+    images, captions, phrases = [], [], []
+    for number in range(train + val):
+        image_id = f"image{number:03d}"
+        dark = bool(random.integers(2))
+        pixels = np.full((SIDE, SIDE, 3), 70 if dark else 170) + random.integers(-20, 20, (SIDE, SIDE, 3))
+        for half in range(2):
+            colour = str(random.choice(list(COLOURS)))
+            x, y = int(random.integers(0, SIDE - SQUARE)), half * SIDE // 2 + int(random.integers(0, 4))
+            pixels[y : y + SQUARE, x : x + SQUARE] = COLOURS[colour]
+            box = [float(x), float(y), float(x + SQUARE), float(y + SQUARE)]
+            phrases.append(
+                {
+                    "phrase_id": len(phrases),
+                    "image_id": image_id,
+                    "caption_id": number,
+                    "phrase": f"a {colour} square on the left",
+                    "boxes": [box],
+                }
+            )
+        Image.fromarray(pixels.astype(np.uint8)).save(directory / "images" / f"{image_id}.png")
+        split = "train" if number < train else "val"
+        size = {"width": SIDE, "height": SIDE}
+        images.append({"image_id": image_id, "path": f"{image_id}.png", "split": split, "sha256": "", **size})
+        text = f"squares in the {'dark' if dark else 'light'}"
+        captions.append({"caption_id": number, "image_id": image_id, "text": text})
+    write_table(directory / "images.parquet", IMAGES, images)
+    write_table(directory / "captions.parquet", CAPTIONS, captions)
+    write_table(directory / "phrases.parquet", PHRASES, phrases)
+    (directory / "dataset.json").write_text(json.dumps({"source": "squares", "image_root": "images"}))
+    return read_dataset(directory)
+
+
+@pytest.fixture(scope="session")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """96 images to train on and 24 to validate on."""
+    return write_squares(tmp_path_factory.mktemp("squares") / "dataset", 96, 24)

@@ -1,0 +1,201 @@
+"""The feature store: what is written is read, by any access, after any interruption."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from bifocal.features import FeatureStore, FeatureWriter
+
+Record = tuple[str, NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
+
+def records(images: int, regions: int, dim: int, seed: int = 0) -> list[Record]:
+    random = np.random.default_rng(seed)
+    made = []
+    for number in range(images):
+        shape = int(random.integers(0, regions + 1))
+        corners = np.sort(random.random((shape, 2, 2)), axis=1)
+        features = random.standard_normal((shape, dim)).astype(np.float16).astype(np.float32)
+        boxes = corners.reshape(shape, 4).astype(np.float32)
+        made.append((f"image {number}", features, boxes, random.random(shape).astype(np.float32)))
+    return made
+
+
+def writer(directory: Path, **changed: Any) -> FeatureWriter:
+    arguments: dict[str, Any] = {"regions": 3, "dim": 4, "metadata": {"layer": 7}, "shard_size": 4}
+    return FeatureWriter(directory, **arguments | changed)
+
+
+def file_bytes(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.arrow"))}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    images=st.integers(1, 12),
+    regions=st.integers(1, 5),
+    dim=st.integers(1, 6),
+    shard_size=st.integers(1, 6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_what_is_written_is_read(images: int, regions: int, dim: int, shard_size: int, seed: int) -> None:
+    written = records(images, regions, dim, seed)
+    with tempfile.TemporaryDirectory() as directory:
+        with writer(Path(directory), regions=regions, dim=dim, shard_size=shard_size) as target:
+            for record in written:
+                target.add(*record)
+        store = FeatureStore(Path(directory))
+        assert store.image_ids == [record[0] for record in written]
+        assert (len(store), store.regions, store.dim, store.metadata["layer"]) == (images, regions, dim, 7)
+        order = np.random.default_rng(seed).integers(0, images, 2 * images)
+        batch, scores = store.gather(order), store.scores(order)
+        assert batch.features.dtype == torch.float16
+        for position, row in enumerate(order):
+            _, features, boxes, region_scores = written[row]
+            assert batch.mask[position].tolist() == [region < len(features) for region in range(regions)]
+            for found, expected in (
+                (batch.features[position], features),
+                (batch.boxes[position], boxes),
+                (scores[position], region_scores),
+            ):
+                np.testing.assert_array_equal(found[: len(features)].numpy(), expected)
+                assert not found[len(features) :].any()
+
+
+def test_random_access_equals_sequential(tmp_path: Path) -> None:
+    with writer(tmp_path) as target:
+        for record in records(21, 3, 4):
+            target.add(*record)
+    store, order = FeatureStore(tmp_path), np.random.default_rng(1).permutation(21)
+    for one_by_one, at_random in zip(store.gather(range(21)), store.gather(torch.from_numpy(order)), strict=True):
+        torch.testing.assert_close(one_by_one[order], at_random, rtol=0, atol=0)
+    assert store.rows(["image 20", "image 3", "image 20"]).tolist() == [20, 3, 20]
+
+
+@pytest.mark.parametrize("killed_after", range(12))
+def test_a_killed_extraction_goes_on_after_its_last_whole_shard(killed_after: int, tmp_path: Path) -> None:
+    written, whole, resumed = records(11, 3, 4), tmp_path / "whole", tmp_path / "resumed"
+    whole.mkdir()
+    resumed.mkdir()
+    with writer(whole) as target:
+        for record in written:
+            target.add(*record)
+    try:
+        with writer(resumed) as target:
+            for record in written[:killed_after]:
+                target.add(*record)
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        (resumed / f"000-{killed_after // 4:05d}.new").write_bytes(b"half a shard")
+    with writer(resumed) as target:
+        assert target.written == [record[0] for record in written[: killed_after // 4 * 4]]
+        for record in written[len(target.written) :]:
+            target.add(*record)
+    assert file_bytes(resumed) == file_bytes(whole)
+
+
+def test_parts_written_in_parallel_are_one_store(tmp_path: Path) -> None:
+    written = records(10, 3, 4)
+    with writer(tmp_path, part=1) as second, writer(tmp_path, part=0) as first:
+        for record in written[:6]:
+            first.add(*record)
+        for record in written[6:]:
+            second.add(*record)
+    assert FeatureStore(tmp_path).image_ids == [record[0] for record in written]
+
+
+def test_resident_memory_does_not_grow_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.features.store.BYTES_MAPPED", 8 << 20)
+    regions, dim, images = 64, 1024, 768
+    with writer(tmp_path, regions=regions, dim=dim, shard_size=64) as target:
+        for number in range(images):
+            target.add(f"image {number}", np.full((regions, dim), number % 100, np.float32))
+    store, process, most = FeatureStore(tmp_path), psutil.Process(), 0
+    before = process.memory_info().rss
+    for start in range(0, images, 32):
+        batch = store.gather(range(start, start + 32))
+        assert batch.features[:, 0, 0].tolist() == [number % 100 for number in range(start, start + 32)]
+        most = max(most, process.memory_info().rss - before)
+    # The files are 96 MiB, a batch is 4 MiB.
+    assert most < 40 << 20
+
+
+def test_where_a_source_has_no_boxes_they_are_not_numbers(tmp_path: Path) -> None:
+    with writer(tmp_path) as target:
+        target.add("a", np.ones((2, 4)))
+    batch = FeatureStore(tmp_path).gather([0])
+    assert batch.boxes[0, :2].isnan().all()
+    assert batch.mask.tolist() == [[True, True, False]]
+
+
+@pytest.mark.parametrize(
+    ("features", "boxes", "scores", "message"),
+    [
+        (np.array([[0, 0, np.nan, 0]]), None, None, r"image 'cat'.*region 0, feature 2 is nan"),
+        (np.array([[0, 0, 0, 0], [0, 7e4, 0, 0]]), None, None, r"image 'cat'.*region 1, feature 1 is 70000"),
+        (np.zeros((4, 4)), None, None, r"image 'cat' are \(4, 4\), expected at most 3 regions x 4"),
+        (np.zeros((1, 5)), None, None, r"image 'cat' are \(1, 5\)"),
+        (np.zeros((1, 4)), np.array([[0, 0, 1.2, 1]]), None, r"box 0 of image 'cat'.*1\.2"),
+        (np.zeros((1, 4)), np.array([[0.5, 0, 0.4, 1]]), None, r"box 0 of image 'cat'.*x0 <= x1"),
+        (np.zeros((1, 4)), np.array([[0, 0, np.nan, 1]]), None, r"box 0 of image 'cat'"),
+        (np.zeros((2, 4)), np.zeros((1, 4)), None, r"boxes of image 'cat' are \(1, 4\), expected \(2, 4\)"),
+        (np.zeros((2, 4)), None, np.zeros(3), r"scores of image 'cat' are \(3,\)"),
+    ],
+)
+def test_wrong_records_are_refused_by_name(
+    features: NDArray[np.float64],
+    boxes: NDArray[np.float64] | None,
+    scores: NDArray[np.float64] | None,
+    message: str,
+    tmp_path: Path,
+) -> None:
+    good, target = records(4, 3, 4), writer(tmp_path)
+    for record in good:
+        target.add(*record)
+    with pytest.raises(ValueError, match=message):
+        target.add("cat", features, boxes, scores)
+    assert FeatureStore(tmp_path).image_ids == [record[0] for record in good]
+
+
+def test_shards_of_other_features_are_refused(tmp_path: Path) -> None:
+    with writer(tmp_path) as target:
+        target.add("a", np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"000-00000\.arrow holds other features: its layer is 7, expected 8"):
+        writer(tmp_path, metadata={"layer": 8})
+    with writer(tmp_path, metadata={"layer": 8}, part=1) as target:
+        target.add("b", np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"001-00000\.arrow holds other features"):
+        FeatureStore(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0, 100, 0.5, 0.99])
+def test_a_file_that_is_cut_off_is_named(kept: float, tmp_path: Path) -> None:
+    with writer(tmp_path) as target:
+        target.add("a", np.ones((2, 4)))
+    path = tmp_path / "000-00000.arrow"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
+    with pytest.raises(ValueError, match=r"000-00000\.arrow is no whole shard"):
+        FeatureStore(tmp_path)
+
+
+def test_missing_and_doubled_images_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="run extract_features"):
+        FeatureStore(tmp_path)
+    with writer(tmp_path) as target:
+        for number in range(5):
+            target.add(f"{number}", np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"lacks 2 of 3 images, the first is 'cat'"):
+        FeatureStore(tmp_path).rows(["0", "cat", "dog"])
+    with writer(tmp_path, part=1) as target:
+        target.add("3", np.ones((2, 4)))
+    with pytest.raises(ValueError, match="holds image '3' twice"):
+        FeatureStore(tmp_path)

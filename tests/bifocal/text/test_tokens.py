@@ -1,0 +1,65 @@
+"""Tokens and vocabulary."""
+
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bifocal.text import Vocabulary, tokenize
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("A dog , running .", ["a", "dog", "running"]),
+        ("the girl’s T-shirt -- 'red'", ["the", "girl's", "t-shirt", "red"]),
+        ("e\u0301te\u0301 \ufb01ne", ["été", "fine"]),
+        ("एक कुत्ता दौड़ता है", ["एक", "कुत्ता", "दौड़ता", "है"]),
+        ("собака бежит", ["собака", "бежит"]),
+        ("🐕 !?", []),
+        ("", []),
+        ("under_score a/b", ["under", "score", "a", "b"]),
+    ],
+)
+def test_tokens_of(text: str, tokens: list[str]) -> None:
+    assert tokenize(text) == [unicodedata.normalize("NFKC", token) for token in tokens]
+
+
+@given(st.text())
+def test_tokens_are_stable_and_clean(text: str) -> None:
+    tokens = tokenize(text)
+    assert tokenize(" ".join(tokens)) == tokens
+    assert all(token and not any(sign.isspace() for sign in token) for token in tokens)
+
+
+def test_case_is_kept_on_request() -> None:
+    assert tokenize("The Dog", lower=False) == ["The", "Dog"]
+
+
+def test_vocabulary_survives_the_file(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["a", "犬"], buckets=3)
+    vocabulary.save(tmp_path / "vocabulary.json")
+    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
+    tokens = ["犬", "cat", "a", "<unk>"]
+    assert len(loaded) == len(vocabulary) == 7
+    assert loaded.encode(tokens) == vocabulary.encode(tokens)
+
+
+def test_unknown_words_are_unk_or_fall_into_buckets() -> None:
+    assert Vocabulary(["a"]).encode(["b", "a", "c"]) == [1, 2, 1]
+    words = [str(number) for number in range(100)]
+    ids = Vocabulary(["a"], buckets=4).encode(words)
+    assert set(ids) == {3, 4, 5, 6}
+
+
+def test_a_word_comes_once() -> None:
+    with pytest.raises(ValueError, match="'a' comes twice"):
+        Vocabulary(["a", "b", "a"])
+
+
+def test_refuses_a_file_that_is_no_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "words.json").write_text('{"words": ["a"], "buckets": 0}')
+    with pytest.raises(ValueError, match="is no vocabulary"):
+        Vocabulary.load(tmp_path / "words.json")

@@ -1,0 +1,120 @@
+"""The registered model behind 'mlflow models serve', over a socket, where importing torch fails."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper
+
+from bifocal.text import Vocabulary
+from components import artifact, tracking
+from components.register_model.run import run as register_model
+from components.register_model.serving import Embedder
+from components.register_model.spec import RegisterModelParams
+
+MODEL = "served"
+WORDS = ["a", "dog", "runs"]
+REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_retrieval")}
+
+
+def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
+    """The mean of the first input over its second axis; of (B, T) ids one number, of (B, R, D) features D."""
+    values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs]
+    keep = inputs[0][2] == 2
+    nodes = [
+        helper.make_node("Cast", [inputs[0][0]], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["numbers", "axes"], ["embedding"], keepdims=int(keep)),
+        helper.make_node("Shape", [inputs[1][0]], ["unused"]),
+    ]
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
+    output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [None, None])
+    made = helper.make_graph(nodes, "mean", values, [output], [axes])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+
+
+def make_artifacts(folder: Path) -> tuple[Path, Path]:
+    """An onnx and a metrics artifact as the stages before write them."""
+    partial = artifact.begin(folder / "onnx", {})
+    graph(partial / "text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
+    graph(partial / "image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
+    Vocabulary(WORDS).save(partial / Vocabulary.FILE)
+    artifact.commit(partial, folder / "onnx", {"inputs": {}})
+    partial = artifact.begin(folder / "metrics", {})
+    artifact.write_json(partial / "metrics.json", REPORT)
+    artifact.commit(partial, folder / "metrics", {"inputs": {}})
+    return folder / "onnx", folder / "metrics"
+
+
+def ask(port: int, rows: list[dict[str, Any]]) -> Any:
+    body = json.dumps({"dataframe_records": rows}).encode()
+    request = Request(f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())["predictions"]
+
+
+def test_text_and_features_are_answered_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    onnx_files, metrics = make_artifacts(tmp_path)
+    (tmp_path / "registration").mkdir()
+    params = RegisterModelParams(seed=1, model=MODEL, alias="candidate")
+    with tracking.stage_run("register_model", {"seed": 1, "register_model": params.model_dump()}, {}):
+        register_model(params, metrics=metrics, onnx=onnx_files, registration=tmp_path / "registration")
+
+    poison = tmp_path / "poison" / "torch"
+    poison.mkdir(parents=True)
+    (poison / "__init__.py").write_text("raise ImportError('torch is not to be imported here')\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = [f"--model-uri=models:/{MODEL}@candidate", "--env-manager=local", "--host=127.0.0.1", f"--port={port}"]
+    log = (tmp_path / "log.txt").open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", "models", "serve", *arguments],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(poison.parent),
+            # MLflow starts uvicorn by its name.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        },
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 150
+        while True:
+            assert server.poll() is None, (tmp_path / "log.txt").read_text()[-3000:]
+            assert time.monotonic() < deadline, (tmp_path / "log.txt").read_text()[-3000:]
+            try:
+                with urlopen(f"http://127.0.0.1:{port}/ping", timeout=2):
+                    break
+            except (URLError, OSError):
+                time.sleep(0.3)
+        rows = [{"text": "A dog runs."}, {"text": "a zebra"}, {"text": "dog"}]
+        expected = Embedder(onnx_files).predict(pd.DataFrame(rows))["embedding"].tolist()
+        np.testing.assert_allclose([row["embedding"] for row in ask(port, rows)], expected)
+        regions = np.arange(12.0).reshape(3, 4)
+        (answer,) = ask(port, [{"features": regions.tolist()}])
+        assert answer["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
+        with pytest.raises(HTTPError) as refused:
+            ask(port, [{"text": None}])
+        assert "neither text nor features" in refused.value.read().decode()
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+        log.close()

@@ -1,0 +1,19 @@
+"""The blocks of the README are parameters that the stage accepts."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.parameters import validate
+from components.vectorize_captions.spec import COMPONENT
+
+README = Path(__file__).parents[3] / "components" / "vectorize_captions" / "README.md"
+BLOCKS = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_block_is_accepted(block: str) -> None:
+    sections = validate({"seed": 0, **yaml.safe_load(block)}, [COMPONENT])
+    assert set(sections) == {"vectorize_captions"}

@@ -1,0 +1,139 @@
+"""dvc.yaml is what the declarations say; and 'dvc repro' runs the whole line, once, and only what changed."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mlflow
+import onnx
+import pandas as pd
+import pytest
+import yaml
+
+from components.artifact import read_manifest
+from components.parameters import read
+from pipelines.dvc import render
+from pipelines.graph import STAGES
+
+ROOT = Path(__file__).parents[2]
+HOME = "runs/small"
+
+
+def test_the_committed_dvc_yaml_is_rendered() -> None:
+    assert (ROOT / "dvc.yaml").read_text() == render(read(ROOT / "params.yaml"))
+
+
+def test_a_path_of_the_users_is_a_dependency() -> None:
+    values = read(ROOT / "params.yaml", [ROOT / "recipes/flickr8k_smile.yaml"])
+    stages = yaml.safe_load(render(values, "runs/x"))["stages"]
+    assert "../shared/data/flickr8k" in stages["prepare_dataset"]["deps"]
+    assert stages["prepare_dataset"]["outs"] == ["runs/x/artifacts/dataset"]
+    assert stages["prepare_dataset"]["wdir"] == "../.."
+
+
+def test_every_artifact_has_one_writer_before_its_readers() -> None:
+    written: list[str] = []
+    for component in STAGES:
+        assert set(component.inputs) <= set(written), component.name
+        written += component.outputs
+    assert len(set(written)) == len(written)
+
+
+def run(checkout: Path, *command: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+    environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def repro(checkout: Path) -> set[str]:
+    """Render and run; the names of the stages that were run."""
+    run(checkout, "python", "-m", "pipelines", "render", "--recipe", "small.yaml")
+    lines = run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml").splitlines()
+    # "Running stage 'runs/small/dvc.yaml:evaluate':"
+    return {line.split(":")[1].rstrip("'") for line in lines if line.startswith("Running stage")}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of its own where the small recipe has run."""
+    folder = tmp_path_factory.mktemp("checkout")
+    files = run(ROOT, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
+    for name in filter(lambda name: (ROOT / name).is_file(), files):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    (folder / "small.yaml").write_bytes((ROOT / "tests" / "small.yaml").read_bytes())
+    run(folder, "git", "init", "--quiet")
+    assert repro(folder) == {component.name for component in STAGES}
+    return folder
+
+
+def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    artifacts = checkout / HOME / "artifacts"
+    for component in STAGES:
+        for name in component.outputs:
+            manifest = read_manifest(artifacts / name)
+            assert manifest["component"] == component.name
+            assert set(manifest["inputs"]) == set(component.inputs)
+    metrics = json.loads((artifacts / "metrics" / "metrics.json").read_text())
+    for part in (metrics, metrics["reranked"], metrics["chance"]):
+        for direction in ("caption_retrieval", "image_retrieval"):
+            assert {"R@1", "R@5", "R@10", "median_rank"} <= part[direction].keys()
+    for branch in ("image_encoder", "text_encoder"):
+        onnx.checker.check_model(str(artifacts / "onnx" / f"{branch}.onnx"))
+
+    monkeypatch.chdir(checkout)
+    mlflow.set_tracking_uri(f"sqlite:///{checkout}/mlflow.db")
+    client = mlflow.MlflowClient()
+    version = client.get_model_version_by_alias("bifocal", "candidate")
+    assert version.tags["hash.embedding"] == read_manifest(artifacts / "onnx")["inputs"]["embedding"]
+    (experiment,) = [e for e in client.search_experiments() if e.name == "bifocal"]
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [one for one in runs if "stage" not in one.data.tags]
+    stages = {one.data.tags["stage"]: one for one in runs if one is not parent}
+    assert stages.keys() == {component.name for component in STAGES}
+    assert all(one.data.tags["mlflow.parentRunId"] == parent.info.run_id for one in stages.values())
+    assert all(one.info.status == "FINISHED" for one in runs)
+    loss = read(checkout / HOME / "params.yaml")["train_embedding"]["loss"]["name"]
+    assert stages["train_embedding"].data.params["loss.name"] == loss
+    assert "input.dataset" in stages["train_embedding"].data.tags
+
+    model = mlflow.pyfunc.load_model("models:/bifocal@candidate")
+    answer = model.predict(pd.DataFrame({"text": ["a red circle", "a blue star on grass"]}))
+    assert [len(embedding) for embedding in answer["embedding"]] == [16, 16]
+
+
+def test_a_second_run_runs_nothing(checkout: Path) -> None:
+    assert repro(checkout) == set()
+
+
+def test_another_loss_reruns_training_and_what_follows(checkout: Path) -> None:
+    recipe = checkout / "small.yaml"
+    recipe.write_text(recipe.read_text() + "  loss: {name: TripletLoss}\n")
+    assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx", "register_model"}
+
+
+def test_a_training_that_is_killed_ends_with_the_same_bits(checkout: Path) -> None:
+    embedding = checkout / HOME / "artifacts" / "embedding"
+    expected = hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest()
+    command = [
+        *(sys.executable, "-m", "components", "train_embedding"),
+        *("--params", f"{HOME}/params.yaml", "--artifacts", f"{HOME}/artifacts"),
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.DEVNULL) as process:
+        checkpoint = embedding.with_name("embedding.partial") / "checkpoints" / "last.safetensors"
+        while not checkpoint.is_file():
+            assert process.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected
+    run(checkout, *command)
+    assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected
+    assert not embedding.with_name("embedding.partial").exists()

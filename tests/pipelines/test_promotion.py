@@ -1,0 +1,259 @@
+"""Promotion: the rules on synthetic ranks, then the registry with a real sqlite store and ten promoters at once."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper
+
+from bifocal.text import Vocabulary
+from components import tracking
+from components.evaluate.evidence import RANKS, TRAINED_ON
+from pipelines.decision import FILE, Decision, decide, read, summary
+from pipelines.evidence import Evidence
+from pipelines.promotion import promote, rollback
+
+ROOT = Path(__file__).parents[2]
+RULES = read(FILE).model_copy(update={"resamples": 300, "wait": 60.0, "latency_ms": 1000.0})
+IMAGES, CAPTIONS = 60, 3
+
+
+def ranks(quality: float, seed: int = 0) -> pd.DataFrame:
+    """A model whose queries are answered first with probability ``quality``, and otherwise at rank 50."""
+    generator = np.random.default_rng(seed)
+    rows = [("caption_retrieval", str(image), str(image), f"image {image}") for image in range(IMAGES)] + [
+        ("image_retrieval", f"{image}-{caption}", str(image), f"text {image}-{caption}")
+        for image in range(IMAGES)
+        for caption in range(CAPTIONS)
+    ]
+    frame = pd.DataFrame(rows, columns=["direction", "query", "image_id", "content"])
+    return frame.assign(rank=np.where(generator.random(len(frame)) < quality, 0.0, 50.0))
+
+
+def evidence(quality: float, **changes: Any) -> Evidence:
+    given = Evidence(ranks(quality), frozenset({"image 1000"}), parity=1e-6, latency_ms=1.0, size_mb=1.0)
+    return replace(given, **changes)
+
+
+def test_a_better_candidate_is_promoted_and_a_worse_or_equal_one_is_not() -> None:
+    assert decide(RULES, evidence(0.9), evidence(0.3)).promoted
+    for quality in (0.3, 0.9):
+        made = decide(RULES, evidence(quality), evidence(0.9))
+        assert not made.promoted
+        assert "must be above 0" in made.reasons[0]
+
+
+def test_the_interval_holds_the_difference_that_was_measured() -> None:
+    figures = decide(RULES, evidence(0.7), evidence(0.5)).figures
+    expected = sum(
+        100 * ((a["rank"] < k).mean() - (b["rank"] < k).mean())
+        for k in RULES.recall_at
+        for (_, a), (_, b) in zip(ranks(0.7).groupby("direction"), ranks(0.5).groupby("direction"), strict=True)
+    )
+    assert figures["gain"] == pytest.approx(expected)
+    assert figures["gain.low"] < figures["gain"] < figures["gain.high"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"parity": 1.0}, "parity is 1"),
+        ({"parity": float("nan")}, "parity is nan"),
+        ({"latency_ms": 1e6}, "latency_ms is"),
+        ({"size_mb": 1e6}, "size_mb is"),
+        ({"ranks": ranks(0.9).assign(rank=np.nan)}, "240 of 240 ranks are not finite"),
+        ({"trained_on": frozenset({"image 3", "image 4"})}, "trained on 2 images of the test set"),
+    ],
+)
+@pytest.mark.parametrize("champion", [None, evidence(0.1)])
+def test_every_fault_is_a_reason(changes: dict[str, Any], expected: str, champion: Evidence | None) -> None:
+    made = decide(RULES, evidence(0.9, **changes), champion)
+    assert len(made.reasons) == 1
+    assert expected in made.reasons[0]
+
+
+def test_other_queries_cannot_be_compared() -> None:
+    other = ranks(0.9).assign(content="other")
+    made = decide(RULES, evidence(0.9, ranks=other), evidence(0.1))
+    assert "0 of the champion's 240 queries are among the candidate's 240" in made.reasons[0]
+
+
+def test_a_guard_holds_a_figure_that_the_sum_hides() -> None:
+    champion, candidate = ranks(0.5), ranks(0.5)
+    captions = candidate["direction"] == "caption_retrieval"
+    champion.loc[captions, "rank"], champion.loc[~captions, "rank"] = 0.0, 50.0
+    candidate.loc[captions, "rank"], candidate.loc[~captions, "rank"] = 5.0, 0.0
+    made = decide(RULES, evidence(0, ranks=candidate), evidence(0, ranks=champion))
+    assert made.figures["gain.low"] > 0
+    assert made.reasons == ["caption_retrieval.R@1 falls by 100.00, 2 is allowed"]
+
+
+def pointing(accuracy: float) -> pd.DataFrame:
+    hits = [0.0 if number < 100 * accuracy else 1.0 for number in range(100)]
+    names = [str(number) for number in range(100)]
+    rows = pd.DataFrame({"direction": "pointing", "query": names, "image_id": names, "content": names, "rank": hits})
+    return pd.concat([ranks(0.9 if accuracy < 0.5 else 0.2), rows])
+
+
+def test_pointing_must_not_fall_where_both_have_it() -> None:
+    made = decide(RULES, evidence(0, ranks=pointing(0.4)), evidence(0, ranks=pointing(0.6)))
+    assert made.reasons == ["pointing falls by 20.00, 2 is allowed"]
+    assert decide(RULES, evidence(0, ranks=pointing(0.4)), evidence(0.2)).promoted
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(uri)
+    # Another test of this process may have left the experiment of its own store selected.
+    mlflow.set_experiment("promotion")
+    return uri
+
+
+def graph(file: Path, inputs: Sequence[tuple[str, int, int]]) -> None:
+    """The mean of the first input over its second axis."""
+    values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs]
+    nodes = [
+        helper.make_node("Cast", [inputs[0][0]], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["numbers", "axes"], ["embedding"], keepdims=0),
+        # Every declared input is used, as in the real graphs.
+        helper.make_node("Shape", [inputs[1][0]], ["unused"]),
+    ]
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
+    output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, None)
+    made = helper.make_graph(nodes, "mean", values, [output], [axes])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+
+
+def register(folder: Path, quality: float, seed: int = 0) -> int:
+    """A version with all its files; returns its number."""
+    for name in ("onnx", "evidence"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    graph(folder / "onnx/text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
+    graph(folder / "onnx/image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
+    Vocabulary(["dog"]).save(folder / "onnx" / Vocabulary.FILE)
+    pd.DataFrame({"difference": [1e-7]}).to_csv(folder / "onnx/parity.csv", index=False)
+    ranks(quality, seed).to_parquet(folder / "evidence" / RANKS)
+    pd.DataFrame({"content": ["image 1000"]}).to_parquet(folder / "evidence" / TRAINED_ON)
+    client = mlflow.MlflowClient()
+    with mlflow.start_run() as run:
+        mlflow.log_artifacts(str(folder / "evidence"), tracking.EVIDENCE)
+    if not client.search_registered_models(f"name = '{RULES.model}'"):
+        client.create_registered_model(RULES.model)
+    version = client.create_model_version(RULES.model, (folder / "onnx").as_uri(), run.info.run_id)
+    client.set_registered_model_alias(RULES.model, RULES.candidate, version.version)
+    return int(version.version)
+
+
+def at(alias: str) -> int | None:
+    found = tracking.version_at(RULES.model, alias)
+    return found.number if found else None
+
+
+def decisions(number: int) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    client = mlflow.MlflowClient()
+    version = client.get_model_version(RULES.model, str(number))
+    files = client.list_artifacts(version.run_id, "promotion")
+    texts = [Path(mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=f.path)) for f in files]
+    return version.tags, [json.loads(path.read_text()) for path in texts]
+
+
+def test_aliases_move_on_yes_stay_on_no_and_come_back(store: str, tmp_path: Path) -> None:
+    first = register(tmp_path / "a", 0.3)
+    assert promote(RULES).promoted
+    assert (at(RULES.champion), at(RULES.previous)) == (first, None)
+    second = register(tmp_path / "b", 0.9)
+    assert promote(RULES).promoted
+    assert (at(RULES.champion), at(RULES.previous)) == (second, first)
+    third = register(tmp_path / "c", 0.5)
+    made = promote(RULES)
+    assert not made.promoted
+    assert (at(RULES.champion), at(RULES.previous)) == (second, first)
+    tags, (record,) = decisions(third)
+    assert tags["promotion"] == "no"
+    assert "must be above" in tags["promotion.reasons"]
+    assert record["champion"] == str(second)
+    assert record["figures"]["candidate.recall_sum"] == pytest.approx(summary(ranks(0.5), RULES)["recall_sum"])
+    assert decisions(second)[0]["promotion"] == "yes"
+    assert rollback(RULES) == first
+    assert (at(RULES.champion), at(RULES.previous)) == (first, second)
+
+
+def test_the_champion_is_no_candidate_and_a_missing_one_is_said(store: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has the alias 'candidate': run register_model"):
+        promote(RULES)
+    register(tmp_path / "a", 0.3)
+    promote(RULES)
+    assert promote(RULES) == Decision(["version 1 is the champion already"])
+
+
+def test_a_second_promoter_waits_and_then_says_who_is_in_the_way(store: str) -> None:
+    with (
+        tracking.one_promoter(RULES.model, seconds=0),
+        pytest.raises(OSError, match=r"another promotion is under way.*--unlock"),
+        tracking.one_promoter(RULES.model, seconds=0.5),
+    ):
+        pass
+    with tracking.one_promoter(RULES.model, seconds=0):
+        tracking.remove_lock(RULES.model)
+        with tracking.one_promoter(RULES.model, seconds=0):
+            pass
+        mlflow.MlflowClient().create_registered_model(f"{RULES.model}.promotion-lock")
+
+
+PROMOTER = """
+import os, sys, traceback
+from pipelines.decision import Rules
+from pipelines.promotion import promote
+rules = Rules.model_validate_json(sys.argv[1])
+children = []
+for number in range(int(sys.argv[2])):
+    child = os.fork()
+    if child == 0:
+        try:
+            promote(rules.model_copy(update={"candidate": f"c{number}"}))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children))
+"""
+
+
+def test_ten_promoters_at_once_leave_the_best(store: str, tmp_path: Path) -> None:
+    promoters = 10
+    qualities = [0.05 + 0.09 * number for number in range(promoters)]
+    order = np.random.default_rng(5).permutation(promoters)
+    client = mlflow.MlflowClient()
+    numbers = {}
+    for place, number in enumerate(order):
+        numbers[number] = register(tmp_path / str(number), qualities[number], seed=1)
+        client.set_registered_model_alias(RULES.model, f"c{place}", str(numbers[number]))
+    command = [sys.executable, "-c", PROMOTER, RULES.model_dump_json(), str(promoters)]
+    done = subprocess.run(
+        command,
+        env={"MLFLOW_TRACKING_URI": store, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert at(RULES.champion) == numbers[promoters - 1]
+    for number in numbers.values():
+        assert decisions(number)[0]["promotion"] in ("yes", "no")
+    tags = decisions(numbers[promoters - 1])[0]
+    assert str(at(RULES.previous)) == tags["promotion.champion"]
+    assert not client.search_registered_models(f"name = '{RULES.model}.promotion-lock'")

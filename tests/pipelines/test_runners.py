@@ -1,0 +1,148 @@
+"""The walk over the compiled graph, with an engine that only notes what it is asked; then with real stages."""
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import artifact, parameters
+from pipelines import kubeflow, resources
+from pipelines.engines import HostEngine
+from pipelines.graph import STAGES
+from pipelines.runners import Run, State
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+VALUES = parameters.read(ROOT / "params.yaml")
+LOCAL = resources.read().model_copy(update={"record": False})
+RETRIES = LOCAL.default.retries
+TASKS = [stage.name.replace("_", "-") for stage in STAGES]
+TEXT = kubeflow.compile_pipeline(VALUES, LOCAL, "a" * 40)
+
+
+@dataclass
+class Notebook:
+    """Writes an empty artifact for each output, unless the stage is to fail that often."""
+
+    failures: dict[str, int] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    messages: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
+        stage, message = command[3], json.loads(command[5])
+        self.started.append(stage)
+        self.messages[stage] = message
+        if self.failures.get(stage, 0) > 0:
+            self.failures[stage] -= 1
+            log.write_text("no memory left\n")
+            return 3
+        answered = {}
+        for name, listed in message["outputs"]["artifacts"].items():
+            made = listed["artifacts"][0]
+            artifact.commit(artifact.begin(Path(made["uri"]), {}), Path(made["uri"]), {"key": stage})
+            answered[name] = {
+                "artifacts": [{**made, "metadata": {"sha256": artifact.artifact_hash(Path(made["uri"]))}}]
+            }
+        artifact.write_json(Path(message["outputs"]["outputFile"]), {"artifacts": answered})
+        return 0
+
+
+def run(folder: Path, engine: Notebook, parallel: int = 1) -> tuple[dict[str, State], list[float]]:
+    pauses: list[float] = []
+    return Run(TEXT, folder, engine, parallel=parallel, sleep=pauses.append).start(), pauses
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_every_step_runs_once_after_what_it_reads(tmp_path: Path, parallel: int) -> None:
+    engine = Notebook()
+    states, _ = run(tmp_path, engine, parallel)
+    assert set(states) == {*TASKS, "notify"}
+    assert set(states.values()) == {State.SUCCEEDED}
+    assert sorted(engine.started) == sorted([*(stage.name for stage in STAGES), "notify"])
+    for stage in STAGES:
+        for name in stage.inputs:
+            writer = next(other.name for other in STAGES if name in other.outputs)
+            assert engine.started.index(writer) < engine.started.index(stage.name)
+            given = engine.messages[stage.name]["inputs"]["artifacts"][name]["artifacts"][0]
+            assert Path(given["uri"]) == tmp_path / writer.replace("_", "-") / name
+            assert given["metadata"]["sha256"] == artifact.artifact_hash(Path(given["uri"]))
+
+
+def test_a_step_that_keeps_failing_fails_the_run_and_nothing_after_it_starts(tmp_path: Path) -> None:
+    engine = Notebook({"vectorize_captions": 99})
+    states, pauses = run(tmp_path, engine)
+    assert states["vectorize-captions"] is State.FAILED
+    after = {"train-embedding", "evaluate", "export-onnx", "register-model"}
+    assert {name for name, state in states.items() if state is State.SKIPPED} == after
+    assert not after & {name.replace("_", "-") for name in engine.started}
+    assert engine.started.count("vectorize_captions") == 1 + RETRIES
+    first = float(LOCAL.default.retry_after.removesuffix("s"))
+    assert pauses == [first * LOCAL.default.retry_factor**retry for retry in range(RETRIES)]
+    status = engine.messages["notify"]["inputs"]["parameterValues"]["status"]
+    assert status["state"] == "FAILED"
+    assert "no memory left" in status["error"]["message"]
+
+
+def test_a_step_that_recovers_does_not_fail_the_run(tmp_path: Path) -> None:
+    engine = Notebook({"evaluate": RETRIES})
+    states, _ = run(tmp_path, engine)
+    assert states["evaluate"] is State.SUCCEEDED
+    assert engine.messages["notify"]["inputs"]["parameterValues"]["status"]["state"] == "SUCCEEDED"
+
+
+def test_the_next_run_goes_on_where_the_former_failed(tmp_path: Path) -> None:
+    run(tmp_path, Notebook({"train_embedding": 99}))
+    engine = Notebook()
+    states, _ = run(tmp_path, engine)
+    assert engine.started == ["train_embedding", "evaluate", "export_onnx", "register_model", "notify"]
+    assert states["prepare-dataset"] is State.REUSED
+    assert all(state.good for state in states.values())
+
+
+def test_an_output_that_was_lost_is_made_again(tmp_path: Path) -> None:
+    run(tmp_path, Notebook())
+    (tmp_path / "pretrain-sorter" / "sorter" / artifact.MANIFEST).unlink()
+    engine = Notebook()
+    run(tmp_path, engine)
+    assert engine.started[0] == "pretrain_sorter"
+
+
+def test_an_argument_that_the_pipeline_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no argument 'revison'; it has repository, revision"):
+        Run(TEXT, tmp_path, Notebook(), {"revison": "a"}).start()
+
+
+def test_the_host_engine_kills_what_takes_too_long_with_all_its_children(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); print('began', flush=True)\n"
+        "time.sleep(60)"
+    )
+    code = HostEngine({}).run({}, ["python", "-c", program], 2.0, tmp_path / "log.txt")
+    assert code == -signal.SIGKILL
+    assert (tmp_path / "log.txt").read_text() == "began\n"
+    state = Path("/proc") / (tmp_path / "child").read_text() / "stat"
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_the_whole_default_pipeline_runs_on_the_host(tmp_path: Path) -> None:
+    from tiny import tiny_values
+
+    text = kubeflow.compile_pipeline(tiny_values(), LOCAL, "a" * 40)
+    environment = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db", "OMP_NUM_THREADS": "1"}
+    states = Run(text, tmp_path / "run", HostEngine(environment), sleep=lambda seconds: None).start()
+    assert set(states.values()) == {State.SUCCEEDED}, _logs(tmp_path)
+    report = json.loads((tmp_path / "run/evaluate/metrics/metrics.json").read_text())
+    assert report["images"] == tiny_values()["prepare_dataset"]["source"]["test"]
+    registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
+    assert registration["version"] == 1
+
+
+def _logs(folder: Path) -> str:
+    return "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("run/*/log.txt")))

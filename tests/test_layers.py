@@ -1,0 +1,38 @@
+"""The layers, seen from outside: what a notebook and a graph compiler load."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# A package of another layer is as good as not installed: gensim looks for boto3 by itself, and must not need it.
+NOTEBOOK = """
+import sys
+for package in ("mlflow", "dvc", "kfp", "boto3", "pydantic"):
+    sys.modules[package] = None
+import bifocal
+from bifocal.losses import HardestTripletLoss
+from bifocal.metrics import retrieval_ranks
+from bifocal.models import build_two_branch
+from bifocal.registry import parts
+for package in ("datasets", "features", "text", "sorters", "losses", "image_encoders", "text_encoders"):
+    assert parts(f"bifocal.{package}"), package
+model = build_two_branch(
+    {"name": "SmileEncoder"}, {"name": "GruEncoder"}, dim=8, feature_dim=6, text_dim=5, text_kind="tokens", words=9
+)
+"""
+
+COMPILER = """
+import sys
+import pipelines.graph
+assert not {"torch", "mlflow", "pandas", "numpy"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize("script", [NOTEBOOK, COMPILER], ids=["notebook", "compiler"])
+def test_a_process_loads_no_more_than_its_layer(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
