@@ -245,7 +245,8 @@ def one_promoter(model: str, seconds: float) -> Iterator[None]:
             client.create_registered_model(name, description=holder)
             break
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            # The second is MLflow's answer if the lock was deleted while it looked up whose it was.
+            if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
                 raise
             if time.monotonic() > deadline:
                 raise OSError(
