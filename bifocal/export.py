@@ -1,6 +1,7 @@
 """ONNX: the two branches of a model as graphs with dynamic batch, regions and time."""
 
 import multiprocessing
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ def _export(model_directory: Path, branch: Branch, file: Path) -> None:
     model = load_model(model_directory)
     shapes = _shapes(model, branch)
     dims = {name: torch.export.Dim(name) for shape in shapes.values() for name in shape if isinstance(name, str)}
+    # Said of two inputs whose axis has one name, as it should.
+    warnings.filterwarnings("ignore", message="# The axis name: .* shares the same shape constraints")
     program = torch.onnx.export(
         _branch(model, branch),
         _example(model, branch, batch=3, length=4, seed=0),
