@@ -1,5 +1,7 @@
 """Metrics: pure functions of scores and matches, or of embeddings in blocks."""
 
+from bifocal.metrics.average_precision import average_precision, mean_average_precision
+from bifocal.metrics.correlation import spearman
 from bifocal.metrics.retrieval import (
     Ranks,
     chance_report,
@@ -12,10 +14,13 @@ from bifocal.metrics.retrieval import (
 
 __all__ = [
     "Ranks",
+    "average_precision",
     "chance_report",
+    "mean_average_precision",
     "ranks",
     "rerank_for_captions",
     "rerank_for_images",
     "retrieval_ranks",
+    "spearman",
     "summarize",
 ]
