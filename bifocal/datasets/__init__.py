@@ -1,4 +1,4 @@
-"""Datasets, one corpus per file: images, captions, phrases with boxes, splits."""
+"""Datasets, one corpus per file: images, captions, phrases with boxes, labels, splits."""
 
 from bifocal.datasets.base import Corpus as Corpus
 from bifocal.datasets.coco import Coco
@@ -8,8 +8,11 @@ from bifocal.datasets.dataset import read_dataset
 from bifocal.datasets.flickr8k import Flickr8k
 from bifocal.datasets.flickr30k import Flickr30k
 from bifocal.datasets.images import open_image
+from bifocal.datasets.lamem import LaMem
+from bifocal.datasets.mediaeval import MediaEval
 from bifocal.datasets.precomputed import Precomputed
 from bifocal.datasets.scenes import Scenes
+from bifocal.datasets.voc import Voc
 from bifocal.datasets.writer import write_dataset
 
 __all__ = [
@@ -17,8 +20,11 @@ __all__ = [
     "CocoInstances",
     "Flickr8k",
     "Flickr30k",
+    "LaMem",
+    "MediaEval",
     "Precomputed",
     "Scenes",
+    "Voc",
     "open_image",
     "read_dataset",
     "write_dataset",

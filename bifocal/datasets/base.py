@@ -1,4 +1,4 @@
-"""What a dataset provides: images, captions, phrases with boxes, splits.
+"""What a dataset provides: images, captions, phrases with boxes, labels, splits.
 
 A source is a class of this package with one method, ``read``. It only lists; ``write_dataset`` then opens every image,
 refuses what is broken, and writes the tables.
@@ -51,11 +51,28 @@ class PhraseEntry:
 
 
 @dataclass(frozen=True)
+class LabelEntry:
+    """One number that is known of an image, see ``bifocal.datasets.tables.LABELS``.
+
+    Attributes:
+        task: labels that are predicted together, such as "shapes".
+        value: graded, or 1 and 0 for present and absent; None for present, but too hard to see to be measured.
+        group: images that are judged together, as the frames of one video; None for an image that stands alone.
+    """
+
+    image_id: str
+    task: str
+    label: str
+    value: float | None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
 class Refusal:
     """What is not in the dataset, and why.
 
     Attributes:
-        kind: "image", "caption" or "phrase".
+        kind: "image", "caption", "phrase" or "label".
         what: its file or id.
         by_design: left out by the corpus or by the user's choice, so nothing is broken.
     """
@@ -75,6 +92,7 @@ class Corpus:
     captions: Sequence[CaptionEntry]
     phrases: Sequence[PhraseEntry] = ()
     left_out: Sequence[Refusal] = field(default=())
+    labels: Sequence[LabelEntry] = ()
 
 
 class Source(Protocol):

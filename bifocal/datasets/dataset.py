@@ -1,14 +1,14 @@
-"""A dataset as it is read: three tables and where the images are."""
+"""A dataset as it is read: its tables and where the images are."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from bifocal.datasets.base import SPLITS
-from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, read_table
+from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, PHRASES, read_table
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,10 @@ class Dataset:
     captions: pd.DataFrame
     phrases: pd.DataFrame
     image_root: Path
+    labels: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=LABELS.names))
 
     def split(self, name: str) -> "Dataset":
-        """The rows of split ``name`` alone: its images, their captions and phrases.
+        """The rows of split ``name`` alone: its images, their captions, phrases and labels.
 
         Raises:
             ValueError: it is not train, val or test.
@@ -38,6 +39,7 @@ class Dataset:
             images=images.reset_index(drop=True),
             captions=of_images(self.captions),
             phrases=of_images(self.phrases),
+            labels=of_images(self.labels),
         )
 
     def image_path(self, image_id: str) -> Path:
@@ -70,12 +72,15 @@ def read_dataset(directory: Path) -> Dataset:
     images = read_table(directory / "images.parquet", IMAGES)
     captions = read_table(directory / "captions.parquet", CAPTIONS)
     phrases = read_table(directory / "phrases.parquet", PHRASES)
+    # A corpus without labels has no such table.
+    known = (directory / "labels.parquet").is_file()
+    labels = read_table(directory / "labels.parquet", LABELS) if known else pd.DataFrame(columns=LABELS.names)
     unknown = set(images["split"]) - set(SPLITS)
     if unknown:
         raise ValueError(
             f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected {', '.join(SPLITS)}"
         )
-    for name, table in (("captions", captions), ("phrases", phrases)):
+    for name, table in (("captions", captions), ("phrases", phrases), ("labels", labels)):
         strangers = ~table["image_id"].isin(images["image_id"])
         if strangers.any():
             raise ValueError(
@@ -86,4 +91,5 @@ def read_dataset(directory: Path) -> Dataset:
     if not description.is_file():
         raise FileNotFoundError(f"{description} is not there: no complete dataset; run prepare_dataset")
     # An absolute image root replaces the directory, a relative one is inside it.
-    return Dataset(images, captions, phrases, directory / json.loads(description.read_text())["image_root"])
+    image_root = directory / json.loads(description.read_text())["image_root"]
+    return Dataset(images, captions, phrases, image_root, labels)

@@ -38,6 +38,16 @@ PHRASES = _schema(
 )
 """One row a noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation."""
 
+LABELS = _schema(
+    ("image_id", pa.string()),
+    ("group", pa.string()),
+    ("task", pa.string()),
+    ("label", pa.string()),
+    ("value", pa.float32(), True),
+)
+"""One row an image and label of a task; a dataset without labels has no such table. Images of one ``group`` are judged
+together, by the mean of their predictions. A null is present, but too hard to see to be measured."""
+
 REJECTED = _schema(("kind", pa.string()), ("what", pa.string()), ("reason", pa.string()), ("by_design", pa.bool_()))
 """Everything of the corpus that is not in the dataset; ``by_design`` if the corpus or the user leaves it out."""
 

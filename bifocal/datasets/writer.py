@@ -1,6 +1,7 @@
 """From what a source lists to the tables of a dataset: every image opened once, everything refused listed."""
 
 import json
+import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path, PurePath
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, Refusal
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, Refusal
 from bifocal.datasets.images import ImageFile, inspect_image
-from bifocal.datasets.tables import CAPTIONS, IMAGES, LEAKAGE, PHRASES, REJECTED, write_table
+from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, LEAKAGE, PHRASES, REJECTED, write_table
 from bifocal.progress import say, track
 
 REASONS_SHOWN = 5
@@ -35,7 +36,8 @@ def write_dataset(
         max_rejected_fraction: of images and captions together, in [0, 1]; what is left out by design does not count.
 
     Returns:
-        Counts: images in all and of each split, captions, phrases, rejected of each kind, left_out, leaked_images.
+        Counts: images in all and of each split, captions, phrases, labels, rejected of each kind, left_out,
+        leaked_images.
 
     Raises:
         ValueError: more is broken than ``max_rejected_fraction`` allows, or nothing is left. ``rejected.parquet`` is
@@ -46,7 +48,8 @@ def write_dataset(
     images, refused = _listed(corpus)
     files, refused_files = _inspected(images, corpus.image_root, copies, max_pixels)
     captions, phrases, orphans = _of_images(corpus, files)
-    refused = [*refused, *refused_files, *orphans]
+    labels, refused_labels = _labels(corpus, files)
+    refused = [*refused, *refused_files, *orphans, *refused_labels]
 
     write_table(directory / "rejected.parquet", REJECTED, (asdict(refusal) for refusal in [*corpus.left_out, *refused]))
     _check_fraction(corpus, refused, max_rejected_fraction, directory)
@@ -63,6 +66,8 @@ def write_dataset(
         ({"phrase_id": number, **asdict(phrase)} for number, phrase in enumerate(phrases)),
     )
     write_table(directory / "leakage.parquet", LEAKAGE, leaked)
+    if corpus.labels:
+        write_table(directory / "labels.parquet", LABELS, (_label_row(label) for label in labels))
     inside = copies is not None or corpus.image_root == own
     image_root = "images" if inside else str(corpus.image_root.resolve())
     description = {"source": source, "image_root": image_root}
@@ -73,9 +78,10 @@ def write_dataset(
         **{f"images_{split}": sum(image.split == split for image in accepted) for split in SPLITS},
         "captions": len(captions),
         "phrases": len(phrases),
+        "labels": len(labels),
         **{
             f"rejected_{kind}s": sum(refusal.kind == kind for refusal in refused)
-            for kind in ("image", "caption", "phrase")
+            for kind in ("image", "caption", "phrase", "label")
         },
         "left_out": len(corpus.left_out),
         "leaked_images": len(leaked),
@@ -83,8 +89,9 @@ def write_dataset(
 
 
 def _listed(corpus: Corpus) -> tuple[list[ImageEntry], list[Refusal]]:
-    """The images that have a caption, a name of their own and a place inside the image root."""
+    """The images that have a caption or a label, a name of their own and a place inside the image root."""
     described = {caption.image_id for caption in corpus.captions if caption.text.strip()}
+    described |= {label.image_id for label in corpus.labels}
     images: dict[str, ImageEntry] = {}
     refused = []
     for image in corpus.images:
@@ -92,7 +99,7 @@ def _listed(corpus: Corpus) -> tuple[list[ImageEntry], list[Refusal]]:
         if image.image_id in images:
             reason = f"listed twice; the first, of split {images[image.image_id].split}, is kept"
         elif image.image_id not in described:
-            reason = "it has no caption"
+            reason = "it has no caption and no label"
         elif place.is_absolute() or ".." in place.parts:
             reason = f"its path leads out of the image root {corpus.image_root}"
         else:
@@ -156,6 +163,29 @@ def _of_images(
             continue
         refused.append(Refusal("phrase", f"{phrase.phrase!r} of {phrase.image_id}", reason))
     return list(captions.values()), phrases, refused
+
+
+def _labels(corpus: Corpus, files: dict[str, ImageFile]) -> tuple[list[LabelEntry], list[Refusal]]:
+    labels: dict[tuple[str, str, str], LabelEntry] = {}
+    refused = []
+    for label in corpus.labels:
+        key = (label.image_id, label.task, label.label)
+        if label.image_id not in files:
+            reason = f"its image {label.image_id} is not in the dataset"
+        elif label.value is not None and not math.isfinite(label.value):
+            reason = f"its value is {label.value}"
+        elif key in labels:
+            reason = "it is given twice"
+        else:
+            labels[key] = label
+            continue
+        refused.append(Refusal("label", f"{label.task} {label.label} of {label.image_id}", reason))
+    return list(labels.values()), refused
+
+
+def _label_row(label: LabelEntry) -> dict[str, str | float | None]:
+    # An image that stands alone is a group of one.
+    return asdict(label) | {"group": label.group or label.image_id}
 
 
 def _clipped(phrase: PhraseEntry, file: ImageFile) -> tuple[tuple[float, float, float, float], ...]:

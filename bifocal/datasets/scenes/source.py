@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry
 from bifocal.datasets.scenes.captions import Sentence, describe
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
-from bifocal.datasets.scenes.layout import Scene, draw_layout
+from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
 from bifocal.progress import track
 
 CAPTIONS_PER_IMAGE = 5
@@ -18,8 +18,9 @@ CAPTIONS_PER_IMAGE = 5
 class Scenes:
     """1 to 4 objects of ten shapes, eight colours, four textures and three sizes on nine textured backgrounds.
 
-    Each image has five different captions of one grammar. Every phrase that names objects has their boxes; "two blue
-    rings" has two. Words for the background and for places ("in the top left corner") have none.
+    Each image has five different captions of one grammar, and labels for two tasks: "count", the number of objects, and
+    "shapes", which of the ten are there. Every phrase that names objects has their boxes; "two blue rings" has two.
+    Words for the background and for places ("in the top left corner") have none.
 
     The same seed gives the same bytes. An image depends on the seed, its split and its number alone: the first
     100 of 2,000 are those of a set of 100.
@@ -62,11 +63,13 @@ class Scenes:
         entries: list[ImageEntry] = []
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
+        labels: list[LabelEntry] = []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             drawn = zip(numbers, pool.map(draw, numbers), strict=True)
             for (split, number), (scene, sentences) in track(drawn, "drawing scenes", total=len(numbers)):
                 image_id = f"{split}-{number:05d}"
                 entries.append(ImageEntry(image_id, _path(split, number), split))
+                labels += _labels(image_id, scene)
                 boxes = {thing: box_of(thing, self.size) for group in scene.groups for thing in group}
                 for sentence in sentences:
                     caption = CaptionEntry(len(captions), image_id, sentence.text)
@@ -75,7 +78,16 @@ class Scenes:
                         PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[thing] for thing in group))
                         for phrase, group in sentence.phrases
                     ]
-        return Corpus(images, entries, captions, phrases)
+        return Corpus(images, entries, captions, phrases, labels=labels)
+
+
+def _labels(image_id: str, scene: Scene) -> list[LabelEntry]:
+    present = {group[0].kind.shape for group in scene.groups}
+    count = sum(len(group) for group in scene.groups)
+    return [
+        LabelEntry(image_id, "count", "objects", count),
+        *(LabelEntry(image_id, "shapes", shape, float(shape in present)) for shape in SHAPES),
+    ]
 
 
 def _path(split: str, number: int) -> str:

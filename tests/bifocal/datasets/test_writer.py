@@ -131,7 +131,7 @@ def test_a_caption_that_cannot_be_used_is_listed(tmp_path, corpus, caption, reas
 def test_an_image_without_a_caption_is_listed(tmp_path, corpus):
     images = [*corpus.images, ImageEntry("mute", "val/a.jpg", "val")]
     write_dataset(tmp_path, "Own", replace(corpus, images=images), **SETTINGS)
-    assert rejected(tmp_path) == {"val/a.jpg": "it has no caption"}
+    assert rejected(tmp_path) == {"val/a.jpg": "it has no caption and no label"}
 
 
 def test_boxes_are_clipped_to_the_image(tmp_path, corpus):
