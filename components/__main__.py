@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import yaml
 
-from components import parameters
+from components import parameters, shards
 from components.spec import Component
 
 
@@ -37,6 +37,11 @@ class Stage(click.Command):
                 help="Kubeflow's message, which names parameters and artifacts instead of all the options above.",
             ),
         ]
+        if component.merge is not None:
+            options += [
+                click.Option(["--shard"], metavar="I/N", help="Do part I of N alone, into an artifact of its own."),
+                click.Option(["--merge"], type=int, metavar="N", help="Put the N parts together, without copying."),
+            ]
         summary = component.summary
         super().__init__(component.name, help=summary, short_help=summary, callback=self.start, params=[*options])
         self.component = component
@@ -48,6 +53,8 @@ class Stage(click.Command):
         settings: tuple[str, ...],
         artifacts: str,
         executor_input: str | None,
+        shard: str | None = None,
+        merge: int | None = None,
     ) -> None:
         """Check every parameter of the pipeline, then run the stage."""
         if executor_input is not None:
@@ -62,21 +69,29 @@ class Stage(click.Command):
 
         remote = storage.is_remote(artifacts)
         folder = storage.local_folder(artifacts) if remote else Path(artifacts)
-        inputs, outputs = (
-            {name: folder / name for name in names} for names in (self.component.inputs, self.component.outputs)
-        )
-        section = storage.localized(values, self.component)[self.component.name]
-        checked = sections[self.component.name].model_copy(
-            update={name: Path(section[name]) for name in self.component.source_fields() if section[name] is not None}
-        )
+        component, arguments = self.component, {} if shard is None else {"shard": shard}
+        inputs = {name: folder / name for name in component.inputs}
+        outputs = {name: folder / (shards.name_of(name, shard) if shard else name) for name in component.outputs}
+        if merge is not None and component.merge is not None:
+            (whole,) = component.outputs
+            parts = [f"{number}/{merge}" for number in range(1, merge + 1)]
+            inputs = {f"shard_{number}": folder / shards.name_of(whole, part) for number, part in enumerate(parts, 1)}
+            component = parameters.steps()[component.merge]
+            checked = component.params(seed=values["seed"])
+        else:
+            section = storage.localized(values, component)[component.name]
+            paths = {name: section[name] for name in component.source_fields() if section[name] is not None}
+            checked = sections[component.name].model_copy(
+                update={name: Path(path) for name, path in paths.items()},
+            )
         if remote:
-            for name, path in inputs.items():
-                storage.Storage().download(f"{artifacts}/{name}", path)
-        self.report(run_stage(self.component, checked, inputs, outputs, values))
-        for name, path in outputs.items():
+            for path in inputs.values():
+                storage.Storage().download(f"{artifacts}/{path.name}", path)
+        self.report(run_stage(component, checked, inputs, outputs, values, arguments))
+        for path in outputs.values():
             if remote:
-                storage.Storage().upload(path, f"{artifacts}/{name}")
-            click.echo(f"-> {artifacts}/{name}")
+                storage.Storage().upload(path, f"{artifacts}/{path.name}")
+            click.echo(f"-> {artifacts}/{path.name}")
 
     def report(self, figures: Mapping[str, float]) -> None:
         """Print what came of the stage."""

@@ -72,6 +72,8 @@ class Component:
         metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
         plots: tables below the outputs that DVC draws.
         section: whether ``params.yaml`` has a section for it; a step that only a cluster needs has none.
+        merge: name of the step that puts together what ``--shard i/n`` of this one wrote; None if its work is not
+            to be divided.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Component:
     metrics: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
     section: bool = True
+    merge: str | None = None
 
     @property
     def sources(self) -> tuple[str, ...]:

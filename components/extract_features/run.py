@@ -13,11 +13,15 @@ from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.features.pretraining import pretrain
 from bifocal.features.weights import load_weights
 from bifocal.registry import build
+from components import shards
 from components.extract_features.spec import ExtractFeaturesParams, PretrainingParams
 
 
-def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path) -> dict[str, float]:
-    """Write the feature store of all images of the dataset; returns its counts, and how well the backbone learnt.
+def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1") -> dict[str, float]:
+    """Write the feature store of the dataset's images; returns its counts, and how well the backbone learnt.
+
+    Args:
+        shard: ``"2/4"`` for the second quarter of the images alone; ``merge_features`` puts the shards together.
 
     Raises:
         FileNotFoundError: weights are not where they should be.
@@ -25,7 +29,13 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path) -> dict
     """
     torch.manual_seed(params.seed)
     tables = read_dataset(dataset)
-    image_ids = [str(image_id) for image_id in tables.images["image_id"]]
+    number, count = shards.parse(shard)
+    image_ids = list(shards.share([str(image_id) for image_id in tables.images["image_id"]], shard))
+    if count > 1 and params.pretraining is not None:
+        raise ValueError(
+            f"--shard {shard}: every shard would train a backbone of its own. Extract once without --shard, then set "
+            "extract_features.weights to the weights.safetensors of that artifact, and pretraining to null"
+        )
     kind: PixelFeatures | StoredFeatures = build("bifocal.features", params.features.name, **params.features.arguments)
     figures: dict[str, float] = {}
     metadata: dict[str, Any] = {"kind": params.features.name}
@@ -45,6 +55,7 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path) -> dict
         dim=origin.dim,
         metadata=metadata | origin.describe(),
         shard_size=params.shard_size,
+        part=number - 1,
     )
     written = set(writer.written)
     missing = [image_id for image_id in image_ids if image_id not in written]

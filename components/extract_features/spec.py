@@ -55,4 +55,5 @@ COMPONENT = Component(
     inputs=("dataset",),
     outputs=("features",),
     code=("bifocal/datasets", "bifocal/features"),
+    merge="merge_features",
 )

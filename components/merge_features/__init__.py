@@ -1,0 +1,1 @@
+"""Step between the shards of ``extract_features`` and whoever reads features: many stores become one."""
