@@ -4,6 +4,8 @@ from bifocal.losses.hardest_triplet import HardestTripletLoss
 from bifocal.losses.info_nce import InfoNCELoss
 from bifocal.losses.mean_average_precision import MeanAveragePrecisionLoss
 from bifocal.losses.recall import RecallLoss
+from bifocal.losses.regression import RegressionLoss
+from bifocal.losses.soft_margin import SoftMarginLoss
 from bifocal.losses.spearman import SpearmanLoss
 from bifocal.losses.triplet import TripletLoss
 
@@ -12,6 +14,8 @@ __all__ = [
     "InfoNCELoss",
     "MeanAveragePrecisionLoss",
     "RecallLoss",
+    "RegressionLoss",
+    "SoftMarginLoss",
     "SpearmanLoss",
     "TripletLoss",
 ]

@@ -8,7 +8,7 @@ from torch.func import functional_call
 from torch.nn.functional import l1_loss
 
 from bifocal import registry
-from bifocal.scores import Scores
+from bifocal.scores import Scores, check_matches
 from bifocal.sorters import exact_ranks
 
 
@@ -75,3 +75,40 @@ class Alignment(nn.Module):
         if self.training and torch.is_grad_enabled():
             self.steps_done += 1
         return scores.cross.new_zeros(()) if over else self.weight * self.loss(scores, matches)
+
+
+class RankLoss(nn.Module):
+    """A loss on the ranks of each row: what SpearmanLoss and MeanAveragePrecisionLoss have in common.
+
+    Args:
+        sorter: scores (..., n) -> ranks (..., n); ``BifocalSorter()`` if it is not given.
+        fine_tune: weight of the L1 error of a trained sorter on these scores, see ``Ranking``.
+        alignment_weight: of the plain loss beside it, see ``Alignment``; its unit is that of the plain loss.
+        alignment_steps: training steps for which the plain loss is added; all if not given.
+
+    Shape:
+        scores.cross (rows, n), matches (rows, n) -> scalar.
+    """
+
+    plain: Callable[[], nn.Module]
+
+    def __init__(
+        self,
+        sorter: nn.Module | None = None,
+        fine_tune: float = 0.0,
+        alignment_weight: float = 0.0,
+        alignment_steps: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.ranking = Ranking(sorter, fine_tune)
+        self.alignment = Alignment(self.plain(), alignment_weight, alignment_steps)
+
+    def forward(self, scores: Scores, matches: Tensor) -> Tensor:
+        check_matches(scores.cross, matches)
+        ranks, cost = self.ranking(scores.cross)
+        total: Tensor = self.rank_cost(ranks, matches) + cost + self.alignment(scores, matches)
+        return total
+
+    def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
+        """Shape: ranks (rows, n), matches (rows, n) -> scalar."""
+        raise NotImplementedError

@@ -7,13 +7,13 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from bifocal.losses.hardest_triplet import HardestTripletLoss
-from bifocal.losses.ranking import Alignment, Ranking
+from bifocal.losses.ranking import RankLoss
 from bifocal.scores import Scores, check_matches
 
 Surrogate = Literal["triplet", "rank", "log_rank", "recall"]
 
 
-class RecallLoss(nn.Module):
+class RecallLoss(RankLoss):
     """Recall in both directions, through a sorter.
 
     Thesis 5.4.3. Every match is ranked among the negatives of its row, then of its column: the other positives of the
@@ -25,19 +25,19 @@ class RecallLoss(nn.Module):
     - "recall": the mean over K of ``recall_at`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
 
     Args:
-        sorter: scores (..., n) -> ranks (..., n); ``BifocalSorter()`` if it is not given.
+        sorter, fine_tune, alignment_weight, alignment_steps: see ``RankLoss``; the plain loss beside it (5.5) is a
+            ``HardestTripletLoss``.
         surrogate: one of the four.
         margin: alpha of eq. (5.11), in ranks, 1 being the next place. Under exact ranks a match that comes first is
             at -1 from the hardest negative, whatever their scores.
         recall_at: the K of "recall", in ranks.
         softness: of the step at K, in ranks.
-        fine_tune: weight of the L1 error of a trained sorter on these scores, see ``Ranking``.
-        alignment_weight: of a ``HardestTripletLoss`` beside it (5.5).
-        alignment_steps: training steps for which that loss is added; all if not given.
 
     Shape:
         scores.cross (N, M), matches (N, M) bool -> scalar, the mean over the matches of both directions' costs.
     """
+
+    plain = HardestTripletLoss
 
     def __init__(
         self,
@@ -50,11 +50,9 @@ class RecallLoss(nn.Module):
         alignment_weight: float = 0.0,
         alignment_steps: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(sorter, fine_tune, alignment_weight, alignment_steps)
         self.surrogate, self.margin = surrogate, margin
         self.recall_at, self.softness = recall_at, softness
-        self.ranking = Ranking(sorter, fine_tune)
-        self.alignment = Alignment(HardestTripletLoss(), alignment_weight, alignment_steps)
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
