@@ -104,7 +104,8 @@ def test_reranking_is_equations_3_12_and_3_13(seed: int) -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x, v, image_of_caption = collection(3, 11, 40)
     whole = summarize(retrieval_ranks(x, v, image_of_caption, rerank=True), (1, 2))
-    monkeypatch.setattr("bifocal.metrics.retrieval.BLOCK", 3)
+    monkeypatch.setattr("bifocal.metrics.counting.IMAGES", 3)
+    monkeypatch.setattr("bifocal.metrics.counting.CAPTIONS", 5)
     assert summarize(retrieval_ranks(x, v, image_of_caption, rerank=True), (1, 2)) == whole
 
 
