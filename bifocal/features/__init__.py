@@ -2,6 +2,7 @@
 
 from bifocal.features.bottom_up_tsv import BottomUpTsv
 from bifocal.features.grid import Grid
+from bifocal.features.hypercolumns import Hypercolumns
 from bifocal.features.image_arrays import ImageArrays
 from bifocal.features.multi_level import MultiLevel
 from bifocal.features.precomputed import Precomputed
@@ -15,6 +16,7 @@ from bifocal.features.writer import FeatureWriter as FeatureWriter
 __all__ = [
     "BottomUpTsv",
     "Grid",
+    "Hypercolumns",
     "ImageArrays",
     "MultiLevel",
     "Precomputed",

@@ -23,8 +23,6 @@ class Grid:
         size: pixels, of the side of a square image, or of the largest side.
         resize: "square", irrespective of the aspect, or "aspect", which keeps it.
         mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
-        power: each feature x becomes sign(x) |x|^power; 0.5 keeps a few strong responses from drowning the rest
-            (power normalisation: Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)).
         coordinates: append the cell's x0 y0 x1 y1, width, height and area, times ``coordinate_scale``.
         coordinate_scale: what a coordinate of 1 becomes; of the size of the other features.
         model_arguments: more keyword arguments of ``timm.create_model``.
@@ -41,16 +39,13 @@ class Grid:
         resize: Resize = "square",
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
-        power: float = 1.0,
         coordinates: bool = False,
         coordinate_scale: float = 1.0,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         self.backbone = TimmBackbone(backbone, size, resize, mean, std, model_arguments)
-        self.stage, self.power = stage, power
+        self.stage = stage
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale
-        if not 0 < power <= 1:
-            raise ValueError(f"power {power}, expected a number in (0, 1]; 1 leaves the features as they are")
         if stage is not None:
             self.backbone.check_stage(stage)
 
@@ -69,7 +64,6 @@ class Grid:
         """Backbone, layer and preprocessing."""
         return self.backbone.describe() | {
             "layer": "forward_features" if self.stage is None else f"stage {self.stage}",
-            "power": self.power,
             "coordinates": self.coordinate_scale if self.coordinates else None,
         }
 
@@ -89,8 +83,6 @@ class Grid:
         maps = self.feature_map(pixels)
         boxes = cell_boxes(*maps.shape[2:]).to(maps)
         features = maps.flatten(2).transpose(1, 2)
-        if self.power != 1:
-            features = features.sign() * features.abs() ** self.power
         if self.coordinates:
             geometry = self.coordinate_scale * coordinates(boxes)
             features = torch.cat([features, geometry.expand(len(features), -1, -1)], dim=2)

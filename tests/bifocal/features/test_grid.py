@@ -96,18 +96,6 @@ def test_coordinates_are_appended_in_units_of_their_scale() -> None:
     assert coordinates(torch.tensor([[0.0, 0.0, 1.0, 1.0]])).tolist() == [[0, 0, 1, 1, 1, 1, 1]]
 
 
-def test_power_keeps_the_sign_and_takes_the_root() -> None:
-    torch.manual_seed(0)
-    plain = Grid("resnet10t", stage=2, size=64, model_arguments=SMALL)
-    rooted = Grid("resnet10t", stage=2, size=64, model_arguments=SMALL, power=0.5)
-    rooted.backbone.network.load_state_dict(plain.backbone.network.state_dict())
-    pixels = [plain.preprocess(picture(80, 50))]
-    (before,), (after,) = plain.extract(pixels), rooted.extract(pixels)
-    torch.testing.assert_close(after.features * after.features.abs(), before.features)
-    with pytest.raises(ValueError, match=r"power 2, expected a number in \(0, 1\]"):
-        Grid("resnet10t", power=2)
-
-
 def test_networks_whose_channels_come_last_are_turned() -> None:
     arguments = {"img_size": 64, "embed_dim": 16, "depths": (1, 1), "num_heads": (2, 2), "window_size": 4}
     grid = Grid("swin_tiny_patch4_window7_224", size=64, model_arguments=arguments)
