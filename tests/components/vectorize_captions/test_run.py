@@ -1,40 +1,44 @@
 """The stage vectorize_captions, from a dataset on disk to the text store."""
 
+import json
 from pathlib import Path
-from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
+from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, write_table
 from bifocal.text import TextStore, load_vectorizer
 from components.spec import Part
 from components.vectorize_captions import run as stage
 from components.vectorize_captions.spec import VectorizeCaptionsParams
 
-TEXTS = ["a dog runs", "a dog sleeps", "a zebra runs", None, ""]
-SPLITS = ["train", "train", "test", "val", "test"]
+# caption_id, split of its image, text
+ROWS = [
+    (4, "train", "a dog runs"), (2, "train", "a dog sleeps"), (9, "test", "a zebra runs"), (7, "val", " "),
+    (1, "test", ""),
+]  # fmt: skip
 
 
-class FakeDataset(SimpleNamespace):
-    """Captions alone, split as ``bifocal.datasets.Dataset`` splits them."""
-
-    def split(self, name: str) -> "FakeDataset":
-        rows = [split == name for split in SPLITS]
-        return FakeDataset(captions=self.captions[rows])
-
-
-@pytest.fixture(autouse=True)
-def dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    captions = pd.DataFrame({"caption_id": [4, 2, 9, 7, 1], "text": TEXTS})
-    monkeypatch.setattr(stage, "read_dataset", lambda directory: FakeDataset(captions=captions))
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    image = {"path": None, "width": 0, "height": 0, "sha256": None}
+    write_table(
+        folder / "images.parquet", IMAGES, [{"image_id": str(n), "split": split, **image} for n, split, _ in ROWS]
+    )
+    captions = [{"caption_id": number, "image_id": str(number), "text": text} for number, _, text in ROWS]
+    write_table(folder / "captions.parquet", CAPTIONS, captions)
+    write_table(folder / "phrases.parquet", PHRASES, [])
+    (folder / "dataset.json").write_text(json.dumps({"source": "test", "image_root": "images"}))
+    return folder
 
 
 def params(name: str = "Word2Vec", source: Path | None = None, **arguments: object) -> VectorizeCaptionsParams:
     return VectorizeCaptionsParams(seed=0, vectorizer=Part(name=name, **arguments), source=source)
 
 
-def test_learns_from_the_training_captions_alone(tmp_path: Path) -> None:
-    figures = stage.run(params(dim=4, min_count=1, epochs=1), dataset=tmp_path, text=tmp_path)
+def test_learns_from_the_training_captions_alone(dataset: Path, tmp_path: Path) -> None:
+    figures = stage.run(params(dim=4, min_count=1, epochs=1), dataset=dataset, text=tmp_path)
     store = TextStore(tmp_path)
     assert set(store.vocabulary.words[2:]) == {"a", "dog", "runs", "sleeps"}
     assert figures["unknown_share"] == pytest.approx(1 / 9)
