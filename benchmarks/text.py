@@ -1,6 +1,6 @@
 """How fast are the text representations?
 
-python benchmarks/text.py [--data ../shared/data/elmo]
+python -m benchmarks.text [--data ../shared/data/elmo]
 
 Recurrences are timed in turns, and the median is taken: a busy machine slows all of them alike. Their bar, and the one
 of tf-idf, are those of issue 3; figures without a bar stand beside a peer of the same run.
@@ -67,7 +67,7 @@ def recurrences(rounds: int) -> None:
     medians = {name: float(np.median(values)) for name, values in times.items()}
     what = f"batch {BATCH}, T {STEPS}, d {DIM}, {LAYERS} layers, {DEVICE}, {torch.get_num_threads()} threads"
     for name in RECURRENCES:
-        command = [sys.executable, __file__, "--memory", name]
+        command = [sys.executable, "-m", "benchmarks.text", "--memory", name]
         megabytes = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         report(f"{name}, {what}", medians[name], "s / step", peer=f"{megabytes:.0f} MB extra")
     bar = 3.0 if DEVICE == "cuda" else 1.5
@@ -80,12 +80,13 @@ def extra_memory(name: str) -> float:
     if DEVICE == "cuda":
         training_step(name)()
         return torch.cuda.max_memory_allocated() / 2**20
-    before = _peak_kilobytes()
+    before = peak_kilobytes()
     training_step(name)()
-    return (_peak_kilobytes() - before) / 2**10
+    return (peak_kilobytes() - before) / 2**10
 
 
-def _peak_kilobytes() -> int:
+def peak_kilobytes() -> int:
+    """The greatest resident memory of this process so far."""
     # Not getrusage: its maximum is inherited from the process that started this one.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])

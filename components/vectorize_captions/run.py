@@ -20,11 +20,9 @@ def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[s
     """
     tables = read_dataset(dataset)
     vectorizer = build_vectorizer(params)
-    # A caption that is missing is an empty one: documented, counted, and no reason to stop.
-    learnt = vectorizer.fit(tables.split("train").captions["text"].fillna("").tolist(), params.seed)
+    learnt = vectorizer.fit(tables.split("train").captions["text"].tolist(), params.seed)
     captions = tables.captions
-    ids, texts = captions["caption_id"].tolist(), captions["text"].fillna("").tolist()
-    return learnt | write_text(text, vectorizer, ids, texts)
+    return learnt | write_text(text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist())
 
 
 def build_vectorizer(params: VectorizeCaptionsParams) -> Vectorizer:
