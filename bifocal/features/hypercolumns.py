@@ -94,7 +94,8 @@ class Hypercolumns:
     def _columns(self, pixels: Tensor) -> Tensor:
         """Images (B, 3, H, W) to columns (B, D, h, w)."""
         *lower, last = self.backbone.layer_maps(pixels, self.layers)
-        parts = [self.lower_norm * normalize(adaptive_avg_pool2d(level, last.shape[2:]), dim=1) for level in lower]
+        rows, columns = last.shape[2:]
+        parts = [self.lower_norm * normalize(adaptive_avg_pool2d(level, (rows, columns)), dim=1) for level in lower]
         return torch.cat([*parts, normalize(last.sign() * last.abs() ** self.power, dim=1)], dim=1)
 
     @cached_property
