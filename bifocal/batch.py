@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +12,9 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.text import Text, TextStore
 
+Half = TypeVar("Half", bound=NamedTuple)
+"""The images of a batch, or its captions: tensors with one row for each."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -18,8 +22,9 @@ class Batch:
 
     Attributes:
         image_ids: of the N images; for messages, and for whoever wants to look at them.
-        regions: features (N, R, D), mask (N, R), boxes (N, R, 4).
-        text: values of M captions and their lengths (M,).
+        regions: features (N, R, D), mask (N, R), boxes (N, R, 4); where several processes share a batch, those of
+            this process's images.
+        text: values of M captions and their lengths (M,); likewise.
         matches: (N, M) bool, caption m describes image n.
     """
 
@@ -32,8 +37,8 @@ class Batch:
         """The same batch on ``device``."""
         return replace(
             self,
-            regions=RegionBatch(*(part.to(device, non_blocking=True) for part in self.regions)),
-            text=Text(*(part.to(device, non_blocking=True) for part in self.text)),
+            regions=to_device(self.regions, device),
+            text=to_device(self.text, device),
             matches=self.matches.to(device, non_blocking=True),
         )
 
@@ -70,13 +75,24 @@ class Pairs:
         """Number of captions."""
         return len(self.image_of_caption)
 
-    def batch(self, captions: Tensor) -> Batch:
-        """The captions of the given rows (m,) with the images they describe, each once."""
+    def batch(self, captions: Tensor, rank: int = 0, ranks: int = 1) -> Batch:
+        """The captions of the given rows (m,) with the images they describe, each once.
+
+        Args:
+            rank, ranks: which of how many processes reads it. Each reads its part of the images and of the captions,
+                which follow each other in the order of the ranks; what matches is known to all.
+
+        Raises:
+            ValueError: there are fewer images than processes.
+        """
         images, column = self.image_of_caption[captions].unique(return_inverse=True)
+        if len(images) < ranks:
+            raise ValueError(f"a batch has {len(images)} images for {ranks} processes: raise batch_size")
+        mine, spoken = (rows.tensor_split(ranks)[rank].numpy() for rows in (images, captions))
         return Batch(
             image_ids=[self.image_ids[row] for row in images.tolist()],
-            regions=self.features.gather(self._feature_rows[images.numpy()]),
-            text=self.text.gather(self._text_rows[captions.numpy()]),
+            regions=self.features.gather(self._feature_rows[mine]),
+            text=self.text.gather(self._text_rows[spoken]),
             matches=torch.arange(len(images)).unsqueeze(1) == column,
         )
 
@@ -87,6 +103,11 @@ class Pairs:
     def caption_batches(self, size: int) -> Iterator[Text]:
         """Text of all captions, in order."""
         return (self.text.gather(rows) for rows in _split(self._text_rows, size))
+
+
+def to_device(half: Half, device: torch.device) -> Half:
+    """The same images or captions on ``device``."""
+    return type(half)(*(part.to(device, non_blocking=True) for part in half))
 
 
 def _split(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -57,7 +57,10 @@ class TwoBranchModel(nn.Module):
         self.words = words
 
     def forward(self, batch: Batch) -> Scores:
-        images, captions = self.embed_images(batch.regions), self.embed_captions(batch.text)
+        return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
+
+    def score(self, images: Tensor, captions: Tensor) -> Scores:
+        """Scores of embeddings (N, d) and (M, d)."""
         return Scores(images @ captions.T, images @ images.T, captions @ captions.T)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:

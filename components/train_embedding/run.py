@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import nn
 
 from bifocal.batch import Pairs
 from bifocal.datasets import read_dataset
@@ -14,7 +15,7 @@ from bifocal.models import build_two_branch, save_model
 from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
-from bifocal.training import Loss, fit
+from bifocal.training import Sampler, distinct_batches, epoch_batches, fit
 from components.spec import Part
 from components.tracking import log_metrics
 from components.train_embedding.spec import TrainEmbeddingParams
@@ -38,21 +39,29 @@ def run(
     model = build_two_branch(**configuration)
     if model.words is not None:
         model.words.weight.data.copy_(captions.word_vectors)
+    start = getattr(model.image_encoder, "initialise", None)
+    if start is not None:
+        start(features)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
+    waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
+    train, validation = (Pairs(tables.split(split), images, captions) for split in ("train", "val"))
     history = fit(
         model,
         _build_loss(params.loss, sorter),
-        Pairs(tables.split("train"), images, captions),
-        Pairs(tables.split("val"), images, captions),
+        train,
+        validation,
+        sampler=_sampler(params, train),
         checkpoints=embedding / "checkpoints",
         epochs=params.epochs,
-        batch_size=params.batch_size,
-        captions_per_image=params.captions_per_image,
-        precision=params.precision,
+        optimizer={"name": params.optimizer.name, **params.optimizer.arguments},
         learning_rate=params.learning_rate,
-        halve_after=params.halve_after,
+        decay_after=params.decay_after,
+        decay_factor=params.decay_factor,
         clip_norm=params.clip_norm,
-        train_from=params.train_from | ({} if params.fine_tune_words else {"words": params.epochs}),
+        train_from=params.train_from | waiting,
+        average=params.average,
+        precision=params.precision,
+        micro_batch=params.micro_batch,
         checkpoint_every=params.checkpoint_every,
         seed=params.seed,
         on_epoch=lambda row: log_metrics(row, step=int(row["epoch"])),
@@ -63,8 +72,15 @@ def run(
     return {"best_epoch": best["epoch"], "validation_recall_sum": best["recall_sum"]}
 
 
-def _build_loss(part: Part, sorter: Path) -> Loss:
+def _sampler(params: TrainEmbeddingParams, train: Pairs) -> Sampler:
+    rows, size, seed = train.image_of_caption, params.batch_size, params.seed
+    if params.distinct_images:
+        return lambda epoch: distinct_batches(rows, size, seed, epoch)
+    return lambda epoch: epoch_batches(rows, size, params.captions_per_image, seed, epoch)
+
+
+def _build_loss(part: Part, sorter: Path) -> nn.Module:
     takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", part.name)).parameters
     given = {"sorter": load_sorter(sorter)} if takes_sorter else {}
-    loss: Loss = build("bifocal.losses", part.name, **part.arguments, **given)
+    loss: nn.Module = build("bifocal.losses", part.name, **part.arguments, **given)
     return loss

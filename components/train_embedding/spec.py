@@ -23,13 +23,33 @@ class TrainEmbeddingParams(Params):
     )
     epochs: int = Field(ge=1, description="passes over all captions")
     batch_size: int = Field(ge=2, description="captions; their images come once each")
-    captions_per_image: int = Field(ge=1, description="most captions of an image that share a batch")
+    captions_per_image: int = Field(ge=1, description="captions of an image that are kept together in a batch")
+    distinct_images: bool = Field(
+        description="instead, batches of exactly batch_size captions of as many different images: what a loss with a "
+        "sorter that was trained at one length needs; the last, incomplete batch of an epoch is left out"
+    )
     precision: Literal["float32", "bfloat16"] = Field(description="of the matrix products in training")
-    learning_rate: float = Field(gt=0, description="of Adam")
-    halve_after: list[int] = Field(description="epochs after each of which the learning rate is halved")
+    micro_batch: int | None = Field(
+        ge=1,
+        description="images, and captions, encoded at once where memory is short; the loss still sees the whole batch; "
+        "null: all",
+    )
+    optimizer: Annotated[Part, PartOf("torch.optim", filled=("params", "lr"))] = Field(
+        description="of torch.optim: {name: SGD, momentum: 0.9, weight_decay: 0.0005}"
+    )
+    learning_rate: float = Field(gt=0, description="at the start")
+    decay_after: list[Annotated[float, Field(gt=0)]] = Field(
+        description="epochs after each of which the learning rate is multiplied by decay_factor; 1.5 is the middle of "
+        "the second"
+    )
+    decay_factor: float = Field(gt=0, le=1, description="0.5 halves the learning rate")
     clip_norm: float = Field(gt=0, description="the gradient's l2 norm is cut to this")
-    train_from: dict[str, int] = Field(
-        description="first epoch, from 0, of a part: {text_encoder: 5} keeps it frozen for the first 5"
+    average: float = Field(
+        ge=0, lt=1, description="decay of the exponential moving average of the weights, which is kept; 0: none"
+    )
+    train_from: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
+        description="first epoch, from 0, of a part: {text_encoder: 5} keeps it frozen for the first 5, null for all; "
+        "{image_encoder: 8, image_encoder.projection: 0}: the part of a part goes first"
     )
     checkpoint_every: int = Field(ge=1, description="steps; what a killed run can lose")
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from bifocal.batch import Pairs
 from bifocal.embedding import embed
@@ -36,18 +37,21 @@ def new_model(pairs: Pairs) -> TwoBranchModel:
 
 
 def train(
-    pairs: Pairs, checkpoints: Path, loss: Callable[[Scores, Tensor], Tensor] | None = None, **changes: Any
+    pairs: Pairs, checkpoints: Path, loss: nn.Module | None = None, **changes: Any
 ) -> tuple[TwoBranchModel, list[dict[str, float]]]:
     model = new_model(pairs)
     arguments: dict[str, Any] = {
+        "sampler": partial(epoch_batches, pairs.image_of_caption, 16, 1, 3),
         "epochs": 3,
-        "batch_size": 16,
-        "captions_per_image": 1,
         "precision": "float32",
         "learning_rate": 0.01,
-        "halve_after": [2],
+        "optimizer": {"name": "Adam"},
+        "decay_after": [2],
+        "decay_factor": 0.5,
         "clip_norm": 2.0,
         "train_from": {},
+        "average": 0.0,
+        "micro_batch": None,
         "checkpoint_every": 2,
         "seed": 3,
     }
@@ -57,7 +61,7 @@ def train(
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_it_learns(pairs: Pairs, checkpoints: Path, precision: str) -> None:
-    model, history = train(pairs, checkpoints, epochs=20, halve_after=[], precision=precision)
+    model, history = train(pairs, checkpoints, epochs=20, decay_after=[], precision=precision)
     by_captions, by_images = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
     assert min(by_captions.recall(1), by_images.recall(1)) > 0.7  # chance: 0.025
     assert max(row["recall_sum"] for row in history) == pytest.approx(
@@ -66,7 +70,7 @@ def test_it_learns(pairs: Pairs, checkpoints: Path, precision: str) -> None:
 
 
 def test_the_learning_rate_is_halved(pairs: Pairs, checkpoints: Path) -> None:
-    _, history = train(pairs, checkpoints, epochs=4, halve_after=[1, 3])
+    _, history = train(pairs, checkpoints, epochs=4, decay_after=[1, 3])
     assert [row["learning_rate"] for row in history] == [0.01, 0.005, 0.005, 0.0025]
 
 
@@ -77,12 +81,13 @@ def test_a_killed_run_ends_with_the_same_bits(
     expected, history = train(pairs, tmp_path / "undisturbed")
     tick = kill_at(steps)
 
-    def interrupted(scores: Scores, matches: Tensor) -> Tensor:
-        tick()
-        return TripletLoss()(scores, matches)
+    class Interrupted(TripletLoss):
+        def forward(self, scores: Scores, matches: Tensor) -> Tensor:
+            tick()
+            return super().forward(scores, matches)
 
     with pytest.raises(KeyboardInterrupt):
-        train(pairs, tmp_path / "killed", interrupted)
+        train(pairs, tmp_path / "killed", Interrupted())
     torch.manual_seed(99)
     found, again = train(pairs, tmp_path / "killed")
     assert again == history
@@ -104,11 +109,12 @@ def test_parts_wait_for_their_epoch(pairs: Pairs, checkpoints: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_stops_with_its_state(pairs: Pairs, checkpoints: Path) -> None:
-    def broken(scores: Scores, matches: Tensor) -> Tensor:
-        return scores.cross.sum() * torch.nan
+    class Broken(nn.Module):
+        def forward(self, scores: Scores, matches: Tensor) -> Tensor:
+            return scores.cross.sum() * torch.nan
 
     with pytest.raises(FloatingPointError, match="the loss is nan at epoch 1, step 0"):
-        train(pairs, checkpoints, broken)
+        train(pairs, checkpoints, Broken())
     notes = json.loads((checkpoints / "not_a_number.json").read_text())
     assert set(notes["images"]) <= set(pairs.image_ids)
     assert (checkpoints / "not_a_number.safetensors").is_file()

@@ -1,0 +1,19 @@
+"""Training: one loop for every model and every loss."""
+
+from bifocal.training.distributed import World, torchrun_world
+from bifocal.training.gradients import Precision
+from bifocal.training.loop import fit
+from bifocal.training.sampling import Sampler, distinct_batches, epoch_batches
+from bifocal.training.validation import model_ranks, validate
+
+__all__ = [
+    "Precision",
+    "Sampler",
+    "World",
+    "distinct_batches",
+    "epoch_batches",
+    "fit",
+    "model_ranks",
+    "torchrun_world",
+    "validate",
+]
