@@ -6,14 +6,14 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test check requirements mlflow clean
+.PHONY: setup repro test check requirements containers-test mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
 
-$(READY): requirements/cpu.txt
+$(READY): requirements/dev.txt
 	test -x $(VENV)/bin/uv || { $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --quiet uv; }
-	uv pip install --quiet --python $(VENV)/bin/python --requirement requirements/cpu.txt
+	uv pip install --quiet --python $(VENV)/bin/python --requirement requirements/dev.txt
 	touch $@
 
 repro: setup
@@ -24,6 +24,10 @@ repro: setup
 test: setup
 	pytest --numprocesses 2
 
+# The cpu image in real containers: installs podman from Debian, see containers/test.sh.
+containers-test: setup
+	containers/test.sh
+
 check: setup
 	ruff check .
 	ruff format --check .
@@ -31,11 +35,13 @@ check: setup
 	lint-imports
 	python -m pipelines render --check
 
+# dev.txt is what 'make setup' installs, the others are what the images hold.
+PIN := uv pip compile --quiet --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements"
 requirements: setup
-	uv pip compile --quiet --upgrade --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements" \
-	  --extra stages --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/cpu.txt
-	uv pip compile --quiet --upgrade --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements" \
-	  --extra stages --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
+	$(PIN) --upgrade --extra stages --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/dev.txt
+	$(PIN) --upgrade --extra stages --extra pipelines --extra cpu pyproject.toml --output-file requirements/cpu.txt
+	$(PIN) --upgrade --extra stages --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
+	$(PIN) --upgrade --group serve --output-file requirements/serve.txt
 
 # An MLflow server. PostgreSQL: make mlflow MLFLOW_STORE=postgresql://user:password@host/mlflow; S3: MLFLOW_FILES=s3://bucket/mlflow
 # MLFLOW_HOSTS are the names that clients call it by; with any other it answers 403. The stages find it by MLFLOW_TRACKING_URI.

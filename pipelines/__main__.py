@@ -11,7 +11,6 @@ import yaml
 
 from components import parameters
 from pipelines import dvc
-from pipelines.graph import STAGES
 
 recipes = click.option(
     "--recipe",
@@ -68,7 +67,7 @@ def compile_(recipe: tuple[Path, ...], images: Path | None, revision: str | None
 @main.command()
 @recipes
 @images
-@click.option("--runner", type=click.Choice(["host", "cluster"]), default="host", show_default=True)
+@click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -88,17 +87,27 @@ def run(
     revision: str | None,
     record: bool,
 ) -> None:
-    """Compile the pipeline and run it: on this machine, or on the cluster at KFP_ENDPOINT."""
+    """Compile the pipeline and run it: on this machine, in containers by DOCKER_HOST, or on KFP_ENDPOINT's cluster."""
     if runner == "cluster":
         from pipelines import cluster
 
         click.echo(cluster.submit(compiled(recipe, images, revision)))
         return
-    from pipelines.engines import HostEngine
+    from pipelines.engines import ContainerEngine, Engine, HostEngine
     from pipelines.runners import Run
 
-    environment = {"MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")}
-    engine = HostEngine(environment)
+    # What the stages read of it: the keys of a cluster's secrets are not here.
+    given = {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "AWS_", "BIFOCAL_"))}
+    engine: Engine
+    if runner == "container":
+        server = given.setdefault("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+        if not server.startswith("http"):
+            raise ValueError(
+                f"MLFLOW_TRACKING_URI is {server}, which no container reaches: 'make mlflow' starts a server"
+            )
+        engine = ContainerEngine(given, folder, Path.cwd())
+    else:
+        engine = HostEngine({"MLFLOW_TRACKING_URI": given.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")})
     text = compiled(recipe, images, revision, record=record)
     states = Run(text, folder, engine, {"repository": str(Path.cwd())}, parallel).start()
     failed = [name for name, state in states.items() if not state.good]
@@ -177,7 +186,7 @@ def compiled(recipe: tuple[Path, ...], images: Path | None, revision: str | None
     from pipelines import kubeflow, resources  # kfp takes seconds to import, and 'render' needs none of it
 
     values = parameters.read(Path("params.yaml"), recipe)
-    parameters.validate(values, STAGES)
+    parameters.validate(values, parameters.stages().values())
     digests = json.loads(images.read_text()) if images else None
     given = resources.read(images=digests)
     if record is not None:

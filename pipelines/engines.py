@@ -1,18 +1,31 @@
-"""What runs one step of a compiled pipeline: a process of this machine."""
+"""What runs one step of a compiled pipeline: a process of this machine, or a container."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
+import docker
+from docker.errors import DockerException
+from docker.models.containers import Container
 
 ROOT = Path(__file__).parent.parent
+# The repository may belong to another user than the one in the container.
+TRUST = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+
+
+class Engine(Protocol):
+    """What runs one step."""
+
+    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
+        """Run ``command`` for at most ``seconds``, its output in ``log``; returns its exit code."""
 
 
 @dataclass
@@ -49,11 +62,81 @@ class HostEngine:
                 process.wait()
 
 
+class ContainerEngine:
+    """Steps as containers of docker, or of podman by its socket (``DOCKER_HOST=unix:///run/podman/podman.sock``).
+
+    They see the network of this machine, where MLflow and S3 of a rehearsal run, and belong to the user who calls.
+
+    Args:
+        environment: variables in the place of the compiled ones, which name the cluster's servers.
+        folder: of the run; the containers see it under the same path.
+        repository: they may read it, under the same path.
+
+    Raises:
+        ValueError: nothing answers at ``DOCKER_HOST``.
+    """
+
+    def __init__(self, environment: Mapping[str, str], folder: Path, repository: Path) -> None:
+        self.environment = {**environment, **TRUST}
+        folder.mkdir(parents=True, exist_ok=True)
+        self.volumes = {
+            str(repository.resolve()): {"bind": str(repository.resolve()), "mode": "ro"},
+            str(folder.resolve()): {"bind": str(folder.resolve()), "mode": "rw"},
+        }
+        try:
+            # No time limit on a request: a step may be silent for hours.
+            self.client = docker.from_env(timeout=None)
+        except DockerException as error:
+            raise ValueError(
+                f"no docker answers ({error}): start it, or 'podman system service --time=0 "
+                "unix:///run/podman/podman.sock' and export DOCKER_HOST=unix:///run/podman/podman.sock"
+            ) from error
+
+    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
+        """Run ``command`` in a container of its own, which is killed after ``seconds``, and removed in any case."""
+        try:
+            box = self.client.containers.create(
+                container["image"],
+                command[1:],
+                entrypoint=command[:1],
+                environment={**_variables(container), **self.environment},
+                volumes=self.volumes,
+                user=f"{os.getuid()}:{os.getgid()}",
+                network_mode="host",
+                shm_size="1g",
+            )
+        except DockerException as error:
+            return _said(log, f"no container of {container['image']}: {error}; 'python containers/build.py' builds it")
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), _kill, (box,))
+        timer.daemon = True
+        try:
+            box.start()
+            timer.start()
+            _tee(box.logs(stream=True, follow=True), log)
+            return int(box.wait()["StatusCode"])
+        except DockerException as error:
+            return _said(log, f"the container did not run: {error}")
+        finally:
+            timer.cancel()
+            box.remove(force=True)
+
+
+def _kill(box: Container) -> None:
+    with suppress(DockerException):  # it ended by itself meanwhile
+        box.kill()
+
+
+def _said(log: Path, message: str) -> int:
+    """Say ``message`` as a step that fails would; returns its exit code."""
+    _tee([f"{message}\n".encode()], log)
+    return 1
+
+
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
     return {given["name"]: given["value"] for given in container.get("env", [])}
 
 
-def _tee(lines: Iterator[bytes] | Any, log: Path) -> None:
+def _tee(lines: Iterable[bytes], log: Path) -> None:
     with log.open("ab") as file:
         for line in lines:
             file.write(line)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 import yaml
 
 from components import artifact
+from pipelines.engines import Engine
 
 OUTPUT = "executor_output.json"
 FINGERPRINT = "fingerprint"
@@ -34,13 +35,6 @@ class State(Enum):
     def good(self) -> bool:
         """Whether its outputs are there."""
         return self in (State.SUCCEEDED, State.REUSED)
-
-
-class Engine(Protocol):
-    """What runs one step."""
-
-    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
-        """Run ``command`` for at most ``seconds``, its output in ``log``; returns its exit code."""
 
 
 @dataclass

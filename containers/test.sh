@@ -1,0 +1,44 @@
+#!/bin/sh
+# 'make containers-test': podman from Debian, a base of Debian's packages, the cpu image, and the small pipeline in it.
+# Not part of 'make test': it installs packages, and takes a quarter of an hour and 20 GB in BIFOCAL_CONTAINERS.
+set -eu
+cd "$(dirname "$0")/.."
+skip() { echo "containers-test SKIPPED: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "it installs podman and bootstraps a base, which needs root"
+command -v podman runc debootstrap > /dev/null || {
+  apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends podman runc debootstrap
+} || skip "podman, runc and debootstrap are not to be had here"
+
+work=$(realpath "${BIFOCAL_CONTAINERS:-/var/tmp/bifocal-containers}") && mkdir -p "$work"
+export CONTAINERS_CONF="$work/containers.conf" CONTAINERS_STORAGE_CONF="$work/storage.conf"
+# crun, podman's default, wants cgroups that not every kernel has; the limits are below those of this very shell.
+cat > "$CONTAINERS_CONF" << END
+[containers]
+netns = "host"
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+END
+for driver in overlay vfs; do
+  printf '[storage]\ndriver = "%s"\ngraphroot = "%s/%s"\nrunroot = "%s/run-%s"\n' \
+    $driver "$work" $driver "$work" $driver > "$CONTAINERS_STORAGE_CONF"
+  podman info > "$work/info.log" 2>&1 && break
+done
+podman info > /dev/null || skip "podman does not start with overlay nor with vfs: $(tail -n 1 "$work/info.log")"
+
+podman image exists localhost/bifocal-base || containers/base.sh localhost/bifocal-base > "$work/base.log"
+podman run --rm localhost/bifocal-base true || skip "this kernel refuses to start a container, see above"
+
+# What the user installed once need not be downloaded again, nor the certificates be guessed that packages come by.
+cache=$(uv cache dir) && mkdir -p "$cache"
+python containers/build.py --engine podman --group cpu --base localhost/bifocal-base --output "$work/images.json" \
+  --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/root/.cache/uv" \
+  ${SSL_CERT_FILE:+--option=--volume="$SSL_CERT_FILE:$SSL_CERT_FILE:ro" --option=--env=SSL_CERT_FILE="$SSL_CERT_FILE"}
+podman image ls localhost/bifocal
+
+podman system service --time=0 "unix://$work/podman.sock" & service=$!
+trap 'kill $service' EXIT
+DOCKER_HOST="unix://$work/podman.sock" IMAGES="$work/images.json" \
+  pytest --import-mode=importlib --override-ini addopts= --verbose --timeout 3600 containers/test_images.py
