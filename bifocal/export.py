@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
+from bifocal.image_encoders.pixels import reads_pixels
 from bifocal.models import TwoBranchModel, load_model
 from bifocal.text import Text
 
@@ -28,6 +29,16 @@ class _ImageBranch(nn.Module):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return self.model.embed_images(RegionBatch(features, mask, features.new_zeros(0)))
+
+
+class _PixelBranch(nn.Module):
+    def __init__(self, model: TwoBranchModel) -> None:
+        super().__init__()
+        self.encoder = model.image_encoder
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        embeddings: Tensor = self.encoder.embed_pixels(pixels)  # type: ignore[operator]
+        return embeddings
 
 
 class _TextBranch(nn.Module):
@@ -52,8 +63,8 @@ class Parity:
 def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
     """Write one branch of a saved model as ONNX.
 
-    Inputs of the image encoder: ``features`` (batch, regions, D) float32, ``mask`` (batch, regions) bool. Of the
-    text encoder: ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and
+    Inputs of the image encoder: ``features`` (batch, regions, D) float32, ``mask`` (batch, regions) bool; of one that
+    reads pixels: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation. Of the text encoder: ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and
     ``lengths`` (batch,) int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm.
 
     Raises:
@@ -107,6 +118,9 @@ def _export(model_directory: Path, branch: Branch, file: Path) -> None:
 
 def _shapes(model: TwoBranchModel, branch: Branch) -> dict[str, tuple[str | int, ...]]:
     """Shape of each input; a name stands for a dynamic dimension."""
+    if branch == "image_encoder" and reads_pixels(model.image_encoder):
+        side = getattr(model.image_encoder, "side_of_graph", None)
+        return {"pixels": ("batch", 3, side or "height", side or "width")}
     if branch == "image_encoder":
         return {"features": ("batch", "regions", model.feature_dim), "mask": ("batch", "regions")}
     values: dict[str, tuple[str | int, ...]] = {
@@ -119,15 +133,20 @@ def _shapes(model: TwoBranchModel, branch: Branch) -> dict[str, tuple[str | int,
 
 
 def _branch(model: TwoBranchModel, branch: Branch) -> nn.Module:
-    return (_ImageBranch(model) if branch == "image_encoder" else _TextBranch(model)).eval()
+    if branch == "text_encoder":
+        return _TextBranch(model).eval()
+    return (_PixelBranch(model) if reads_pixels(model.image_encoder) else _ImageBranch(model)).eval()
 
 
-def _example(model: TwoBranchModel, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, Tensor]:
+def _example(model: TwoBranchModel, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
-    sizes = {"batch": batch, "regions": length, "time": length}
-    first, second = (
+    sizes = {"batch": batch, "regions": length, "time": length, "height": 64 + 8 * length, "width": 96 + 4 * length}
+    first, *others = (
         [sizes[n] if isinstance(n, str) else n for n in shape] for shape in _shapes(model, branch).values()
     )
+    if not others:
+        return (255 * torch.rand(first, generator=generator),)
+    (second,) = others
     if branch == "image_encoder":
         mask = torch.rand(second, generator=generator) < 0.7
         mask[:, 0] = True

@@ -5,9 +5,11 @@ from bifocal.features.grid import Grid
 from bifocal.features.hypercolumns import Hypercolumns
 from bifocal.features.image_arrays import ImageArrays
 from bifocal.features.multi_level import MultiLevel
+from bifocal.features.pixels import Pixels
 from bifocal.features.precomputed import Precomputed
 from bifocal.features.proposals import Proposals
 from bifocal.features.regions import Regions
+from bifocal.features.rmac import RMac
 from bifocal.features.store import FeatureStore as FeatureStore
 from bifocal.features.store import RegionBatch as RegionBatch
 from bifocal.features.ten_crop import TenCrop
@@ -19,8 +21,10 @@ __all__ = [
     "Hypercolumns",
     "ImageArrays",
     "MultiLevel",
+    "Pixels",
     "Precomputed",
     "Proposals",
+    "RMac",
     "Regions",
     "TenCrop",
 ]

@@ -55,14 +55,20 @@ class NetworkFeatures:
         Raises:
             ValueError: an image cannot be read; names its file.
         """
-        network = self.kind.backbone.network.to(memory_format=torch.channels_last)
-        device = next(network.parameters()).device
-        pixels = prefetch(self._preprocessed, image_ids, ahead=2 * self.batch_size)
-        for start in range(0, len(image_ids), self.batch_size):
-            images = list(islice(pixels, self.batch_size))
+        start = 0
+        for images in self.batches(image_ids):
+            device = next(self.kind.backbone.network.parameters()).device
             with torch.inference_mode(), torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
                 regions = self.kind.extract(images)
-            yield from zip(image_ids[start : start + self.batch_size], regions, strict=True)
+            yield from zip(image_ids[start : start + len(images)], regions, strict=True)
+            start += len(images)
+
+    def batches(self, image_ids: Sequence[str]) -> Iterator[list[Any]]:
+        """The images as the kind preprocesses them, in the order given."""
+        self.kind.backbone.network.to(memory_format=torch.channels_last)
+        pixels = prefetch(self._preprocessed, image_ids, ahead=2 * self.batch_size)
+        for _ in range(0, len(image_ids), self.batch_size):
+            yield list(islice(pixels, self.batch_size))
 
     def _preprocessed(self, image_id: str) -> Any:
         return self.kind.preprocess(open_image(self.dataset.image_path(image_id)))

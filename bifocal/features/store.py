@@ -18,12 +18,13 @@ BYTES_MAPPED = 1 << 30
 
 
 class RegionBatch(NamedTuple):
-    """The regions of B images.
+    """The regions of B images, or their pixels (features of the kind Pixels).
 
     Attributes:
-        features: (B, R, D) float16, zero where there is no region.
-        mask: (B, R) bool, True where there is a region; true regions come first.
+        features: (B, R, D) float16, zero where there is no region; or (B, 3, H, W) uint8, zero beyond the image.
+        mask: (B, R) bool, True where there is a region; true regions come first. Or (B, H, W), where there is an image.
         boxes: (B, R, 4) float32, x0 y0 x1 y1 relative to the image's width and height; NaN if the source has none.
+            (B, 0, 4) of pixels.
     """
 
     features: Tensor
@@ -35,7 +36,7 @@ class Shard(NamedTuple):
     """One file of the store, n images; the arrays are views of the file's pages."""
 
     image_ids: list[str]
-    features: NDArray[np.float16]  # (n, R, D)
+    features: NDArray[Any]  # (n, R, D)
     boxes: NDArray[np.float32]  # (n, R, 4)
     scores: NDArray[np.float32]  # (n, R)
     counts: NDArray[np.int32]  # (n,)
@@ -55,7 +56,8 @@ class FeatureStore:
     Attributes:
         image_ids: (N,) in the order of the rows.
         regions: R, the most regions of an image.
-        dim: D, of a region's features.
+        dim: D, of a region's features; 3 of pixels, whose store has R = H rows of R x 3 numbers.
+        pixels: whether these are images.
         metadata: backbone, layer, SHA-256 of the weights, preprocessing ...: whatever the writer was given.
 
     Raises:
@@ -74,7 +76,9 @@ class FeatureStore:
         for path, shard in zip(paths, self._shards, strict=True):
             check_same_metadata(path, shard.metadata, self.metadata)
         self.regions: int = self.metadata["regions"]
-        self.dim: int = self.metadata["dim"]
+        self.pixels = self.metadata.get("layer") == "pixels"
+        self.dim: int = 3 if self.pixels else self.metadata["dim"]
+        self._row_shape, self._dtype = (self.regions, self.metadata["dim"]), feature_type(self.metadata)
         self.image_ids = [image_id for shard in self._shards for image_id in shard.image_ids]
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
         if len(self._row) != len(self.image_ids):
@@ -111,13 +115,15 @@ class FeatureStore:
         """The regions of the images in ``rows`` (B,), in that order; a row may come more than once."""
         index = np.asarray(rows, dtype=np.int64)
         # NumPy asks the system for huge pages, torch does not: a third of the time.
-        features = np.empty((len(index), self.regions, self.dim), np.float16)
+        features = np.empty((len(index), *self._row_shape), self._dtype)
         places = zip(self._shard_of[index].tolist(), self._place[index].tolist(), strict=True)
         for position, (shard, place) in enumerate(places):
             features[position] = self._shards[shard].features[place]
         self._bytes_mapped += features.nbytes
         if self._bytes_mapped > BYTES_MAPPED:
             self._unmap()
+        if self.pixels:
+            return self._images(index, features)
         return RegionBatch(
             torch.from_numpy(features),
             torch.from_numpy(np.arange(self.regions) < self._counts[index, None]),
@@ -128,10 +134,23 @@ class FeatureStore:
         """The scores of the regions in ``rows``: (B, R) float32, zero where there is no region."""
         return torch.from_numpy(self._scores[np.asarray(rows, dtype=np.int64)])
 
+    def _images(self, index: NDArray[np.int64], rows: NDArray[Any]) -> RegionBatch:
+        side = np.arange(self.regions)
+        heights, widths = self._counts[index], self._scores[index, 0]
+        mask = (side < heights[:, None])[:, :, None] & (side < widths[:, None])[:, None, :]
+        images = torch.from_numpy(rows).unflatten(2, (self.regions, 3)).permute(0, 3, 1, 2)
+        return RegionBatch(images, torch.from_numpy(mask), torch.zeros(len(index), 0, 4))
+
     def _unmap(self) -> None:
         for shard in self._shards:
             shard.pages.madvise(mmap.MADV_DONTNEED)
         self._bytes_mapped = 0
+
+
+def feature_type(metadata: Mapping[str, Any]) -> np.dtype[Any]:
+    """Of the numbers in a store: float16, unless its metadata say ``"dtype": "uint8"``."""
+    name: str = metadata.get("dtype", "float16")
+    return np.dtype(name)
 
 
 def read_shard(path: Path) -> Shard:

@@ -11,6 +11,10 @@ from torch import Tensor, nn
 from bifocal.features.base import Backbone
 
 NAMED_IN_ERROR = 3
+CARRIED = "weights.safetensors"
+"""File of a ``features`` artifact: weights that were learnt here, or that an encoder over pixels starts from."""
+BESIDE = ("adaptation", "whitening")
+"""First words of the names in it that are not the backbone's."""
 CONVERT = ", convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), 'weights.safetensors')"
 
 
@@ -48,17 +52,36 @@ def load_safetensors(network: nn.Module, path: Path, head: str) -> None:
         ValueError: it is another kind of file, such as a pickle, or weights are missing, left over or of another
             shape; names the first.
     """
+    fit_weights(network, read_safetensors(path), path, head)
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is another kind of file, such as a pickle.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; extract_features.weights is the path of a safetensors file")
     try:
-        found = load_file(path)
+        tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
         raise ValueError(
             f"{path} is no safetensors file ({error}). A pickle (.pth, .pt, .bin) can run code when it is opened, "
             f"and is refused{CONVERT}"
         ) from error
-    expected = network.state_dict()
-    kept = {name: tensor for name, tensor in found.items() if name in expected or name.split(".")[0] != head}
+    return tensors
+
+
+def fit_weights(network: nn.Module, found: Mapping[str, Tensor], path: Path, head: str) -> None:
+    """Give ``network`` the weights ``found`` in the file ``path``; names that begin with ``head`` may be left over.
+
+    Raises:
+        ValueError: weights are missing, left over or of another shape; names the first.
+    """
+    expected, spare = network.state_dict(), {head, *BESIDE}
+    kept = {name: tensor for name, tensor in found.items() if name in expected or name.split(".")[0] not in spare}
     problems = [
         *_names("missing", sorted(expected.keys() - kept.keys())),
         *_names("not of this network", sorted(kept.keys() - expected.keys())),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bifocal.features.store import METADATA, check_same_metadata, read_shard
+from bifocal.features.store import METADATA, check_same_metadata, feature_type, read_shard
 
 
 class FeatureWriter:
@@ -46,6 +46,7 @@ class FeatureWriter:
         self.regions = regions
         self.dim = dim
         self.metadata: dict[str, Any] = json.loads(json.dumps({**metadata, "regions": regions, "dim": dim}))
+        self.dtype = feature_type(self.metadata)
         self.shard_size = shard_size
         self.part = part
         self.written: list[str] = []
@@ -60,7 +61,7 @@ class FeatureWriter:
 
     def _begin(self) -> None:
         self._image_ids: list[str] = []
-        self._features = np.zeros((self.shard_size, self.regions, self.dim), np.float16)
+        self._features = np.zeros((self.shard_size, self.regions, self.dim), self.dtype)
         self._boxes = np.zeros((self.shard_size, self.regions, 4), np.float32)
         self._scores = np.zeros((self.shard_size, self.regions), np.float32)
         self._counts = np.zeros(self.shard_size, np.int32)
@@ -75,7 +76,8 @@ class FeatureWriter:
         """Add an image.
 
         Args:
-            features: (r, D), r <= R; finite, and within float16's +-65504.
+            features: (r, D), r <= R; finite, and within float16's +-65504; whole numbers from 0 to 255 if the
+                metadata say ``"dtype": "uint8"``.
             boxes: (r, 4), x0 y0 x1 y1 in [0, 1]; None where the source has none.
             scores: (r,); None means 1.
 
@@ -89,9 +91,9 @@ class FeatureWriter:
                 f"{self.regions} regions x {self.dim}"
             )
         with np.errstate(over="ignore"):
-            half = features.astype(np.float16)
-        if not np.isfinite(half).all():
-            region, feature = np.argwhere(~np.isfinite(half))[0]
+            stored = features.astype(self.dtype)
+        if not np.isfinite(stored).all():
+            region, feature = np.argwhere(~np.isfinite(stored))[0]
             raise ValueError(
                 f"features of image {image_id!r} are not finite: region {region}, feature {feature} is "
                 f"{features[region, feature]}, and float16 spans +-65504. Check the weights and the image"
@@ -103,7 +105,7 @@ class FeatureWriter:
                 f"scores of image {image_id!r} are {scores.shape}, expected one for each of {count} regions"
             )
         at = len(self._image_ids)
-        self._features[at, :count] = half
+        self._features[at, :count] = stored
         self._boxes[at, :count] = np.nan if boxes is None else boxes.clip(0, 1)
         self._scores[at, :count] = 1 if scores is None else scores
         self._counts[at] = count

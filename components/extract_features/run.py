@@ -5,16 +5,14 @@ from typing import Any
 
 import torch
 
-from bifocal.checkpoint import read_tensors, write_tensors
-from bifocal.datasets import Dataset, read_dataset
-from bifocal.features import FeatureWriter, Grid
+from bifocal.datasets import read_dataset
+from bifocal.features import FeatureWriter
 from bifocal.features.base import PixelFeatures, RegionSource, StoredFeatures
 from bifocal.features.extraction import NetworkFeatures, write_features
-from bifocal.features.pretraining import pretrain
-from bifocal.features.weights import load_weights
 from bifocal.registry import build
 from components import shards
-from components.extract_features.spec import ExtractFeaturesParams, PretrainingParams
+from components.extract_features.learning import prepare
+from components.extract_features.spec import ExtractFeaturesParams
 
 
 def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1") -> dict[str, float]:
@@ -31,11 +29,6 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
     tables = read_dataset(dataset)
     number, count = shards.parse(shard)
     image_ids = list(shards.share([str(image_id) for image_id in tables.images["image_id"]], shard))
-    if count > 1 and params.pretraining is not None:
-        raise ValueError(
-            f"--shard {shard}: every shard would train a backbone of its own. Extract once without --shard, then set "
-            "extract_features.weights to the weights.safetensors of that artifact, and pretraining to null"
-        )
     kind: PixelFeatures | StoredFeatures = build("bifocal.features", params.features.name, **params.features.arguments)
     figures: dict[str, float] = {}
     metadata: dict[str, Any] = {"kind": params.features.name}
@@ -44,11 +37,8 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
         origin = kind.open(tables, params.source)
     else:
         kind.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
-        weights = params.weights
-        if params.pretraining is not None:
-            weights, figures = _train_here(params.pretraining, kind, tables, features, params.seed)
+        metadata["weights"], figures = prepare(kind, params, tables, features, alone=count == 1)
         origin = NetworkFeatures(kind, tables, params.batch_size)
-        metadata["weights"] = load_weights(kind.backbone, weights)
     writer = FeatureWriter(
         features,
         regions=origin.regions,
@@ -61,15 +51,3 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
     missing = [image_id for image_id in image_ids if image_id not in written]
     write_features(origin.read(missing), writer, total=len(image_ids))
     return {"images": len(image_ids), "regions": origin.regions, "dim": origin.dim} | figures
-
-
-def _train_here(
-    pretraining: PretrainingParams, kind: PixelFeatures, tables: Dataset, features: Path, seed: int
-) -> tuple[Path, dict[str, float]]:
-    if not isinstance(kind, Grid):
-        raise ValueError(f"extract_features.pretraining trains the backbone of Grid, not of {type(kind).__name__}")
-    path = features / "weights.safetensors"
-    if not path.is_file():
-        figures = pretrain(kind, tables, **dict(pretraining), checkpoints=features / "checkpoints", seed=seed)
-        write_tensors(path, kind.backbone.network.state_dict(), figures)
-    return path, read_tensors(path)[1]

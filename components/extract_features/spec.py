@@ -23,6 +23,23 @@ class PretrainingParams(BaseModel):
     )
 
 
+class ClassifierParams(BaseModel):
+    """Training of the backbone of Pixels, and of BEAN's adaptation layer on it, as a classifier."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    task: str | None = Field(
+        description="of the dataset's labels; null for the class folders train/ and val/ below source (ImageNet)"
+    )
+    maps: int = Field(ge=1, description="D', of the adaptation; as that of the encoder")
+    epochs: int = Field(ge=1, description="passes over the images")
+    batch_size: int = Field(ge=1, description="images")
+    learning_rate: float = Field(gt=0, description="of AdamW, at its highest")
+    weight_decay: float = Field(ge=0, description="of AdamW")
+    train_backbone: bool = Field(description="train the backbone too, or the adaptation alone")
+    random_start: bool = Field(description="start from random weights, instead of those of the backbone")
+
+
 class ExtractFeaturesParams(Params):
     """Section ``extract_features`` of params.yaml."""
 
@@ -33,9 +50,12 @@ class ExtractFeaturesParams(Params):
     pretraining: PretrainingParams | None = Field(
         description="train the backbone here, on phrases and boxes, instead of loading weights; null to load them"
     )
+    classifier: ClassifierParams | None = Field(
+        description="train the backbone of Pixels and BEAN's adaptation as a classifier; null to train nothing"
+    )
     source: SourcePath | None = Field(
-        description="file or folder of features that somebody has extracted; null for kinds that look at the images, "
-        "and for Precomputed, whose dataset names the folder"
+        description="file or folder of features that somebody has extracted, or of class folders for the classifier; "
+        "null for other kinds that look at the images, and for Precomputed, whose dataset names the folder"
     )
     batch_size: int = Field(ge=1, description="images that the network sees at once")
     shard_size: int = Field(ge=1, description="images in a file of the store, and what a killed run can lose")
@@ -44,6 +64,8 @@ class ExtractFeaturesParams(Params):
     def _one_origin_of_weights(self) -> Self:
         if self.weights is not None and self.pretraining is not None:
             raise ValueError("weights are loaded or trained here: set weights or pretraining to null")
+        if self.classifier is not None and self.pretraining is not None:
+            raise ValueError("pretraining is for Grid, classifier for Pixels: set one of them to null")
         return self
 
 
@@ -54,6 +76,6 @@ COMPONENT = Component(
     params=ExtractFeaturesParams,
     inputs=("dataset",),
     outputs=("features",),
-    code=("bifocal/datasets", "bifocal/features"),
+    code=("bifocal/datasets", "bifocal/features", "bifocal/image_encoders"),
     merge="merge_features",
 )

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from bifocal.datasets import Scenes, write_dataset
 from bifocal.features import FeatureStore, Grid
 from components import parameters
+from components.extract_features import learning
 from components.extract_features import run as stage
 from components.extract_features.spec import COMPONENT, ExtractFeaturesParams
 from components.parameters import ParameterError
@@ -27,6 +28,7 @@ SECTION: dict[str, Any] = {
         "positive_weight": 5.0,
         "scene_weight": 0.02,
     },
+    "classifier": None,
     "source": None,
     "batch_size": 8,
     "shard_size": 7,
@@ -80,9 +82,9 @@ def test_killed_between_and_within_training_and_extraction(
 ) -> None:
     figures = stage.run(validated(), dataset=dataset, features=made(tmp_path / "whole"))
     killed = made(tmp_path / "killed")
-    for name in ("write_tensors", "FeatureWriter", "write_features"):
+    for module, name in ((learning, "write_tensors"), (stage, "FeatureWriter"), (stage, "write_features")):
         with monkeypatch.context() as patch:
-            patch.setattr(stage, name, _die)
+            patch.setattr(module, name, _die)
             with pytest.raises(KeyboardInterrupt):
                 stage.run(validated(), dataset=dataset, features=killed)
     with monkeypatch.context() as patch:
@@ -121,6 +123,6 @@ def test_the_readmes_sections_are_valid() -> None:
         section = yaml.safe_load(block.split("```")[0])["extract_features"]
         whole = json.loads(json.dumps(section))
         validated(
-            **{key: None for key in SECTION.keys() - whole.keys() if key in ("weights", "pretraining", "source")}
+            **{key: None for key in SECTION.keys() - whole.keys() if key in ("weights", "pretraining", "classifier", "source")}
             | whole
         )
