@@ -13,16 +13,20 @@ class Scores:
         cross: (N images, M captions).
         visual: (N, N) between images, where a loss within the view needs it.
         textual: (M, M) between captions, likewise.
+        words: (N, M) of the captions' words, where a model scores them apart: R_w of multi-level grounding, eq. (5).
+        sentences: (N, M) of the captions as a whole, likewise: R_s of eq. (6d).
     """
 
     cross: Tensor
     visual: Tensor | None = None
     textual: Tensor | None = None
+    words: Tensor | None = None
+    sentences: Tensor | None = None
 
     def float(self) -> "Scores":
         """The same scores as float32, after a model in mixed precision."""
-        within = (None if part is None else part.float() for part in (self.visual, self.textual))
-        return Scores(self.cross.float(), *within)
+        others = (self.visual, self.textual, self.words, self.sentences)
+        return Scores(self.cross.float(), *(None if part is None else part.float() for part in others))
 
 
 def check_matches(scores: Tensor, matches: Tensor) -> None:

@@ -26,13 +26,22 @@ class InfoNCELoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        check_matches(scores.cross, matches)
-        logits = scores.cross / self.temperature
-        # A finite mask: with nothing to compete with, the loss is 0 and so is its gradient.
-        negatives = logits.masked_fill(matches, torch.finfo(logits.dtype).min / 2)
-        image, caption = matches.nonzero(as_tuple=True)
-        positives = logits[image, caption]
-        # -log(e^p / (e^p + sum of e^n)) is softplus(log(sum of e^n) - p).
-        caption_cost = softplus(negatives.logsumexp(dim=1)[image] - positives)
-        image_cost = softplus(negatives.logsumexp(dim=0)[caption] - positives)
-        return (caption_cost + image_cost).mean()
+        return info_nce(scores.cross, matches, self.temperature)
+
+
+def info_nce(scores: Tensor, matches: Tensor, temperature: float) -> Tensor:
+    """The loss of ``InfoNCELoss`` for any matrix of scores (N, M).
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    check_matches(scores, matches)
+    logits = scores / temperature
+    # A finite mask: with nothing to compete with, the loss is 0 and so is its gradient.
+    negatives = logits.masked_fill(matches, torch.finfo(logits.dtype).min / 2)
+    image, caption = matches.nonzero(as_tuple=True)
+    positives = logits[image, caption]
+    # -log(e^p / (e^p + sum of e^n)) is softplus(log(sum of e^n) - p).
+    caption_cost = softplus(negatives.logsumexp(dim=1)[image] - positives)
+    image_cost = softplus(negatives.logsumexp(dim=0)[caption] - positives)
+    return (caption_cost + image_cost).mean()
