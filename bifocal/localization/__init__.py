@@ -1,3 +1,24 @@
-"""From embedding to heatmap or region."""
+"""From embedding to heatmap or region: one localizer per file, and the papers' formulas as functions."""
 
-__all__: list[str] = []
+from bifocal.localization.base import Located as Located
+from bifocal.localization.base import points
+from bifocal.localization.bean import BeanHeatmap, bean_heatmaps, class_activation_maps
+from bifocal.localization.grad_cam import pair_heatmaps
+from bifocal.localization.multi_level import attend, phrase_heatmap, sentence_heatmap
+from bifocal.localization.own import OwnLocalizer
+from bifocal.localization.smile import SmileRegions, dense_map, region_scores
+
+__all__ = [
+    "BeanHeatmap",
+    "OwnLocalizer",
+    "SmileRegions",
+    "attend",
+    "bean_heatmaps",
+    "class_activation_maps",
+    "dense_map",
+    "pair_heatmaps",
+    "phrase_heatmap",
+    "points",
+    "region_scores",
+    "sentence_heatmap",
+]

@@ -1,0 +1,67 @@
+"""What a way of localizing gives, and where it points."""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.features import RegionBatch
+
+
+class Located(NamedTuple):
+    """How much each region of each image speaks of its text.
+
+    Attributes:
+        scores: (N, R), -inf where there is no region.
+        boxes: (N, R, 4), x0 y0 x1 y1 relative to the image's width and height.
+    """
+
+    scores: Tensor
+    boxes: Tensor
+
+
+class Localizer(Protocol):
+    """A part of ``bifocal.localization``."""
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """Locate one text in each image.
+
+        Args:
+            encoder: the image encoder of the model.
+            regions: of N images.
+            texts: (N, d), embeddings.
+
+        Raises:
+            ValueError: the encoder is not one that this localizes with.
+        """
+        ...
+
+
+def points(located: Located) -> Tensor:
+    """Where each heatmap points: the centre of its best region, x y relative to the image's width and height.
+
+    Of regions that score the same the point is that which lies nearest to the image's centre, then the upper, then
+    the left one: no order of the regions decides.
+
+    Shape:
+        -> (N, 2)
+
+    Raises:
+        ValueError: a score is NaN, or an image has no region that is scored, or its best region has no box.
+    """
+    scores, boxes = located
+    if scores.isnan().any():
+        raise ValueError(f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} images")
+    best = scores.amax(dim=1, keepdim=True)
+    if best.isneginf().any():
+        raise ValueError(
+            f"{int(best.isneginf().sum())} of {len(scores)} images have no region that could be pointed at"
+        )
+    centres = (boxes[:, :, :2] + boxes[:, :, 2:]) / 2
+    if centres[scores == best].isnan().any():
+        raise ValueError("a best region has no box: features without boxes cannot point")
+    far = (centres - 0.5).square().sum(dim=2).masked_fill(scores != best, torch.inf)
+    # Several cells lie equally far from the centre, up to rounding.
+    nearest = far <= far.amin(dim=1, keepdim=True) + 1e-6
+    first = (2 * centres[:, :, 1] + centres[:, :, 0] / 1024).masked_fill(~nearest, torch.inf).argmin(dim=1)
+    return centres[torch.arange(len(centres), device=centres.device), first]

@@ -1,0 +1,82 @@
+"""Multi-level heatmaps: of a phrase inside a sentence from its words, of a phrase alone from its own vector.
+
+Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, equations (1)-(6).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+NO_PART = 1e-12
+"""Below it a sum of weights is zero."""
+
+
+class Attention(NamedTuple):
+    """What words or a sentence see in one image, at the level that fits them best.
+
+    Attributes:
+        heatmaps: (T, R), eq. (1) at the level of the best pertinence.
+        pertinence: (T,), R_t of eq. (4).
+        level: (T,) int64, that level.
+    """
+
+    heatmaps: Tensor
+    pertinence: Tensor
+    level: Tensor
+
+
+def attend(texts: Tensor, cells: Tensor, *, unit: bool = True) -> Attention:
+    """Attention of T texts, words or sentences, to one image.
+
+    Args:
+        texts: s_t, of unit norm.
+        cells: v_{n,l}, of unit norm, for each of L levels.
+        unit: divide the attended feature by its norm, as eq. (2) does for words; eq. (6b) does not for a sentence.
+
+    Shape:
+        texts (T, d), cells (L, R, d)
+
+    Raises:
+        ValueError: the dimensions differ.
+    """
+    if texts.ndim != 2 or cells.ndim != 3 or texts.shape[1] != cells.shape[2]:
+        raise ValueError(
+            f"texts {tuple(texts.shape)} and cells {tuple(cells.shape)} differ: expected (T, d) and (levels, R, d)"
+        )
+    heatmaps = torch.einsum("td,lrd->tlr", texts, cells).relu()
+    attended = torch.einsum("tlr,lrd->tld", heatmaps, cells)
+    pertinence = torch.einsum("tld,td->tl", normalize(attended, dim=2) if unit else attended, texts)
+    best, level = pertinence.max(dim=1)
+    return Attention(heatmaps[torch.arange(len(texts)), level], best, level)
+
+
+def phrase_heatmap(words: Tensor, cells: Tensor) -> Tensor:
+    """Of a phrase inside a sentence: its words' heatmaps, weighted by how pertinent each word is; section 4.3.
+
+    Args:
+        words: vectors, in the context of the whole sentence, of the phrase's words alone.
+
+    Shape:
+        words (T, d), cells (L, R, d) -> (R,)
+
+    Raises:
+        ValueError: there is no word.
+    """
+    if not len(words):
+        raise ValueError("the phrase has no word: where does it stand in its sentence?")
+    seen = attend(words, cells)
+    total = seen.pertinence.sum()
+    if total < NO_PART:
+        return seen.heatmaps.mean(dim=0)
+    return (seen.pertinence.unsqueeze(1) * seen.heatmaps).sum(dim=0) / total
+
+
+def sentence_heatmap(sentence: Tensor, cells: Tensor) -> Tensor:
+    """Of a phrase alone, as in ReferIt and Visual Genome: its sentence-level heatmap, eq. (6a), at the best level.
+
+    Shape:
+        sentence (d,), cells (L, R, d) -> (R,)
+    """
+    return attend(sentence.unsqueeze(0), cells, unit=False).heatmaps[0]

@@ -1,0 +1,29 @@
+"""The localization that belongs to an encoder."""
+
+from torch import Tensor, nn
+
+from bifocal.features import RegionBatch
+from bifocal.image_encoders import SmileEncoder
+from bifocal.localization.base import Localizer, Located
+from bifocal.localization.bean import AdaptedCells, BeanHeatmap, reads_cells
+from bifocal.localization.smile import SmileRegions
+
+
+class OwnLocalizer:
+    """What the encoder's own paper localizes with: SMILE's regions, BEAN's heatmaps with its default k."""
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        localizer = self.of(encoder)
+        if localizer is None:
+            raise ValueError(f"a {type(encoder).__name__} has no localization of its own")
+        return localizer(encoder, regions, texts)
+
+    @staticmethod
+    def of(encoder: nn.Module) -> Localizer | None:
+        """The localizer of ``encoder``; None if it cannot point."""
+        if isinstance(encoder, SmileEncoder):
+            return SmileRegions()
+        if isinstance(encoder, AdaptedCells) and reads_cells(encoder):
+            return BeanHeatmap()
+        return None

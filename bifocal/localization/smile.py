@@ -1,0 +1,77 @@
+"""SMILE's localization: how much each region speaks of a text, and what that says of each pixel."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from bifocal.features import RegionBatch
+from bifocal.image_encoders import SmileEncoder
+from bifocal.localization.base import Located
+
+
+class SmileRegions:
+    """Scores of SMILE's regions, thesis, eq. (4.3).
+
+    Args:
+        attended: score A o G instead of G, which is what a region adds to the image's embedding and so to its score.
+    """
+
+    def __init__(self, attended: bool = False) -> None:
+        self.attended = attended
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        if not isinstance(encoder, SmileEncoder):
+            raise ValueError(f"SmileRegions needs a SmileEncoder, and the model has a {type(encoder).__name__}")
+        vectors = normalize(encoder.convolution(regions.features.to(texts.dtype)), dim=2)
+        if self.attended:
+            vectors = encoder.weights(vectors, regions.mask) * vectors
+        return Located(region_scores(vectors, texts).masked_fill(~regions.mask, -torch.inf), regions.boxes)
+
+
+def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
+    """L[r] = <z, G[:, r]>: Engilberge's thesis, 2020, eq. (4.3).
+
+    Args:
+        regions: G, the regions in the joint space, before they are pooled.
+        texts: z, the embedding of one text for each image.
+
+    Shape:
+        regions (N, R, d), texts (N, d) -> (N, R)
+
+    Raises:
+        ValueError: the dimensions differ.
+    """
+    if regions.ndim != 3 or texts.shape != (len(regions), regions.shape[2]):
+        raise ValueError(
+            f"regions {tuple(regions.shape)} and texts {tuple(texts.shape)} differ: "
+            "expected (N, R, d) and one text (N, d) for each image"
+        )
+    return torch.einsum("nrd,nd->nr", regions, texts)
+
+
+def dense_map(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
+    """Each pixel gets the top score among the regions it belongs to; thesis, section 4.2.2.
+
+    A pixel belongs to a box that holds its centre. One that no box holds gets the lowest score of all: nothing is
+    known of it.
+
+    Args:
+        boxes: x0 y0 x1 y1 relative to the image's width and height.
+        height, width: of the map, in pixels.
+
+    Shape:
+        scores (R,), boxes (R, 4) -> (height, width)
+
+    Example:
+        >>> halves = torch.tensor([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
+        >>> dense_map(torch.tensor([1.0, 2.0]), halves, height=1, width=4).tolist()
+        [[1.0, 1.0, 2.0, 2.0]]
+    """
+    x = (torch.arange(width) + 0.5) / width
+    y = (torch.arange(height) + 0.5) / height
+    across = (x >= boxes[:, 0:1]) & (x < boxes[:, 2:3])
+    down = (y >= boxes[:, 1:2]) & (y < boxes[:, 3:4])
+    belongs = down.unsqueeze(2) & across.unsqueeze(1)
+    lowest = scores.min()
+    return torch.where(belongs, scores[:, None, None], lowest).amax(dim=0)
