@@ -21,6 +21,11 @@ class Params(BaseModel):
 
     seed: int = Field(ge=0, lt=2**32, description="of every random number; set once, at the top of params.yaml")
 
+    @property
+    def divisible(self) -> bool:
+        """Whether the parts of a stage that has ``Component.merge`` give what the whole gives."""
+        return True
+
 
 class Part(BaseModel):
     """A part of ``bifocal`` by its Python name, with the arguments that the user sets: ``{name: ..., margin: 0.2}``."""

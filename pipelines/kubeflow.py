@@ -63,8 +63,13 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
                 inputs = {name: made[name] for name in component.inputs}
                 if paths[component.name]:
                     inputs |= sources
-                task = step(component, values[component.name], **inputs)
-                made |= {name: task.outputs[name] for name in component.outputs}
+                count = _shards(component, values, resources)
+                shards = [{"shard": f"{number}/{count}"} if count > 1 else {} for number in range(1, count + 1)]
+                tasks = [step(component, values[component.name], **inputs, **shard) for shard in shards]
+                if count > 1 and component.merge:
+                    parts = {f"shard_{number}": task.output for number, task in enumerate(tasks, 1)}
+                    tasks = [step(parameters.steps()[component.merge], {}, **parts)]
+                made |= {name: tasks[0].outputs[name] for name in component.outputs}
             if resources.record:
                 step(RECORD, {"values": values}, **where, **made, **sources)
 
@@ -86,6 +91,13 @@ def source_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
                 "'dvc add' a copy below the root, or name an s3:// address"
             )
     return paths
+
+
+def _shards(component: Component, values: Mapping[str, Any], resources: Resources) -> int:
+    """Into how many steps the work is divided; one, if each of them would learn something of its own first."""
+    section = json.dumps({"seed": values["seed"], **values[component.name]})
+    whole = component.merge is None or not component.params.model_validate_json(section).divisible
+    return 1 if whole else resources.of(component.name).shards
 
 
 def _declare(component: Component, resources: Resources, texts: list[str], artifacts: list[str]) -> Any:
@@ -128,7 +140,7 @@ def _equip(task: dsl.PipelineTask, name: str, resources: Resources, environment:
             backoff_max_duration=given.retry_after_at_most,
         )
     # What tells, fetches or pushes does so for its effect; the result of an earlier run is none.
-    task.set_caching_options(parameters.steps()[name].section)
+    task.set_caching_options(name not in (FETCH.name, RECORD.name, NOTIFY.name))
     for variable, value in sorted(environment.items()):
         task.set_env_variable(variable, value)
     kubernetes.set_timeout(task, given.timeout)

@@ -49,6 +49,8 @@ class StepResources(_Section):
     retry_factor: float = Field(ge=1, description="by which that grows from retry to retry")
     retry_after_at_most: Duration
     timeout: int = Field(ge=1, description="seconds")
+    shards: int = Field(ge=1, le=100, description="steps that do its work at the same time, if it can be divided")
+    nodes: int = Field(ge=1, le=100, description="machines that train together, by Kubeflow's Trainer if not one")
 
 
 class Resources(_Section):
@@ -69,6 +71,10 @@ class Resources(_Section):
         for name in steps:
             if name not in known:
                 raise ValueError(f"{name}: no such step; {registry.nearest(name, known)}")
+            if steps[name].shards > 1 and parameters.steps()[name].merge is None:
+                raise ValueError(f"{name}: shards is {steps[name].shards}, but nothing puts its parts together")
+            if steps[name].nodes > 1 and name != "train_embedding":
+                raise ValueError(f"{name}: nodes is {steps[name].nodes}, but only train_embedding runs on several")
         return steps
 
     def of(self, step: str) -> StepResources:

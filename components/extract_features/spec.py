@@ -68,6 +68,12 @@ class ExtractFeaturesParams(Params):
             raise ValueError("pretraining is for Grid, classifier for Pixels: set one of them to null")
         return self
 
+    @property
+    def divisible(self) -> bool:
+        """Not where something is learnt first: every shard would learn its own."""
+        whitens = self.features.name == "RMac" and self.weights is None
+        return self.pretraining is None and self.classifier is None and not whitens
+
 
 COMPONENT = Component(
     name="extract_features",

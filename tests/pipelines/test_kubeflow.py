@@ -136,6 +136,29 @@ def test_a_path_that_no_other_machine_has_is_refused(path: str) -> None:
         compiled(prepare_dataset={"root": path})
 
 
+def test_features_are_extracted_in_shards_at_the_same_time_and_merged() -> None:
+    pipeline, _ = compiled(extract_features={"pretraining": None, "weights": "data/backbone.safetensors"})
+    tasks = line(pipeline)
+    count = resources.read().of("extract_features").shards
+    shards = {name: task for name, task in tasks.items() if name.startswith("extract-features")}
+    assert sorted(arguments(task)["shard"] for task in shards.values()) == [
+        f"{number}/{count}" for number in range(1, count + 1)
+    ]
+    assert {tuple(task["dependentTasks"]) for task in shards.values()} == {("fetch", "prepare-dataset")}
+    merged = tasks["merge-features"]["inputs"]["artifacts"].values()
+    assert {source["taskOutputArtifact"]["producerTask"] for source in merged} == set(shards)
+    given = tasks["train-embedding"]["inputs"]["artifacts"]["features"]["taskOutputArtifact"]
+    assert given == {"producerTask": "merge-features", "outputArtifactKey": "features"}
+    assert tasks["merge-features"]["cachingOptions"]["enableCache"]
+
+
+def test_features_of_a_backbone_that_is_trained_first_are_extracted_by_one_step(
+    default: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    assert [name for name in line(default[0]) if name.startswith(("extract", "merge"))] == ["extract-features"]
+    assert "shard" not in arguments(line(default[0])["extract-features"])
+
+
 def test_what_is_on_s3_is_not_fetched() -> None:
     pipeline, _ = compiled(prepare_dataset={"root": "s3://bucket/flickr8k"})
     assert "fetch" not in line(pipeline)
@@ -147,6 +170,8 @@ def test_what_is_on_s3_is_not_fetched() -> None:
         ({"default": {"memory": "lots"}}, "memory"),
         ({"steps": {"train_embeddings": {}}}, "did you mean 'train_embedding'"),
         ({"gpus": 1}, "gpus"),
+        ({"steps": {"evaluate": {"shards": 2}}}, "nothing puts its parts together"),
+        ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several"),
     ],
 )
 def test_wrong_resources_are_refused(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
