@@ -1,0 +1,1 @@
+"""Fit a head over stored features with a rank loss."""

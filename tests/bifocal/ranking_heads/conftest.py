@@ -1,0 +1,40 @@
+"""A small labelled collection with a real store of features."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.ranking_heads import LabelledImages
+
+DIM = 6
+
+
+@pytest.fixture(scope="session")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore]:
+    """60 frames of 30 videos, graded by a direction in feature space ("grade"), and two labels of 0 and 1 ("kinds")."""
+    folder = tmp_path_factory.mktemp("store")
+    random = np.random.default_rng(0)
+    rows, images = [], []
+    with FeatureWriter(folder, regions=2, dim=DIM, metadata={}, shard_size=64) as writer:
+        for number in range(60):
+            name, regions = f"frame{number:02d}", random.normal(size=(2, DIM)).astype(np.float32)
+            writer.add(name, regions)
+            mean = regions.mean(axis=0)
+            images.append({"image_id": name, "split": "train" if number < 40 else "val"})
+            grade, group = float(np.exp(mean[0])), f"video{number // 2}"
+            rows.append({"image_id": name, "group": group, "task": "grade", "label": "grade", "value": grade})
+            for label, value in (("left", mean[1] > 0), ("right", mean[2] > 0.3)):
+                rows.append({"image_id": name, "group": name, "task": "kinds", "label": label, "value": float(value)})
+    captions = pd.DataFrame({"caption_id": [], "image_id": [], "text": []})
+    phrases = pd.DataFrame({"image_id": []})
+    return Dataset(pd.DataFrame(images), captions, phrases, folder, pd.DataFrame(rows)), FeatureStore(folder)
+
+
+@pytest.fixture(scope="session")
+def labelled(collection: tuple[Dataset, FeatureStore]) -> Callable[[str, str], LabelledImages]:
+    """``labelled(split, task)``."""
+    return lambda split, task: LabelledImages(collection[0].split(split), collection[1], task)

@@ -1,0 +1,137 @@
+"""The stage train_ranking_head on small scenes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from bifocal.datasets import Scenes, write_dataset
+from bifocal.features import FeatureWriter
+from bifocal.ranking_heads import load_head
+from bifocal.sorters import LSTMSorter, save_sorter
+from components import parameters
+from components.__main__ import main
+from components.artifact import hash_files
+from components.parameters import ParameterError
+from components.train_ranking_head.run import run
+from components.train_ranking_head.spec import COMPONENT, TrainRankingHeadParams
+from pipelines import dvc
+from pipelines.graph import STAGES
+
+ROOT = Path(__file__).parents[3]
+SHAPES: dict[str, Any] = {
+    "task": "shapes",
+    "measure": "average_precision",
+    "head": {"name": "WildcatHead", "maps": 2},
+    "loss": {"name": "MeanAveragePrecisionLoss", "alignment_weight": 1.0},
+    "sorter": {"name": "BifocalSorter"},
+    "surrogate": {"name": "SoftMarginLoss"},
+    "epochs": 3,
+    "batch_size": 16,
+    "learning_rates": [0.03, 0.1],
+    "halve_every": 2,
+}
+COUNT = {
+    "task": "count",
+    "measure": "spearman",
+    "head": {"name": "MlpHead", "hidden": 0},
+    "loss": {"name": "SpearmanLoss"},
+    "surrogate": {"name": "RegressionLoss", "to_ranks": True},
+    "epochs": 12,
+    "halve_every": 12,
+}
+
+
+def validated(**changes: Any) -> TrainRankingHeadParams:
+    sections = parameters.validate({"seed": 0, "train_ranking_head": {**SHAPES, **changes}}, [COMPONENT])
+    params = sections["train_ranking_head"]
+    assert isinstance(params, TrainRankingHeadParams)
+    return params
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Scenes, features that hold which shape is where, and a small pretrained sorter."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    paths = {name: folder / name for name in ("dataset", "features", "sorter")}
+    for path in paths.values():
+        path.mkdir()
+    corpus = Scenes(train=60, val=30, test=30, size=64).read(paths["dataset"] / "images")
+    write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    random = np.random.default_rng(0)
+    shapes: dict[str, list[float]] = {}
+    for label in corpus.labels:
+        if label.task == "shapes":
+            assert label.value is not None
+            shapes.setdefault(label.image_id, []).append(label.value)
+    with FeatureWriter(paths["features"], regions=4, dim=10, metadata={}, shard_size=64) as writer:
+        for image_id, present in shapes.items():
+            cells = 0.1 * random.normal(size=(4, 10))
+            cells[random.integers(4)] += 4 * np.array(present)
+            writer.add(image_id, cells.astype(np.float32))
+    save_sorter(paths["sorter"], LSTMSorter(16, hidden=4, layers=1), {"hidden": 4, "layers": 1})
+    return paths
+
+
+@pytest.mark.parametrize(("changes", "labels", "chance"), [({}, 10, 0.5), (COUNT, 1, 0.4)], ids=["shapes", "count"])
+def test_both_tasks_of_the_scenes_are_learnt_and_compared(tmp_path, artifacts, changes, labels, chance):
+    figures = run(validated(**changes), **artifacts, ranking_head=tmp_path)
+    assert set(figures) == {"loss_validation", "loss_test", "surrogate_validation", "surrogate_test"}
+    assert figures["loss_test"] > chance
+    report = json.loads((tmp_path / "metrics.json").read_text())
+    assert report["loss"]["test"] == figures["loss_test"]
+    assert report["surrogate"]["name"] == (changes or SHAPES)["surrogate"]["name"]
+    head, names = load_head(tmp_path)
+    assert type(head).__name__ == (changes or SHAPES)["head"]["name"]
+    assert len(names) == labels
+    table = pd.read_parquet(tmp_path / "predictions.parquet")
+    assert len(table) == 30 * labels
+    assert list(table.columns) == ["group", "label", "loss", "truth", "surrogate"]
+    assert len(pd.read_csv(tmp_path / "history.csv")) == 2 * (changes or SHAPES)["epochs"]
+
+
+def test_the_same_seed_writes_the_same_bytes_and_a_pretrained_sorter_is_taken(tmp_path, artifacts):
+    written = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        params = validated(sorter=None, surrogate=None, learning_rates=[0.03])
+        figures = run(params, **artifacts, ranking_head=tmp_path / name)
+        written.append(hash_files(tmp_path / name))
+    assert set(figures) == {"loss_validation", "loss_test"}
+    assert written[0] == written[1]
+    with pytest.raises(ValueError, match="this LSTMSorter ranks 16 scores, not 8"):
+        run(validated(sorter=None, batch_size=8), **artifacts, ranking_head=tmp_path)
+
+
+def test_a_sorter_that_must_be_trained_is_not_taken_untrained(tmp_path, artifacts):
+    with pytest.raises(ValueError, match="LSTMSorter must be trained first: pretrain_sorter, and null here"):
+        run(validated(sorter={"name": "LSTMSorter"}), **artifacts, ranking_head=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": {"name": "SpearmanLos"}}, "did you mean 'SpearmanLoss'"),
+        ({"head": {"name": "MlpHead", "labels": 3}}, r"head\.labels: leave it out, the stage gives it"),
+        ({"surrogate": {"name": "RegressionLoss", "power": 3}}, r"surrogate\.power: got 3"),
+        ({"measure": "accuracy"}, "measure: got 'accuracy'"),
+        ({"learning_rates": []}, "learning_rates"),
+    ],
+)
+def test_parameters_are_checked(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        validated(**changes)
+
+
+def test_it_is_a_command_and_no_part_of_the_line():
+    help_text = CliRunner().invoke(main, ["train_ranking_head", "--help"])
+    assert help_text.exit_code == 0
+    assert "artifacts/ranking_head" in help_text.output
+    assert COMPONENT not in STAGES
+    rendered = yaml.safe_load(dvc.render(parameters.read(ROOT / "params.yaml")))
+    assert COMPONENT.name not in rendered["stages"]
