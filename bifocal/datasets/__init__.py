@@ -7,11 +7,14 @@ from bifocal.datasets.dataset import Dataset as Dataset
 from bifocal.datasets.dataset import read_dataset
 from bifocal.datasets.flickr8k import Flickr8k
 from bifocal.datasets.flickr30k import Flickr30k
+from bifocal.datasets.flickr30k_entities import Flickr30kEntities
 from bifocal.datasets.images import open_image
 from bifocal.datasets.lamem import LaMem
 from bifocal.datasets.mediaeval import MediaEval
 from bifocal.datasets.precomputed import Precomputed
+from bifocal.datasets.referit import ReferIt
 from bifocal.datasets.scenes import Scenes
+from bifocal.datasets.visual_genome import VisualGenome
 from bifocal.datasets.voc import Voc
 from bifocal.datasets.writer import write_dataset
 
@@ -20,10 +23,13 @@ __all__ = [
     "CocoInstances",
     "Flickr8k",
     "Flickr30k",
+    "Flickr30kEntities",
     "LaMem",
     "MediaEval",
     "Precomputed",
+    "ReferIt",
     "Scenes",
+    "VisualGenome",
     "Voc",
     "open_image",
     "read_dataset",

@@ -55,13 +55,31 @@ def read_json(path: Path, source: str, *keys: str) -> dict[str, Any]:
     Raises:
         ValueError: there is no such file, it is not JSON, or a list is missing.
     """
-    if not path.is_file():
-        raise ValueError(f"{source} needs {path}: no such file")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+    value = _parsed(path, source)
     for key in keys:
         if not (isinstance(value, dict) and isinstance(value.get(key), list)):
             raise ValueError(f"{path}: expected an object with a list {key!r}")
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected an object, got {type(value).__name__}")
     return dict(value)
+
+
+def read_json_list(path: Path, source: str) -> list[Any]:
+    """The list in a corpus's JSON file.
+
+    Raises:
+        ValueError: there is no such file, it is not JSON, or no list.
+    """
+    value = _parsed(path, source)
+    if not isinstance(value, list):
+        raise ValueError(f"{path}: expected a list, got {type(value).__name__}")
+    return value
+
+
+def _parsed(path: Path, source: str) -> Any:
+    if not path.is_file():
+        raise ValueError(f"{source} needs {path}: no such file")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
