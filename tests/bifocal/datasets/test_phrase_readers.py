@@ -13,9 +13,6 @@ XML = """<annotation><filename>36979.jpg</filename><size><width>400</width><heig
 <object><name>1</name><bndbox><xmin>201</xmin><ymin>1</ymin><xmax>300</xmax><ymax>200</ymax></bndbox></object>
 <object><name>2</name><scene>1</scene><nobndbox>1</nobndbox></object></annotation>"""
 SENTENCE = (
-    "[/EN#1/people Two men] in [/EN#0/notvisual style] walk [/EN#2/scene outside] "
-    "with [/EN#7/people/other one] ."
-)
     "[/EN#1/people Two men] in [/EN#0/notvisual style] walk [/EN#2/scene outside] with [/EN#7/people/other one] ."
 )
 
