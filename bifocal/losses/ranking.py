@@ -19,7 +19,7 @@ class Ranking(nn.Module):
     is to sort the scores that really come, so that it follows their distribution (thesis 5.6).
 
     Args:
-        sorter: scores (..., n) -> ranks (..., n); ``BifocalSorter()`` if it is not given.
+        sorter: scores (..., n) -> ranks (..., n).
         fine_tune: weight of the sorter's own L1 error on the scores, ranks divided by n; 0 leaves it as it is. The
             sorter's weights are parameters of the loss: give them to the optimizer.
 
@@ -27,9 +27,9 @@ class Ranking(nn.Module):
         ValueError: fine-tuning of a sorter without weights.
     """
 
-    def __init__(self, sorter: nn.Module | None, fine_tune: float) -> None:
+    def __init__(self, sorter: nn.Module, fine_tune: float) -> None:
         super().__init__()
-        self.sorter: nn.Module = registry.build("bifocal.sorters", "BifocalSorter") if sorter is None else sorter
+        self.sorter = sorter
         self.fine_tune = fine_tune
         if fine_tune and not any(True for _ in self.sorter.parameters()):
             raise ValueError(f"fine_tune is {fine_tune}, but {type(self.sorter).__name__} has no weights: set it to 0")
@@ -81,7 +81,7 @@ class RankLoss(nn.Module):
     """A loss on the ranks of each row: what SpearmanLoss and MeanAveragePrecisionLoss have in common.
 
     Args:
-        sorter: scores (..., n) -> ranks (..., n); ``BifocalSorter()`` if it is not given.
+        sorter: scores (..., n) -> ranks (..., n); ``BifocalSorter(exact=...)`` if it is not given, as the loss says.
         fine_tune: weight of the L1 error of a trained sorter on these scores, see ``Ranking``.
         alignment_weight: of the plain loss beside it, see ``Alignment``; its unit is that of the plain loss.
         alignment_steps: training steps for which the plain loss is added; all if not given.
@@ -91,6 +91,8 @@ class RankLoss(nn.Module):
     """
 
     plain: Callable[[], nn.Module]
+    exact = True
+    """Whether the ranks of the sorter that it has by itself are exact."""
 
     def __init__(
         self,
@@ -100,6 +102,8 @@ class RankLoss(nn.Module):
         alignment_steps: int | None = None,
     ) -> None:
         super().__init__()
+        if sorter is None:
+            sorter = registry.build("bifocal.sorters", "BifocalSorter", exact=self.exact)
         self.ranking = Ranking(sorter, fine_tune)
         self.alignment = Alignment(self.plain(), alignment_weight, alignment_steps)
 

@@ -15,6 +15,10 @@ class SpearmanLoss(RankLoss):
     Thesis eq. (5.6), divided by n (n² - 1) / 6 and by the number of rows: with exact ranks and no ties the value is
     1 - r_s of eq. (5.4), averaged over the rows, from 0 to 2. Each row is one group of n scores.
 
+    Its squares weigh ranks by their value, so the sorter that it has by itself is soft: a step goes along the gradient
+    of a smooth function of the scores. With ``BifocalSorter()`` the value is 1 - r_s itself, and training is a little
+    worse.
+
     The plain loss beside it (5.5.1) is the L1 distance of scores and targets, in the unit of the scores.
 
     Args: those of ``RankLoss``.
@@ -27,6 +31,7 @@ class SpearmanLoss(RankLoss):
     """
 
     plain = partial(RegressionLoss, power=1)
+    exact = False
 
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
         n = ranks.shape[1]

@@ -11,7 +11,7 @@ from torch.autograd import gradcheck
 
 from bifocal.losses import HardestTripletLoss, MeanAveragePrecisionLoss, RecallLoss, SpearmanLoss
 from bifocal.scores import Scores
-from bifocal.sorters import LSTMSorter, PairwiseSorter, rank_l1
+from bifocal.sorters import BifocalSorter, LSTMSorter, PairwiseSorter, rank_l1
 
 LOSSES = [SpearmanLoss, MeanAveragePrecisionLoss, RecallLoss]
 SURROGATES = ["triplet", "rank", "log_rank", "recall"]
@@ -70,7 +70,18 @@ def recall_costs(scores: list[list[float]], matches: list[list[bool]], surrogate
 def test_spearman_loss_is_one_minus_eq_5_4(n):
     scores, targets = random_scores(3, n), random_scores(3, n, seed=1)
     expected = [1 - spearman(a, b) for a, b in zip(scores.tolist(), targets.tolist(), strict=True)]
-    assert SpearmanLoss()(Scores(scores), targets).item() == pytest.approx(sum(expected) / 3)
+    assert SpearmanLoss(BifocalSorter())(Scores(scores), targets).item() == pytest.approx(sum(expected) / 3)
+
+
+def test_by_itself_spearman_loss_is_smooth():
+    scores, targets = random_scores(3, 9), random_scores(3, 9, seed=1)
+    torch.testing.assert_close(
+        SpearmanLoss()(Scores(scores), targets), SpearmanLoss(BifocalSorter(exact=False))(Scores(scores), targets)
+    )
+    # Where scores are many bandwidths apart, soft ranks are the exact ones, and so is the loss.
+    apart = scores.argsort(dim=1).argsort(dim=1).double()
+    found = SpearmanLoss(BifocalSorter(0.001, 100.0, exact=False))(Scores(apart), targets)
+    torch.testing.assert_close(found, SpearmanLoss(BifocalSorter())(Scores(apart), targets), rtol=1e-3, atol=1e-3)
 
 
 def test_mean_average_precision_loss_is_eq_5_9():
