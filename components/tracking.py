@@ -137,6 +137,7 @@ def register(
     tags: Mapping[str, str],
     alias: str,
     evidence: Path,
+    description: str,
 ) -> int:
     """Log a model with the stage's run and register it as a new version.
 
@@ -150,6 +151,7 @@ def register(
         tags: lineage of the version.
         alias: given to the new version, taken from the former.
         evidence: directory that a promotion compares versions by, logged as ``evidence``.
+        description: of the version, in Markdown: its model card.
 
     Returns:
         The version.
@@ -169,7 +171,9 @@ def register(
         input_example=example,
     )
     version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **tags})
-    mlflow.MlflowClient().set_registered_model_alias(model, alias, version.version)
+    client = mlflow.MlflowClient()
+    client.update_model_version(model, version.version, description)
+    client.set_registered_model_alias(model, alias, version.version)
     return int(version.version)
 
 

@@ -4,12 +4,13 @@ from bifocal.localization.base import Located as Located
 from bifocal.localization.base import points
 from bifocal.localization.bean import BeanHeatmap, bean_heatmaps, class_activation_maps
 from bifocal.localization.grad_cam import pair_heatmaps
-from bifocal.localization.multi_level import attend, phrase_heatmap, sentence_heatmap
+from bifocal.localization.multi_level import MultiLevelHeatmap, attend, phrase_heatmap, sentence_heatmap
 from bifocal.localization.own import OwnLocalizer
 from bifocal.localization.smile import SmileRegions, dense_map, region_scores
 
 __all__ = [
     "BeanHeatmap",
+    "MultiLevelHeatmap",
     "OwnLocalizer",
     "SmileRegions",
     "attend",

@@ -6,8 +6,12 @@ Akbari et al., "Multi-level multimodal common semantic space for image-phrase gr
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
+
+from bifocal.features import RegionBatch
+from bifocal.image_encoders import MultiLevelEncoder
+from bifocal.localization.base import Located
 
 NO_PART = 1e-12
 """Below it a sum of weights is zero."""
@@ -25,6 +29,21 @@ class Attention(NamedTuple):
     heatmaps: Tensor
     pertinence: Tensor
     level: Tensor
+
+
+class MultiLevelHeatmap:
+    """The sentence-level heatmap of a phrase alone; the cells of all levels lie in the same places."""
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        if not isinstance(encoder, MultiLevelEncoder):
+            raise ValueError(
+                f"MultiLevelHeatmap needs a MultiLevelEncoder, and the model has a {type(encoder).__name__}"
+            )
+        cells = encoder(regions.features.to(texts.dtype), regions.mask)
+        scores = torch.stack([sentence_heatmap(text, image) for text, image in zip(texts, cells, strict=True)])
+        places = scores.shape[1]
+        return Located(scores.masked_fill(~regions.mask[:, :places], -torch.inf), regions.boxes[:, :places])
 
 
 def attend(texts: Tensor, cells: Tensor, *, unit: bool = True) -> Attention:

@@ -3,14 +3,15 @@
 from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
-from bifocal.image_encoders import SmileEncoder
+from bifocal.image_encoders import MultiLevelEncoder, SmileEncoder
 from bifocal.localization.base import Localizer, Located
 from bifocal.localization.bean import AdaptedCells, BeanHeatmap, reads_cells
+from bifocal.localization.multi_level import MultiLevelHeatmap
 from bifocal.localization.smile import SmileRegions
 
 
 class OwnLocalizer:
-    """What the encoder's own paper localizes with: SMILE's regions, BEAN's heatmaps with its default k."""
+    """What the encoder's own paper localizes with: SMILE's regions, BEAN's heatmaps, multi-level attention."""
 
     def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
         """See ``bifocal.localization.base.Localizer``."""
@@ -26,4 +27,6 @@ class OwnLocalizer:
             return SmileRegions()
         if isinstance(encoder, AdaptedCells) and reads_cells(encoder):
             return BeanHeatmap()
+        if isinstance(encoder, MultiLevelEncoder):
+            return MultiLevelHeatmap()
         return None

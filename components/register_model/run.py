@@ -15,6 +15,7 @@ from components.register_model.spec import RegisterModelParams
 from components.tracking import register
 
 ROOT = Path(__file__).parents[2]
+CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
 SERVED_CODE = ("components/register_model/serving.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py")
 
 
@@ -34,9 +35,15 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
             tags=_lineage(metrics, onnx),
             alias=params.alias,
             evidence=metrics,
+            description=_description(metrics / CARD),
         )
     write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})
     return {"version": version}
+
+
+def _description(card: Path) -> str:
+    """The model card without its lineage: MLflow's databases keep 5,000 signs. The whole is with the evidence."""
+    return card.read_text(encoding="utf-8").partition(LINEAGE)[0] + f"The whole card is the run's evidence/{CARD}.\n"
 
 
 def _copy_code(folder: Path) -> list[Path]:
