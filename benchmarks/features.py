@@ -1,11 +1,15 @@
 """Is the feature store as fast as memory, and does decoding keep up with the network?
 
-python benchmarks/features.py [--images 512]
+python -m benchmarks.features [--images 512] [--kinds Grid RMac ...]
+
+Extraction and the bare forward pass on the same batches take turns, so that both see the same machine; the ratio is
+the median over the turns. Selective search, which Proposals waits for, is no decoding: its forward pass is faster.
 """
 
 import argparse
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,8 +22,19 @@ from PIL import Image
 
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
-from bifocal.features import FeatureStore, FeatureWriter, Grid
+from bifocal.features import (
+    FeatureStore,
+    FeatureWriter,
+    Grid,
+    MultiLevel,
+    Proposals,
+    Regions,
+    RMac,
+    TenCrop,
+)
+from bifocal.features.base import PixelFeatures
 from bifocal.features.extraction import NetworkFeatures, write_features
+from bifocal.features.whitening import Whitening
 
 REGIONS, DIM, BATCH = 36, 2048, 192
 
@@ -81,30 +96,78 @@ def resident_memory(folder: Path, gigabytes: float = 20.0) -> None:
     report("peak resident memory", most / 1e9, "GB", 4, at_most=True)
 
 
-def extraction_speed(folder: Path, images: int, size: int = 224) -> None:
+BACKBONE = "mobilenetv2_100"  # a quick one, so that decoding has little time
+LAYERS = ("blocks.2", "blocks.3", "blocks.4", "blocks.6")
+KINDS: dict[str, tuple[Callable[[], PixelFeatures], int]] = {
+    "Grid": (lambda: Grid(BACKBONE), 1),
+    "TenCrop": (lambda: TenCrop(BACKBONE), 8),
+    "MultiLevel": (lambda: MultiLevel(BACKBONE, layers=LAYERS), 4),
+    "RMac": (lambda: _whitened(RMac(BACKBONE)), 8),
+    "Regions": (lambda: Regions("fasterrcnn_mobilenet_v3_large_320_fpn"), 4),
+    "Proposals": (lambda: Proposals(BACKBONE, stage=4), 8),
+}
+"""Each kind, and what part of the images it is given: one in so many."""
+
+
+def _whitened(kind: RMac) -> RMac:
+    kind.whitening = Whitening(torch.zeros(kind.channels), torch.eye(kind.channels))
+    return kind
+
+
+def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, batch_size: int = 32) -> None:
     """Images per second from files to the store, against the bare forward pass on the same batches."""
-    dataset = photographs(folder / "dataset", images)
-    kind = Grid("mobilenetv2_100", size=size)
-    kind.backbone.network.to(memory_format=torch.channels_last)
-    image_ids = list(dataset.images["image_id"])
-    batch = [torch.randint(0, 256, (3, size, size), dtype=torch.uint8) for _ in range(32)]
+    make, part = KINDS[name]
+    kind = make()
+    image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
+    image_ids = image_ids[: max(batch_size, len(image_ids) // part)]
+    reader = NetworkFeatures(kind, dataset, batch_size)
+    batches = list(reader.batches(image_ids))
+    with torch.inference_mode():
+        kind.extract(batches[0])
+    seconds: list[tuple[float, float]] = []
+    with PeakMemory() as memory:
+        for turn in range(turns):
+            start = time.perf_counter()
+            writer = FeatureWriter(
+                folder, regions=reader.regions, dim=reader.dim, metadata={}, shard_size=64, part=turn
+            )
+            write_features(reader.read(image_ids), writer, total=len(image_ids))
+            extracted = time.perf_counter()
+            with torch.inference_mode():
+                for batch in batches:
+                    kind.extract(batch)
+            seconds.append((extracted - start, time.perf_counter() - extracted))
+    rates = [len(image_ids) / median for median in np.median(seconds, axis=0)]
+    print(
+        f"{name}: extraction {rates[0]:.1f} images/s, bare forward {rates[1]:.1f} images/s, on "
+        f"{torch.get_num_threads()} threads, load {psutil.getloadavg()[0]:.1f}"
+    )
+    ratio = float(np.median([bare / extraction for extraction, bare in seconds]))
+    report(f"{name}, of the bare forward's speed", ratio, "", 0.9)
+    report(f"{name}, peak memory that it added", memory.added / 1e6, "MB", 1000, at_most=True)
 
-    def forward(images: list[torch.Tensor]) -> None:
-        with torch.inference_mode():
-            kind.extract(images)
 
-    process = psutil.Process()
-    bare = 32 / median_seconds(forward, [batch] * 8)
-    target = folder / "features"
-    target.mkdir()
-    before = process.memory_info().rss
-    start = time.perf_counter()
-    writer = FeatureWriter(target, regions=kind.regions, dim=kind.dim, metadata={})
-    write_features(NetworkFeatures(kind, dataset, 32).read(image_ids), writer, total=images)
-    rate = images / (time.perf_counter() - start)
-    print(f"bare forward {bare:.1f} images/s, extraction {rate:.1f} images/s, on {torch.get_num_threads()} threads")
-    report("extraction, of the bare forward's speed", rate / bare, "", 0.9)
-    report("memory that it added", (process.memory_info().rss - before) / 1e6, "MB", 500, at_most=True)
+class PeakMemory:
+    """The most resident memory inside a ``with``, beyond that before it, looked at every 50 ms.
+
+    Attributes:
+        added: bytes.
+    """
+
+    def __enter__(self) -> "PeakMemory":
+        self.added, self._done, self._process = 0, threading.Event(), psutil.Process()
+        self._before = self._process.memory_info().rss
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.05):
+            self.added = max(self.added, self._process.memory_info().rss - self._before)
 
 
 def photographs(folder: Path, images: int) -> Dataset:
@@ -128,13 +191,18 @@ def main() -> None:
     """Print each figure beside its bar."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=512, help="images to extract")
-    images = parser.parse_args().images
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), help="of features")
+    parser.add_argument("--extraction-only", action="store_true", help="leave the store out")
+    options = parser.parse_args()
+    for part in () if options.extraction_only else (gather_speed, resident_memory):
+        with tempfile.TemporaryDirectory() as folder:
+            part(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        gather_speed(Path(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        resident_memory(Path(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        extraction_speed(Path(folder), images)
+        dataset = photographs(Path(folder) / "dataset", options.images)
+        for name in options.kinds:
+            target = Path(folder) / name
+            target.mkdir()
+            extraction_speed(name, target, dataset)
 
 
 if __name__ == "__main__":

@@ -64,8 +64,9 @@ def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
     """Write one branch of a saved model as ONNX.
 
     Inputs of the image encoder: ``features`` (batch, regions, D) float32, ``mask`` (batch, regions) bool; of one that
-    reads pixels: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation. Of the text encoder: ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and
-    ``lengths`` (batch,) int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm.
+    reads pixels: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation. Of the text encoder:
+    ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and ``lengths`` (batch,)
+    int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm.
 
     Raises:
         ValueError: the graph has lost a dynamic dimension.
@@ -73,7 +74,7 @@ def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
     # A fresh process each: a second export in one process may freeze a dynamic axis in silence.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as process:
         process.submit(_export, model_directory, branch, file).result()
-    shapes = _shapes(load_model(model_directory), branch)
+    shapes = _shapes(_load(model_directory), branch)
     for value in onnx.load(file).graph.input:
         found = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
         if found != shapes[value.name]:
@@ -82,7 +83,7 @@ def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
 
 def compare(model_directory: Path, branch: Branch, file: Path, seed: int) -> Iterator[Parity]:
     """Compare an exported branch with torch on random inputs of several batch sizes and lengths."""
-    model = load_model(model_directory)
+    model = _load(model_directory)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     module = _branch(model, branch)
     for batch in (1, 2, 5):
@@ -97,10 +98,22 @@ def compare(model_directory: Path, branch: Branch, file: Path, seed: int) -> Ite
             yield Parity(branch, batch, length, difference)
 
 
-def _export(model_directory: Path, branch: Branch, file: Path) -> None:
+def _load(model_directory: Path) -> TwoBranchModel:
     model = load_model(model_directory)
+    if not isinstance(model, TwoBranchModel):
+        raise ValueError(
+            f"{model_directory} holds a {type(model).__name__}, which has no single vector for an image to export: "
+            "export a TwoBranchModel"
+        )
+    return model
+
+
+def _export(model_directory: Path, branch: Branch, file: Path) -> None:
+    model = _load(model_directory)
     shapes = _shapes(model, branch)
-    dims = {name: torch.export.Dim(name) for shape in shapes.values() for name in shape if isinstance(name, str)}
+    names = [name for shape in shapes.values() for name in shape if isinstance(name, str)]
+    # A backbone may need sides that are multiples of its stride; torch.export takes that of a name, not of a Dim.
+    dims = {name: name if "pixels" in shapes else torch.export.Dim(name) for name in names}
     # Said of two inputs whose axis has one name, as it should.
     warnings.filterwarnings("ignore", message="# The axis name: .* shares the same shape constraints")
     program = torch.onnx.export(

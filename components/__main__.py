@@ -1,5 +1,6 @@
 """The only command line: ``python -m components <stage>``."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,6 +69,8 @@ class Stage(click.Command):
         from components.stage import run_stage
 
         remote = storage.is_remote(artifacts)
+        if remote and "RANK" in os.environ:
+            raise ValueError(f"--artifacts {artifacts}: several processes (torchrun) share a folder; give a local one")
         folder = storage.local_folder(artifacts) if remote else Path(artifacts)
         component, arguments = self.component, {} if shard is None else {"shard": shard}
         inputs = {name: folder / name for name in component.inputs}
@@ -88,6 +91,8 @@ class Stage(click.Command):
             for path in inputs.values():
                 storage.Storage().download(f"{artifacts}/{path.name}", path)
         self.report(run_stage(component, checked, inputs, outputs, values, arguments))
+        if os.environ.get("RANK", "0") != "0":
+            return
         for path in outputs.values():
             if remote:
                 storage.Storage().upload(path, f"{artifacts}/{path.name}")

@@ -17,13 +17,17 @@ def begin(final: Path, key: Mapping[str, Any]) -> Path:
     """The directory to write artifact ``final`` in: beside it, and still holding what a killed run with the
     same ``key`` (parameters, inputs, code) left there; empty otherwise.
     """
-    partial = final.with_name(final.name + ".partial")
-    text = _json(key)
+    partial, text = partial_of(final), _json(key)
     if not ((partial / KEY).is_file() and (partial / KEY).read_text() == text):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         (partial / KEY).write_text(text)
     return partial
+
+
+def partial_of(final: Path) -> Path:
+    """Where artifact ``final`` is written until it is complete."""
+    return final.with_name(final.name + ".partial")
 
 
 def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Running one stage: inputs checked, outputs written aside, tracked, and put in place when complete."""
 
+import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
@@ -22,6 +23,8 @@ def run_stage(
 ) -> dict[str, float]:
     """Run ``component`` and put its outputs in place.
 
+    Under ``torchrun`` the first process does that; the others work for it, and write, track and report nothing.
+
     Args:
         inputs, outputs: the folder of each artifact.
         values: all parameters of the pipeline, for the tracking.
@@ -33,6 +36,11 @@ def run_stage(
     Raises:
         FileNotFoundError: an input is missing or not complete.
     """
+    run = import_module(f"components.{component.name}.run").run
+    if int(os.environ.get("RANK", "0")) > 0:
+        aside = {name: artifact.partial_of(path) for name, path in outputs.items()}
+        run(params, **inputs, **aside, **(arguments or {}))
+        return {}
     hashes = {name: artifact.artifact_hash(path) for name, path in inputs.items()}
     key = {
         "component": component.name,
@@ -44,7 +52,6 @@ def run_stage(
     partials = {name: artifact.begin(outputs[name], key) for name in component.outputs}
     tags = {"code": str(key["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
     with tracking.stage_run(component.name, values, tags) if component.section else nullcontext():
-        run = import_module(f"components.{component.name}.run").run
         figures: dict[str, float] = run(params, **inputs, **partials, **(arguments or {}))
         for name, partial in partials.items():
             artifact.commit(partial, outputs[name], key | {"figures": figures})

@@ -133,6 +133,7 @@ def register(
     loader: str,
     example: pd.DataFrame,
     prediction: pd.DataFrame,
+    images: bool,
     requirements: Sequence[str],
     tags: Mapping[str, str],
     alias: str,
@@ -146,7 +147,8 @@ def register(
         data: directory that the loader reads.
         code: files and packages that are served with it.
         loader: module among ``code`` that has ``_load_pyfunc(path)``; so the model is no pickle.
-        example, prediction: an input, with the optional columns ``text`` and ``features``, and its answer.
+        example, prediction: an input, with the optional columns ``text``, ``image`` and ``features``, and its answer.
+        images: whether it takes the column ``image``, the base64 of an image file.
         requirements: packages with versions that ``loader`` needs.
         tags: lineage of the version.
         alias: given to the new version, taken from the former.
@@ -158,6 +160,7 @@ def register(
     """
     columns: list[ColSpec | TensorSpec] = [
         ColSpec(DataType.string, "text", required=False),
+        *([ColSpec(DataType.string, "image", required=False)] if images else []),
         ColSpec(Array(Array(DataType.double)), "features", required=False),
     ]
     mlflow.log_artifacts(str(evidence), EVIDENCE)

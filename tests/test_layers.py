@@ -16,11 +16,11 @@ for package in ("mlflow", "dvc", "kfp", "boto3", "pydantic"):
 import bifocal
 from bifocal.losses import HardestTripletLoss
 from bifocal.metrics import retrieval_ranks
-from bifocal.models import build_two_branch
+from bifocal.models import build_model
 from bifocal.registry import parts
 for package in ("datasets", "features", "text", "sorters", "losses", "image_encoders", "text_encoders"):
     assert parts(f"bifocal.{package}"), package
-model = build_two_branch(
+model = build_model(
     {"name": "SmileEncoder"}, {"name": "GruEncoder"}, dim=8, feature_dim=6, text_dim=5, text_kind="tokens", words=9
 )
 """

@@ -3,8 +3,8 @@
 import hashlib
 import shutil
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -36,7 +36,7 @@ def open_image(path: Path, max_pixels: int | None = None) -> Image.Image:
     """
     try:
         with _opened(path) as file:
-            return _decode(file, max_pixels)
+            return decode_image(file, max_pixels)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -53,7 +53,7 @@ def inspect_image(
         ValueError: as ``open_image``, without the path; or it has another size.
     """
     with _opened(path) as file:
-        width, height = _decode(file, max_pixels).size
+        width, height = decode_image(file, max_pixels).size
         if size not in (None, (width, height)):
             raise ValueError(f"{width} x {height} pixels, but its boxes are for {size}")
         file.seek(0)
@@ -66,14 +66,15 @@ def inspect_image(
     return ImageFile(width, height, sha256)
 
 
-def _opened(path: Path) -> BufferedReader:
+def _opened(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
 
 
-def _decode(file: BufferedReader, max_pixels: int | None) -> Image.Image:
+def decode_image(file: IO[bytes], max_pixels: int | None) -> Image.Image:
+    """As ``open_image``, of an open file, which the error does not name."""
     if not file.read(1):
         raise ValueError("the file is empty")
     file.seek(0)

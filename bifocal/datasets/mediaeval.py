@@ -2,14 +2,17 @@
 
 import csv
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, Refusal, given_root, read_lines
+from bifocal.datasets.lamem import LaMem
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
-TASKS = {"short-term_memorability": "short_term_memorability", "long-term_memorability": "long_term_memorability"}
+SHORT, LONG = "short_term_memorability", "long_term_memorability"
+TASKS = {"short-term_memorability": SHORT, "long-term_memorability": LONG}
 
 
 class MediaEval:
@@ -29,6 +32,8 @@ class MediaEval:
         val: another CSV, or the fraction of the videos of ``train``, drawn with the seed, that become this split.
         test: as ``val``. The thesis has 8,000 videos to train on and 2,000 to test.
         frames: folder of the frames below ``root``.
+        lamem: folder of LaMem below ``root``, all images of which join train, as in the thesis; their memorability is
+            short-term.
         seed: of the draw.
     """
 
@@ -39,6 +44,7 @@ class MediaEval:
         val: str | float = 0.1,
         test: str | float = "ground-truth_test-set.csv",
         frames: str = "frames",
+        lamem: str | None = None,
         seed: int = 0,
     ) -> None:
         fractions = [part for part in (val, test) if not isinstance(part, str)]
@@ -47,7 +53,7 @@ class MediaEval:
                 f"MediaEval: val is {val!r} and test {test!r}; expected the name of a CSV, or a fraction of train's "
                 "videos in [0, 1), together less than 1"
             )
-        self.root, self.frames, self.seed = root, frames, seed
+        self.root, self.frames, self.lamem, self.seed = root, frames, lamem, seed
         self.parts: dict[str, str | float] = {"train": train, "val": val, "test": test}
 
     def read(self, images: Path) -> Corpus:
@@ -72,11 +78,17 @@ class MediaEval:
             if not names:
                 left_out.append(Refusal("image", video, f"a video without a frame in {self.frames}", by_design=True))
             for name in names:
-                entries.append(ImageEntry(name, name, split))
+                entries.append(ImageEntry(name, f"{self.frames}/{name}", split))
                 labels += [LabelEntry(name, task, task, score, group=video) for task, score in scores.items()]
         strangers = sorted(name for names in frames.values() for name in names)
         left_out += [Refusal("image", name, "a frame of no video in the CSV", by_design=True) for name in strangers]
-        return Corpus(folder, entries, (), left_out=left_out, labels=labels)
+        if self.lamem is not None:
+            stills = LaMem(root / self.lamem).read(images)
+            entries += [
+                replace(image, path=f"{self.lamem}/images/{image.path}", split="train") for image in stills.images
+            ]
+            labels += [replace(label, task=SHORT, label=SHORT) for label in stills.labels]
+        return Corpus(root, entries, (), left_out=left_out, labels=labels)
 
     def _videos(self, root: Path) -> dict[str, tuple[str, dict[str, float]]]:
         """Split and scores of every video, whatever its place in the file."""

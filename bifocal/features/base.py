@@ -75,6 +75,14 @@ class PixelFeatures(Protocol):
         """The regions of each preprocessed image, on the network's device."""
 
 
+@runtime_checkable
+class CellFeatures(PixelFeatures, Protocol):
+    """A kind whose regions are the cells of a map, as many in each image of one size: one graph makes them."""
+
+    def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, H, W) uint8 to the features (B, R, D) and boxes (R, 4) of their cells."""
+
+
 class RegionSource(Protocol):
     """Where the regions of a dataset's images come from.
 

@@ -10,6 +10,7 @@ import torch
 
 from bifocal.datasets import Dataset
 from bifocal.features.base import ImageRegions
+from bifocal.features.checks import checked
 
 FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 
@@ -96,4 +97,4 @@ def _parsed(line: str) -> tuple[str, ImageRegions]:
     corners = np.frombuffer(base64.b64decode(boxes, validate=True), np.float32).reshape(count, 4)
     vectors = np.frombuffer(base64.b64decode(features, validate=True), np.float32).reshape(count, -1)
     relative = corners / np.array([width, height, width, height], np.float32)
-    return name, ImageRegions(torch.from_numpy(vectors.copy()), torch.from_numpy(relative))
+    return name, checked(ImageRegions(torch.from_numpy(vectors.copy()), torch.from_numpy(relative)))

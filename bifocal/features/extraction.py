@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from bifocal.datasets import Dataset, open_image
@@ -27,7 +28,8 @@ def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureW
     with writer:
         for image_id, regions in track(records, "extracting features", total=total, done=len(writer.written)):
             boxes, scores = (None if part is None else part.float().cpu().numpy() for part in regions[1:])
-            writer.add(image_id, regions.features.float().cpu().numpy(), boxes, scores)
+            features = regions.features if writer.dtype == np.uint8 else regions.features.half()
+            writer.add(image_id, features.cpu().numpy(), boxes, scores)
 
 
 class NetworkFeatures:

@@ -77,15 +77,20 @@ class Grid:
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """The cells of each image, row by row."""
-        return in_batches_of_one_shape(images, self._cells)
+        return in_batches_of_one_shape(images, self._regions)
 
-    def _cells(self, pixels: Tensor) -> list[ImageRegions]:
+    def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, H, W) uint8 to the features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         maps = self.feature_map(pixels)
         boxes = cell_boxes(*maps.shape[2:]).to(maps)
         features = maps.flatten(2).transpose(1, 2)
         if self.coordinates:
             geometry = self.coordinate_scale * coordinates(boxes)
-            features = torch.cat([features, geometry.expand(len(features), -1, -1)], dim=2)
+            features = torch.cat([features, geometry.expand(features.shape[0], -1, -1)], dim=2)
+        return features, boxes
+
+    def _regions(self, pixels: Tensor) -> list[ImageRegions]:
+        features, boxes = self.cells(pixels)
         return [ImageRegions(cells, boxes) for cells in features]
 
     @cached_property

@@ -84,12 +84,15 @@ class Hypercolumns:
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """The cells of each image, row by row."""
-        pixels = torch.stack(list(images))
+        features, boxes = self.cells(torch.stack(list(images)))
+        return [ImageRegions(cells, boxes) for cells in features]
+
+    def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, H, W) uint8 to the features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         columns = self._columns(pixels)
         if self.mirror:
             columns = (columns + self._columns(pixels.flip(3)).flip(3)) / 2
-        boxes = cell_boxes(*columns.shape[2:]).to(columns)
-        return [ImageRegions(cells, boxes) for cells in columns.flatten(2).transpose(1, 2)]
+        return columns.flatten(2).transpose(1, 2), cell_boxes(*columns.shape[2:]).to(columns)
 
     def _columns(self, pixels: Tensor) -> Tensor:
         """Images (B, 3, H, W) to columns (B, D, h, w)."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
 from bifocal.features.base import ImageRegions
+from bifocal.features.checks import checked
 
 
 class ImageArrays:
@@ -71,14 +72,14 @@ def _read(path: Path) -> ImageRegions:
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return ImageRegions(_matrix(loaded))
+            return checked(ImageRegions(_matrix(loaded)))
         with loaded:
             features = _matrix(loaded["x"])
             if "bbox" not in loaded:
-                return ImageRegions(features)
+                return checked(ImageRegions(features))
             width, height = float(loaded["image_w"]), float(loaded["image_h"])
             sides = np.array([width, height, width, height], np.float32)
-            return ImageRegions(features, torch.from_numpy(loaded["bbox"].astype(np.float32) / sides))
+            return checked(ImageRegions(features, torch.from_numpy(loaded["bbox"].astype(np.float32) / sides)))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise ValueError(
             f"{path}: {error}; expected features (r, D), in an .npz as x, with bbox, image_w and image_h"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bifocal.datasets import Dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.features.base import ImageRegions
+from bifocal.features.checks import checked
 
 
 class Precomputed:
@@ -33,20 +34,21 @@ class Precomputed:
             ValueError: an array is missing or no array of numbers, or two differ in regions or dimension.
         """
         root = dataset.image_root if source is None else source
-        arrays = {split: _mapped(root / f"{self.names[split]}_ims.npy") for split in dataset.images["split"].unique()}
-        return PrecomputedArrays(
-            root, arrays, dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True))
-        )
+        files = {split: root / f"{self.names[split]}_ims.npy" for split in dataset.images["split"].unique()}
+        return PrecomputedArrays(files, dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True)))
 
 
 class PrecomputedArrays:
     """The arrays (N, R, D) of each split, mapped into memory."""
 
-    def __init__(self, root: Path, arrays: dict[str, NDArray[Any]], split_of: dict[str, str]) -> None:
-        self.root, self.arrays, self.split_of = root, arrays, split_of
-        shapes = {split: array.shape[1:] for split, array in arrays.items()}
+    def __init__(self, files: dict[str, Path], split_of: dict[str, str]) -> None:
+        self.files, self.split_of = files, split_of
+        self.arrays = {split: _mapped(path) for split, path in files.items()}
+        shapes = {split: array.shape[1:] for split, array in self.arrays.items()}
         if len(set(shapes.values())) > 1:
-            raise ValueError(f"the arrays in {root} differ in regions x dimension: {shapes}")
+            raise ValueError(
+                f"the arrays {', '.join(map(str, files.values()))} differ in regions x dimension: {shapes}"
+            )
         self.regions, self.dim = next(iter(shapes.values()))
 
     def describe(self) -> dict[str, Any]:
@@ -63,10 +65,16 @@ class PrecomputedArrays:
             array, row = self.arrays[self.split_of[image_id]], image_id.split("-")[1:2]
             if not (row and row[0].isdigit() and int(row[0]) < len(array)):
                 raise ValueError(
-                    f"image {image_id!r} names no row of the {len(array)} in {self.root}: "
+                    f"image {image_id!r} names no row of the {len(array)} in {self.files[self.split_of[image_id]]}: "
                     "expected an id such as 'train-000015-391895', as the dataset Precomputed gives it"
                 )
-            yield image_id, ImageRegions(torch.from_numpy(array[int(row[0])].astype(np.float32)))
+            try:
+                regions = checked(ImageRegions(torch.from_numpy(array[int(row[0])].astype(np.float32))))
+            except ValueError as error:
+                raise ValueError(
+                    f"{self.files[self.split_of[image_id]]}, row {row[0]} (image {image_id!r}): {error}"
+                ) from error
+            yield image_id, regions
 
 
 def _mapped(path: Path) -> NDArray[Any]:

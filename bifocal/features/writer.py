@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,8 @@ from bifocal.features.store import METADATA, check_same_metadata, feature_type, 
 class FeatureWriter:
     """Writes a feature store shard by shard; a shard is written aside and renamed, so it is whole or absent.
 
+    The file is written while the next shard fills, so at most two shards are in memory.
+
     A writer opened where a killed one worked goes on after the last whole shard: give it the images that are not
     in ``written``, in the same order, and the bytes will be those of an undisturbed run.
 
@@ -25,7 +28,7 @@ class FeatureWriter:
         regions: R, the most regions of an image.
         dim: D, of a region's features.
         metadata: what JSON can hold; says how the features were made.
-        shard_size: images in a shard, which is held in memory until it is full.
+        shard_size: images in a shard.
         part: number of this extraction, where several write the same store in parallel.
 
     Raises:
@@ -57,6 +60,8 @@ class FeatureWriter:
             self._shard = int(path.stem.split("-")[1]) + 1
         if not self.written:
             self._shard = 0
+        self._disk = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -84,6 +89,29 @@ class FeatureWriter:
         Raises:
             ValueError: a shape, a feature or a box is not as said; names the image.
         """
+        try:
+            stored = self._stored(image_id, features, boxes, scores)
+        except ValueError:
+            self._wait()  # what was complete before is on the disk
+            raise
+        count = len(features)
+        at = len(self._image_ids)
+        self._features[at, :count] = stored
+        self._boxes[at, :count] = np.nan if boxes is None else boxes.clip(0, 1)
+        self._scores[at, :count] = 1 if scores is None else scores
+        self._counts[at] = count
+        self._image_ids.append(image_id)
+        if len(self._image_ids) == self.shard_size:
+            self._flush()
+
+    def _stored(
+        self,
+        image_id: str,
+        features: NDArray[np.floating[Any]],
+        boxes: NDArray[np.floating[Any]] | None,
+        scores: NDArray[np.floating[Any]] | None,
+    ) -> NDArray[Any]:
+        """The features as the store has them, when all is as ``add`` says."""
         count = len(features)
         if features.ndim != 2 or count > self.regions or features.shape[1] != self.dim:
             raise ValueError(
@@ -92,7 +120,7 @@ class FeatureWriter:
             )
         with np.errstate(over="ignore"):
             stored = features.astype(self.dtype)
-        if not np.isfinite(stored).all():
+        if not _all_finite(stored):
             region, feature = np.argwhere(~np.isfinite(stored))[0]
             raise ValueError(
                 f"features of image {image_id!r} are not finite: region {region}, feature {feature} is "
@@ -104,19 +132,13 @@ class FeatureWriter:
             raise ValueError(
                 f"scores of image {image_id!r} are {scores.shape}, expected one for each of {count} regions"
             )
-        at = len(self._image_ids)
-        self._features[at, :count] = stored
-        self._boxes[at, :count] = np.nan if boxes is None else boxes.clip(0, 1)
-        self._scores[at, :count] = 1 if scores is None else scores
-        self._counts[at] = count
-        self._image_ids.append(image_id)
-        if len(self._image_ids) == self.shard_size:
-            self._flush()
+        return stored
 
     def close(self) -> None:
-        """Write the last shard, which may be smaller."""
+        """Write the last shard, which may be smaller, and wait until it is on the disk."""
         if self._image_ids:
             self._flush()
+        self._wait()
 
     def __enter__(self) -> "FeatureWriter":
         """Close at the end, unless there was an error: then what is not yet a full shard is left out."""
@@ -127,8 +149,11 @@ class FeatureWriter:
     ) -> None:
         if error is None:
             self.close()
+        else:
+            self._wait()
 
     def _flush(self) -> None:
+        self._wait()
         count = len(self._image_ids)
         columns = {
             "image_id": pa.array(self._image_ids, pa.string()),
@@ -137,9 +162,14 @@ class FeatureWriter:
             "scores": _fixed_size_list(self._scores[:count]),
             "regions": pa.array(self._counts[:count]),
         }
-        batch = pa.record_batch(columns)
-        schema = batch.schema.with_metadata({METADATA: json.dumps(self.metadata, sort_keys=True).encode()})
         path = self.directory / f"{self.part:03d}-{self._shard:05d}.arrow"
+        self._writing = self._disk.submit(self._write, path, pa.record_batch(columns))
+        self.written += self._image_ids
+        self._shard += 1
+        self._begin()
+
+    def _write(self, path: Path, batch: pa.RecordBatch) -> None:
+        schema = batch.schema.with_metadata({METADATA: json.dumps(self.metadata, sort_keys=True).encode()})
         aside = path.with_suffix(".new")
         with aside.open("wb") as file:
             with pa.ipc.new_file(file, schema) as writer:
@@ -147,9 +177,20 @@ class FeatureWriter:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-        self.written += self._image_ids
-        self._shard += 1
-        self._begin()
+
+    def _wait(self) -> None:
+        """Wait for the shard before, and raise what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def _all_finite(values: NDArray[Any]) -> bool:
+    """``isfinite`` of float16, which NumPy computes in software, by the bits: an exponent of ones is inf or NaN."""
+    if values.dtype != np.float16:
+        return True
+    exponent = np.uint16(0x7C00)
+    return not bool(((values.view(np.uint16) & exponent) == exponent).any())
 
 
 def _fixed_size_list(values: NDArray[Any]) -> pa.FixedSizeListArray:

@@ -1,6 +1,7 @@
 """Image encoders, one per file: features (B, R, D) or pixels (B, 3, H, W), and their mask -> embeddings (B, d)."""
 
 from bifocal.image_encoders.bean import BeanEncoder
+from bifocal.image_encoders.linear import LinearEncoder
 from bifocal.image_encoders.multi_level import MultiLevelEncoder
 from bifocal.image_encoders.projection import ProjectionEncoder
 from bifocal.image_encoders.rmac import RMacEncoder
@@ -8,6 +9,7 @@ from bifocal.image_encoders.smile import SmileEncoder
 
 __all__ = [
     "BeanEncoder",
+    "LinearEncoder",
     "MultiLevelEncoder",
     "ProjectionEncoder",
     "RMacEncoder",

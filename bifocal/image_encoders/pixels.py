@@ -18,6 +18,8 @@ Protocol = Literal["stretch", "scale_and_crop", "as_is"]
 4.2). ``scale_and_crop``: the smaller side to 256, the central 224 x 224 of it (VSE++). ``as_is``: in its own size."""
 CENTRAL_SIDE, SCALED_SIDE = 224, 256
 SMALLEST_CROP, ASPECTS = 0.08, (3 / 4, 4 / 3)
+IMAGES_AT_ONCE = 32
+"""In evaluation: what bounds the memory for maps when a whole collection is embedded."""
 
 
 class PixelBackbone(nn.Module):
@@ -126,8 +128,13 @@ def by_size(images: list[Tensor], function: Callable[[Tensor], Tensor]) -> Tenso
     groups: dict[torch.Size, list[int]] = defaultdict(list)
     for position, image in enumerate(images):
         groups[image.shape].append(position)
-    found = torch.cat([function(torch.stack([images[p] for p in positions])) for positions in groups.values()])
-    order = torch.tensor([p for positions in groups.values() for p in positions], device=found.device)
+    chunks = [
+        positions[start : start + IMAGES_AT_ONCE]
+        for positions in groups.values()
+        for start in range(0, len(positions), IMAGES_AT_ONCE)
+    ]
+    found = torch.cat([function(torch.stack([images[p] for p in chunk])) for chunk in chunks])
+    order = torch.tensor([p for chunk in chunks for p in chunk], device=found.device)
     return found[order.argsort()]
 
 

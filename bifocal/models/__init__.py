@@ -1,6 +1,8 @@
-"""Models: encoders -> Scores."""
+"""Models, one per file: encoders -> Scores."""
 
-from bifocal.models.files import build_two_branch, load_model, save_model
+from bifocal.models.files import Model as Model
+from bifocal.models.files import build_model, load_model, save_model
+from bifocal.models.grounding import GroundingModel
 from bifocal.models.two_branch import TwoBranchModel
 
-__all__ = ["TwoBranchModel", "build_two_branch", "load_model", "save_model"]
+__all__ = ["GroundingModel", "TwoBranchModel", "build_model", "load_model", "save_model"]

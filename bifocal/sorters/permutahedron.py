@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from bifocal.sorters.order import sort_rows
 from bifocal.sorters.ranks import check_scores
 
 
@@ -41,7 +42,7 @@ class PermutahedronSorter(nn.Module):
 class _ProjectedRanks(Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, strength: float) -> Tensor:
-        ordered, order = rows.sort(dim=-1)
+        ordered, order = sort_rows(rows)
         # Ascending scores are descending z; ranks are z minus the decreasing regression of z - (n - 1, ..., 0).
         z = -ordered.double().cpu().numpy() / strength
         residual = z - np.arange(rows.shape[-1] - 1, -1, -1)

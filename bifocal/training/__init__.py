@@ -1,7 +1,7 @@
 """Training: one loop for every model and every loss."""
 
 from bifocal.training.distributed import World, torchrun_world
-from bifocal.training.gradients import Precision
+from bifocal.training.gradients import Precision, recompute_activations
 from bifocal.training.loop import fit
 from bifocal.training.sampling import Sampler, distinct_batches, epoch_batches
 from bifocal.training.validation import model_ranks, validate
@@ -14,6 +14,7 @@ __all__ = [
     "epoch_batches",
     "fit",
     "model_ranks",
+    "recompute_activations",
     "torchrun_world",
     "validate",
 ]

@@ -85,6 +85,19 @@ def backward(
     return value.detach()
 
 
+def recompute_activations(model: nn.Module) -> None:
+    """Gradient checkpointing in every timm backbone of ``model``: activations are computed again when they are needed.
+
+    Raises:
+        ValueError: there is no backbone that can do that.
+    """
+    able = [module for module in model.modules() if hasattr(module, "set_grad_checkpointing")]
+    if not able:
+        raise ValueError("gradient_checkpointing: the model has no backbone that trains; set it to false")
+    for backbone in able:
+        backbone.set_grad_checkpointing(True)  # type: ignore[operator]
+
+
 class _Part:
     """The encodings of the images or captions of a batch, whose gradients are sent on when they are known."""
 
@@ -144,7 +157,9 @@ def _casting(device: str, precision: Precision) -> Callable[[], torch.autocast]:
 
 
 def _chunks(half: Half, size: int) -> Iterator[Half]:
-    for parts in zip(*(part.split(size) for part in half), strict=True):
+    # Of nearly equal size: batch normalisation can do nothing with a single one that is left over.
+    count = -(-len(half[0]) // size)
+    for parts in zip(*(part.tensor_split(count) for part in half), strict=True):
         yield type(half)(*parts)
 
 

@@ -8,14 +8,17 @@ from typing import get_args
 import pandas as pd
 
 from bifocal.export import Branch, Parity, compare, export_branch
+from bifocal.export_backbone import GRAPH, backbone_of, compare_backbone, export_backbone
 from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from components.export_onnx.spec import ExportOnnxParams
 
 
-def run(params: ExportOnnxParams, *, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
+def run(params: ExportOnnxParams, *, features: Path, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
     """Write the two graphs, their parity with torch, and beside them what turns a sentence into their input.
+
+    What turns an image into it is ``backbone.onnx``, if one graph makes the features: see ``bifocal.export_backbone``.
 
     Raises:
         ValueError: a graph differs from torch by more than the tolerance.
@@ -26,15 +29,20 @@ def run(params: ExportOnnxParams, *, text: Path, embedding: Path, onnx: Path) ->
         file = onnx / f"{branch}.onnx"
         export_branch(embedding, branch, file)
         parities += compare(embedding, branch, file, params.seed)
-    pd.DataFrame(asdict(parity) for parity in parities).to_csv(onnx / "parity.csv", index=False)
-    worst = max(parities, key=lambda parity: parity.difference)
-    if worst.difference > params.tolerance:
+    rows = [asdict(parity) for parity in parities]
+    if backbone_of(features) is not None:
+        export_backbone(features, onnx)
+        found = [*compare_backbone(features, onnx / GRAPH, params.seed)]
+        rows += [{"branch": "backbone", "batch": batch, "length": 1, "difference": worst} for batch, worst in found]
+    pd.DataFrame(rows).to_csv(onnx / "parity.csv", index=False)
+    worst = max(rows, key=lambda row: row["difference"])
+    if worst["difference"] > params.tolerance:
         raise ValueError(
-            f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
-            f"{worst.length}; export_onnx.tolerance allows {params.tolerance:.1e}: look at {onnx}/parity.csv"
+            f"{worst['branch']}.onnx differs from torch by {worst['difference']:.1e} at batch {worst['batch']}, length "
+            f"{worst['length']}; export_onnx.tolerance allows {params.tolerance:.1e}: look at {onnx}/parity.csv"
         )
     _copy_vectorizer(text, onnx)
-    return {"greatest_difference": worst.difference}
+    return {"greatest_difference": worst["difference"]}
 
 
 def _copy_vectorizer(text: Path, onnx: Path) -> None:

@@ -9,16 +9,18 @@ class ExportOnnxParams(Params):
     """Section ``export_onnx`` of params.yaml."""
 
     tolerance: float = Field(
-        gt=0, description="greatest difference from torch allowed in any number of an embedding of unit norm"
+        gt=0,
+        description="greatest difference from torch allowed in any number of an embedding of unit norm, and in any "
+        "feature relative to the greatest",
     )
 
 
 COMPONENT = Component(
     name="export_onnx",
-    summary="Write both encoders as ONNX with dynamic batch, regions and time, and compare them with torch.",
+    summary="Write encoders and backbone as ONNX with dynamic batch, regions and time, and compare them with torch.",
     image="cpu",
     params=ExportOnnxParams,
-    inputs=("text", "embedding"),
+    inputs=("features", "text", "embedding"),
     outputs=("onnx",),
     code=("bifocal",),
 )

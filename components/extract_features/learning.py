@@ -10,7 +10,7 @@ from torch import Tensor
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets import Dataset
 from bifocal.features import Grid, Pixels, RMac
-from bifocal.features.base import PixelFeatures
+from bifocal.features.base import CellFeatures, PixelFeatures
 from bifocal.features.extraction import NetworkFeatures
 from bifocal.features.pretraining import pretrain
 from bifocal.features.weights import CARRIED, load_weights, read_safetensors
@@ -51,7 +51,7 @@ def prepare(
             f"need be, then set extract_features.weights to the {CARRIED} of that artifact, and pretraining and "
             "classifier to null"
         )
-    if learnt_before:
+    if learnt_before and (learns or not isinstance(kind, CellFeatures)):
         return _restore(kind, carried)
     figures: dict[str, float] = {}
     beside: dict[str, Tensor] = {}
@@ -75,6 +75,8 @@ def prepare(
         found = _beside(params.weights) if params.weights is not None and whitened else _whitening(kind, params, tables)
         beside = dict(zip(PARTS, (found[name] for name in PARTS), strict=True))
     else:
+        if isinstance(kind, CellFeatures):  # for export_onnx, which makes a graph of the backbone
+            write_tensors(carried, kind.backbone.network.state_dict(), figures)
         return digest, figures
     write_tensors(carried, kind.backbone.network.state_dict() | beside, figures)
     return _restore(kind, carried)

@@ -31,7 +31,7 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
     image_ids = list(shards.share([str(image_id) for image_id in tables.images["image_id"]], shard))
     kind: PixelFeatures | StoredFeatures = build("bifocal.features", params.features.name, **params.features.arguments)
     figures: dict[str, float] = {}
-    metadata: dict[str, Any] = {"kind": params.features.name}
+    metadata: dict[str, Any] = {"kind": params.features.name, "arguments": params.features.arguments}
     origin: RegionSource
     if isinstance(kind, StoredFeatures):
         origin = kind.open(tables, params.source)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy
 import onnxruntime
 import pandas
+import PIL
 
 from components.artifact import artifact_hash, read_manifest, write_json
 from components.register_model.serving import Embedder
@@ -16,12 +17,18 @@ from components.tracking import register
 
 ROOT = Path(__file__).parents[2]
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
-SERVED_CODE = ("components/register_model/serving.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py")
+SERVED_CODE = (
+    "components/register_model/serving.py",
+    "bifocal/datasets/images.py",
+    "bifocal/text/tokens.py",
+    "bifocal/text/vocabulary.py",
+)
 
 
 def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path) -> dict[str, float]:
     """Add a version to the registered model; write its name and number."""
     example = pandas.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
+    embedder = Embedder(onnx)
     # The package is small and the requirements few: whoever serves the model needs neither torch nor bifocal.
     with TemporaryDirectory() as folder:
         version = register(
@@ -30,8 +37,10 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
             code=_copy_code(Path(folder)),
             loader="components.register_model.serving",
             example=example,
-            prediction=Embedder(onnx).predict(example),
-            requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)],
+            prediction=embedder.predict(example),
+            images=embedder.backbone is not None,
+            requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
+            + [f"pillow=={PIL.__version__}"],
             tags=_lineage(metrics, onnx),
             alias=params.alias,
             evidence=metrics,

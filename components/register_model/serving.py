@@ -1,6 +1,10 @@
-"""The registered model: sentences or features in, embeddings out. Needs onnxruntime, numpy and pandas; no torch."""
+"""The registered model: sentences, images or features in, embeddings out. Served without torch, by onnxruntime."""
 
+import base64
+import binascii
+import json
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -8,56 +12,61 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 from numpy.typing import NDArray
+from PIL import Image
 
+from bifocal.datasets.images import decode_image
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.vocabulary import Vocabulary
 
 Array = NDArray[Any]
+COLUMNS = ("text", "image", "features")
+MAX_PIXELS = 50_000_000
 
 
 class Embedder:
-    """Two ONNX graphs behind one ``predict``.
+    """The ONNX graphs behind one ``predict``.
 
     Args:
         directory: an ``onnx`` artifact.
+
+    Attributes:
+        backbone: from pixels to features; None where no graph makes the features, so that no image is taken.
     """
 
     def __init__(self, directory: Path) -> None:
-        available = onnxruntime.get_available_providers()
-        providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
-        self.images, self.texts = (
-            onnxruntime.InferenceSession(directory / f"{branch}.onnx", providers=providers)
-            for branch in ("image_encoder", "text_encoder")
-        )
+        self.images, self.texts = (_session(directory / f"{name}_encoder.onnx") for name in ("image", "text"))
+        backbone = directory / "backbone.onnx"
+        self.backbone = _session(backbone) if backbone.is_file() else None
+        if self.backbone is not None:
+            self.preprocessing = json.loads((directory / "preprocessing.json").read_text())
         self.directory = directory
         vocabulary = directory / Vocabulary.FILE
         self.vocabulary = Vocabulary.load(vocabulary) if vocabulary.is_file() else None
 
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """One embedding for each row, which has either ``text`` or ``features``.
+        """One embedding for each row, which has one of ``text``, ``image`` and ``features``.
 
         Args:
-            model_input: column ``text``, a sentence, or column ``features``, the (R, D) features of an image's
-                regions, or both columns with one of them null in each row.
+            model_input: columns ``text``, a sentence, ``image``, the base64 of an image file, and ``features``, the
+                (R, D) features of an image's regions; the others are null in each row, or not there.
 
         Returns:
             column ``embedding``, lists of d numbers, of unit norm.
 
         Raises:
-            ValueError: a row has neither, or both.
+            ValueError: a row has none of them, or several; or no image that can be read.
         """
         absent = pd.Series([None] * len(model_input), index=model_input.index, dtype=object)
-        text, features = (model_input.get(name, absent) for name in ("text", "features"))
-        is_text, is_image = text.notna().to_numpy(), features.notna().to_numpy()
-        wrong = np.flatnonzero(is_text == is_image)
+        columns = [model_input.get(name, absent) for name in COLUMNS]
+        given = np.array([column.notna().to_numpy() for column in columns])
+        wrong = np.flatnonzero(given.sum(axis=0) != 1)
         if len(wrong):
-            has = "both text and features" if is_text[wrong[0]] else "neither text nor features"
+            has = " and ".join(np.array(COLUMNS)[given[:, wrong[0]]]) or f"none of {', '.join(COLUMNS)}"
             raise ValueError(f"row {wrong[0]} has {has}, expected one of them")
         embeddings: list[list[float]] = [[]] * len(model_input)
-        for rows, embed, column in (
-            (np.flatnonzero(is_text), self.embed_sentences, text),
-            (np.flatnonzero(is_image), self.embed_features, features),
-        ):
+        embedders = (self.embed_sentences, self.embed_images, self.embed_features)
+        for column, mask, embed in zip(columns, given, embedders, strict=True):
+            rows = np.flatnonzero(mask)
             if len(rows):
                 for row, embedding in zip(rows, embed(column.iloc[rows].tolist()), strict=True):
                     embeddings[row] = embedding.tolist()
@@ -80,6 +89,24 @@ class Embedder:
                 values[row, : len(tokens)] = tokens
         return _run(self.texts, (values, lengths))
 
+    def embed_images(self, images: Sequence[str]) -> Array:
+        """(B, d) float32 from the base64 of B image files, seen as ``extract_features`` sees them."""
+        if self.backbone is None:
+            raise ValueError("no graph makes the features that this model was trained on: send features, not images")
+        pixels = np.stack([self._pixels(image) for image in images])
+        # float16 as in the store.
+        return self.embed_features(_run(self.backbone, (pixels,)).astype(np.float16))
+
+    def _pixels(self, encoded: str) -> Array:
+        try:
+            image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS)
+        except (binascii.Error, ValueError) as error:
+            raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
+        size = (self.preprocessing["size"],) * 2
+        if image.size != size:
+            image = image.resize(size, Image.Resampling[self.preprocessing["interpolation"].upper()])
+        return np.array(image).transpose(2, 0, 1)
+
     def embed_features(self, features: Sequence[Any]) -> Array:
         """(B, d) float32 from B arrays (R, D), R differing."""
         regions = [np.asarray(_nested(image), dtype=np.float32) for image in features]
@@ -91,7 +118,13 @@ class Embedder:
         return _run(self.images, (padded, mask))
 
 
-def _run(session: onnxruntime.InferenceSession, arrays: tuple[Array, Array]) -> Array:
+def _session(file: Path) -> onnxruntime.InferenceSession:
+    available = onnxruntime.get_available_providers()
+    providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
+    return onnxruntime.InferenceSession(file, providers=providers)
+
+
+def _run(session: onnxruntime.InferenceSession, arrays: tuple[Array, ...]) -> Array:
     names = (value.name for value in session.get_inputs())
     embeddings: Array = session.run(None, dict(zip(names, arrays, strict=True)))[0]
     return embeddings

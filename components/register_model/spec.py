@@ -19,5 +19,5 @@ COMPONENT = Component(
     params=RegisterModelParams,
     inputs=("metrics", "onnx"),
     outputs=("registration",),
-    code=("bifocal/text/tokens.py", "bifocal/text/vocabulary.py"),
+    code=("bifocal/datasets/images.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py"),
 )

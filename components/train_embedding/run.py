@@ -11,11 +11,19 @@ from torch import nn
 from bifocal.batch import Pairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
-from bifocal.models import build_two_branch, save_model
+from bifocal.models import build_model, save_model
 from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
-from bifocal.training import Sampler, distinct_batches, epoch_batches, fit
+from bifocal.training import (
+    Sampler,
+    World,
+    distinct_batches,
+    epoch_batches,
+    fit,
+    recompute_activations,
+    torchrun_world,
+)
 from components.spec import Part
 from components.tracking import log_metrics
 from components.train_embedding.spec import TrainEmbeddingParams
@@ -25,9 +33,25 @@ def run(
     params: TrainEmbeddingParams, *, dataset: Path, features: Path, text: Path, sorter: Path, embedding: Path
 ) -> dict[str, float]:
     """Train on the split "train", choose the epoch on "val", write the model and its history."""
+    with torchrun_world() as (_, device):
+        history = _train(params, device, dataset, features, text, sorter, embedding)
+    best = max(history, key=lambda row: row["recall_sum"])
+    return {"best_epoch": best["epoch"], "validation_recall_sum": best["recall_sum"]}
+
+
+def _train(
+    params: TrainEmbeddingParams,
+    device: torch.device,
+    dataset: Path,
+    features: Path,
+    text: Path,
+    sorter: Path,
+    embedding: Path,
+) -> list[dict[str, float]]:
     torch.manual_seed(params.seed)
     tables, images, captions = read_dataset(dataset), FeatureStore(features), TextStore(text)
     configuration: dict[str, Any] = {
+        "model": {"name": params.model.name, **params.model.arguments},
         "image_encoder": {"name": params.image_encoder.name, **params.image_encoder.arguments},
         "text_encoder": {"name": params.text_encoder.name, **params.text_encoder.arguments},
         "dim": params.dim,
@@ -36,13 +60,15 @@ def run(
         "text_kind": captions.kind,
         "words": len(captions.vocabulary) if captions.kind == "tokens" else None,
     }
-    model = build_two_branch(**configuration)
+    model = build_model(**configuration)
     if model.words is not None:
         model.words.weight.data.copy_(captions.word_vectors)
     start = getattr(model.image_encoder, "initialise", None)
     if start is not None:
         start(features)
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    if params.gradient_checkpointing:
+        recompute_activations(model)
+    model.to(device)
     waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
     train, validation = (Pairs(tables.split(split), images, captions) for split in ("train", "val"))
     history = fit(
@@ -66,10 +92,10 @@ def run(
         seed=params.seed,
         on_epoch=lambda row: log_metrics(row, step=int(row["epoch"])),
     )
-    save_model(embedding, configuration, model.state_dict())
-    pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
-    best = max(history, key=lambda row: row["recall_sum"])
-    return {"best_epoch": best["epoch"], "validation_recall_sum": best["recall_sum"]}
+    if World.present().writes:
+        save_model(embedding, configuration, model.state_dict())
+        pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
+    return history
 
 
 def _sampler(params: TrainEmbeddingParams, train: Pairs) -> Sampler:

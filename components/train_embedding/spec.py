@@ -11,6 +11,15 @@ class TrainEmbeddingParams(Params):
     """Section ``train_embedding`` of params.yaml."""
 
     dim: int = Field(ge=1, description="d, of the embedding space")
+    model: Annotated[
+        Part,
+        PartOf(
+            "bifocal.models",
+            filled=("image_encoder", "text_encoder", "words", "feature_dim", "text_dim", "text_kind"),
+        ),
+    ] = Field(
+        description="see bifocal/models: TwoBranchModel compares one vector of each, GroundingModel words and cells"
+    )
     image_encoder: Annotated[Part, PartOf("bifocal.image_encoders", filled=("input_dim", "dim"))] = Field(
         description="see bifocal/image_encoders"
     )
@@ -33,6 +42,9 @@ class TrainEmbeddingParams(Params):
         ge=1,
         description="images, and captions, encoded at once where memory is short; the loss still sees the whole batch; "
         "null: all",
+    )
+    gradient_checkpointing: bool = Field(
+        description="compute a backbone's activations a second time instead of keeping them: less memory, more time"
     )
     optimizer: Annotated[Part, PartOf("torch.optim", filled=("params", "lr"))] = Field(
         description="of torch.optim: {name: SGD, momentum: 0.9, weight_decay: 0.0005}"

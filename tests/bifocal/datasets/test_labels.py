@@ -81,6 +81,19 @@ def test_mediaeval_gives_every_frame_the_scores_of_its_video(mediaeval):
     assert {refusal.what: refusal.by_design for refusal in corpus.left_out} == {"video2": True, "video7-1.jpg": True}
 
 
+def test_lamem_completes_the_training_videos(mediaeval):
+    (mediaeval / "lamem" / "splits").mkdir(parents=True)
+    (mediaeval / "lamem" / "splits" / "test_1.txt").write_text("a.jpg 0.5\n")
+    corpus = MediaEval(mediaeval, val=0, lamem="lamem").read(NOWHERE)
+    places = {image.image_id: (image.path, image.split) for image in corpus.images}
+    assert places["a.jpg"] == ("lamem/images/a.jpg", "train")
+    assert places["video10-1.jpg"] == ("frames/video10-1.jpg", "test")
+    assert corpus.image_root == mediaeval
+    assert [(label.task, label.value) for label in corpus.labels if label.image_id == "a.jpg"] == [
+        ("short_term_memorability", 0.5)
+    ]
+
+
 def test_mediaeval_draws_whole_videos(mediaeval):
     (mediaeval / "frames" / "video2-1.jpg").touch()
     corpora = [MediaEval(mediaeval, val=1 / 3, test=0, seed=seed).read(NOWHERE) for seed in range(8)]

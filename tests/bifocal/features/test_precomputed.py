@@ -74,3 +74,15 @@ def test_an_id_without_a_row_is_named(tmp_path: Path) -> None:
     np.save(tmp_path / "published" / "test_ims.npy", np.ones((1, 3, 5), np.float32))
     with pytest.raises(ValueError, match=r"image 'test-000001-1001' names no row of the 1"):
         list(Precomputed().open(dataset, None).read(["test-000001-1001"]))
+
+
+def test_a_row_that_holds_no_numbers_is_named(tmp_path: Path) -> None:
+    published(tmp_path / "published", 1)
+    dataset = prepared(tmp_path / "published", tmp_path / "dataset")
+    path = tmp_path / "published" / "train_ims.npy"
+    array = np.load(path)
+    array[1].reshape(-1)[0] = np.nan
+    np.save(path, array)
+    image_ids = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
+    with pytest.raises(ValueError, match=r"train_ims\.npy, row 0*1 \(image 'train-000001.*region 0 is nan"):
+        list(Precomputed().open(dataset, None).read(image_ids))

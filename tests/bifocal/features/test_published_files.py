@@ -79,6 +79,33 @@ def test_a_tsv_that_is_cut_off_names_file_and_row_and_keeps_what_was_whole(squar
         assert FeatureStore(target).image_ids == image_ids
 
 
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        ((1, 0, 2, np.nan), r"bad\.tsv, row 3: feature 2 of region 0 is nan"),
+        ((1, 1, 0, np.inf), r"bad\.tsv, row 3: feature 0 of region 1 is inf"),
+        ((0, 1, 2, 230.0), r"bad\.tsv, row 3: box 1 is .*outside the image"),
+        ((0, 0, 1, -40.0), r"bad\.tsv, row 3: box 0 is .*outside the image"),
+    ],
+)
+def test_numbers_that_cannot_be_name_file_and_row_and_what_was_whole_stays(
+    spoil: tuple[int, int, int, float], message: str, squares: Dataset, tmp_path: Path
+) -> None:
+    image_ids = list(squares.images["image_id"])[:4]
+    rows = [tsv_row(image_id, number + 1) for number, image_id in enumerate(image_ids)]
+    part, region, column, value = spoil
+    features, boxes = example(4)
+    features, boxes = np.tile(features[:1], (2, 1)), np.tile(boxes[:1], (2, 1))
+    (boxes, features)[part][region, column] = value
+    encoded = [base64.b64encode(array.tobytes()).decode() for array in (boxes, features)]
+    rows[2] = "\t".join([image_ids[2], "200", "100", "2", *encoded]) + "\n"
+    (tmp_path / "bad.tsv").write_text("".join(rows))
+    opened = BottomUpTsv(regions=3).open(squares, tmp_path / "bad.tsv")
+    with pytest.raises(ValueError, match=message):
+        write_features(opened.read(image_ids), FeatureWriter(tmp_path, regions=3, dim=6, metadata={}, shard_size=1), 4)
+    assert FeatureStore(tmp_path).image_ids == image_ids[:2]
+
+
 def test_wrong_tsv_files_are_named(squares: Dataset, tmp_path: Path) -> None:
     kind = BottomUpTsv()
     with pytest.raises(ValueError, match=r"needs extract_features\.source.*not None"):

@@ -5,6 +5,7 @@ import torch
 
 from bifocal.sorters import (
     BifocalSorter,
+    CNNSorter,
     LaplaceSorter,
     LSTMSorter,
     NeuralSorter,
@@ -50,9 +51,12 @@ def test_a_relaxed_permutation_is_tricked(sorter):
     assert after.true > 0.9 * before.true
 
 
-def test_a_learned_sorter_is_tricked(tmp_path):
+@pytest.mark.parametrize(
+    "build", [lambda: LSTMSorter(length=16, hidden=16, layers=1), lambda: CNNSorter(length=16, blocks=3)]
+)
+def test_a_learned_sorter_is_tricked(tmp_path, build):
     torch.manual_seed(0)
-    sorter = LSTMSorter(length=16, hidden=16, layers=1)
+    sorter = build()
     schedule = {"length": 16, "batch_size": 64, "learning_rate": 0.01, "halve_every": 3, "vectors_per_epoch": 4000}
     list(pretrain(sorter, **schedule, epochs=4, patience=9, tolerance=0.0, seed=0, checkpoints=tmp_path))
     _, after = play_adversary(sorter, **GAME)

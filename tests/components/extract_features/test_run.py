@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from bifocal.datasets import Scenes, write_dataset
 from bifocal.features import FeatureStore, Grid
+from bifocal.image_encoders import BeanEncoder
 from components import parameters
 from components.extract_features import learning
 from components.extract_features import run as stage
@@ -111,6 +112,38 @@ def test_weights_from_a_file(dataset: Path, tmp_path: Path) -> None:
     }
 
 
+def test_pixels_carry_a_classifier_and_rmac_its_whitening(dataset: Path, tmp_path: Path) -> None:
+    pixels = {"name": "Pixels", "size": 64, "backbone": "resnet10t", "model_arguments": MODEL}
+    learns = {"task": "shapes", "maps": 9, "epochs": 1, "batch_size": 8, "learning_rate": 0.001, "weight_decay": 0.0}
+    learns |= {"train_backbone": True, "random_start": True}
+    params = validated(features=pixels, pretraining=None, classifier=learns)
+    figures = stage.run(params, dataset=dataset, features=made(tmp_path / "pixels"))
+    assert 0 < figures["classifier_ap"] <= 1
+    carried = tmp_path / "pixels" / "weights.safetensors"
+    encoder = BeanEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
+    encoder.initialise(tmp_path / "pixels")
+    assert encoder.adaptation.weight.equal(load_file(carried)["adaptation.weight"])
+    assert FeatureStore(tmp_path / "pixels").gather([0]).features.shape == (1, 3, 64, 64)
+
+    rmac = {"name": "RMac", "size": 64, "dim": 4, "backbone": "resnet10t", "model_arguments": MODEL}
+    params = validated(features=rmac, pretraining=None, weights=str(carried))
+    stage.run(params, dataset=dataset, features=made(tmp_path / "rmac"))
+    store = FeatureStore(tmp_path / "rmac")
+    assert (store.regions, store.dim) == (1, 4)
+    torch.testing.assert_close(
+        store.gather(range(24)).features.float().norm(dim=2), torch.ones(24, 1), rtol=0, atol=2e-3
+    )
+
+    # A shard learns no whitening of its own, and takes that of an artifact.
+    with pytest.raises(ValueError, match="every shard would learn a whitening of its own"):
+        stage.run(params, dataset=dataset, features=made(tmp_path / "shard"), shard="2/2")
+    params = validated(features=rmac, pretraining=None, weights=str(tmp_path / "rmac" / "weights.safetensors"))
+    stage.run(params, dataset=dataset, features=tmp_path / "shard", shard="2/2")
+    shard = FeatureStore(tmp_path / "shard")
+    assert shard.image_ids == store.image_ids[12:]
+    assert shard.gather(range(12)).features.equal(store.gather(range(12, 24)).features)
+
+
 def test_weights_are_loaded_or_trained_not_both(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="set weights or pretraining to null"):
         validated(weights=str(tmp_path))
@@ -123,6 +156,10 @@ def test_the_readmes_sections_are_valid() -> None:
         section = yaml.safe_load(block.split("```")[0])["extract_features"]
         whole = json.loads(json.dumps(section))
         validated(
-            **{key: None for key in SECTION.keys() - whole.keys() if key in ("weights", "pretraining", "classifier", "source")}
+            **{
+                key: None
+                for key in SECTION.keys() - whole.keys()
+                if key in ("weights", "pretraining", "classifier", "source")
+            }
             | whole
         )

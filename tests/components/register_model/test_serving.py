@@ -1,5 +1,6 @@
 """The registered model behind 'mlflow models serve', over a socket, where importing torch fails."""
 
+import base64
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -16,7 +18,9 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
+from PIL import Image
 
 from bifocal.text import Vocabulary
 from components import artifact, tracking
@@ -44,11 +48,32 @@ def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
 
 
+def backbone(file: Path, size: int) -> None:
+    """The three colours of (B, 3, size, size) pixels as the regions: (B, 3, size^2)."""
+    pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, [None, 3, size, size])
+    nodes = [
+        helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Reshape", ["numbers", "shape"], ["features"]),
+    ]
+    shape = helper.make_tensor("shape", TensorProto.INT64, [3], [0, 3, -1])
+    output = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, None])
+    made = helper.make_graph(nodes, "backbone", [pixels], [output], [shape])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    artifact.write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
+
+
+def encoded(pixels: NDArray[np.uint8]) -> str:
+    buffer = BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
 def make_artifacts(folder: Path) -> tuple[Path, Path]:
     """An onnx and a metrics artifact as the stages before write them."""
     partial = artifact.begin(folder / "onnx", {})
     graph(partial / "text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
     graph(partial / "image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
+    backbone(partial / "backbone.onnx", size=2)
     Vocabulary(WORDS).save(partial / Vocabulary.FILE)
     artifact.commit(partial, folder / "onnx", {"inputs": {}})
     partial = artifact.begin(folder / "metrics", {})
@@ -64,7 +89,7 @@ def ask(port: int, rows: list[dict[str, Any]]) -> Any:
         return json.loads(answer.read())["predictions"]
 
 
-def test_text_and_features_are_answered_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.chdir(tmp_path)
     onnx_files, metrics = make_artifacts(tmp_path)
@@ -110,9 +135,17 @@ def test_text_and_features_are_answered_without_torch(tmp_path: Path, monkeypatc
         regions = np.arange(12.0).reshape(3, 4)
         (answer,) = ask(port, [{"features": regions.tolist()}])
         assert answer["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
-        with pytest.raises(HTTPError) as refused:
-            ask(port, [{"text": None}])
-        assert "neither text nor features" in refused.value.read().decode()
+        pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
+        mixed = ask(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
+        assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
+        assert mixed[1]["embedding"] == pytest.approx(expected[2])
+        for row, said in (
+            ({"text": None}, "none of text, image, features"),
+            ({"image": "x"}, "base64 of an image file"),
+        ):
+            with pytest.raises(HTTPError) as refused:
+                ask(port, [row])
+            assert said in refused.value.read().decode()
     finally:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGKILL)

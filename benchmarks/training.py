@@ -1,0 +1,146 @@
+"""How much of a training step is neither forward, backward nor optimiser?
+
+python benchmarks/training.py [--steps 6]
+
+SMILE on stored features, in the sizes of the thesis (section 3.3.1): batches of 192 captions, 36 x 2048 features of
+each image from the store on disk, d = 2400. What is outside: reading, prefetching, moving, clipping, checks,
+checkpoints and progress. Without a GPU a step takes seconds; the seconds outside are printed too, for they would be
+about the same.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from bifocal.batch import Pairs
+from bifocal.checkpoint import save_checkpoint
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.losses import HardestTripletLoss
+from bifocal.models import build_model
+from bifocal.text import TextStore, Word2Vec, write_text
+from bifocal.training import epoch_batches, fit
+
+IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
+WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
+CHECKPOINT_EVERY = 50
+BAR = 0.05
+
+
+class Clock:
+    """Seconds inside the functions that it wraps, and the time at which each step ended."""
+
+    def __init__(self) -> None:
+        self.inside = 0.0
+        self.steps: list[tuple[float, float]] = []
+
+    def timed(self, function: Callable[..., Any], *, ends_step: bool = False) -> Callable[..., Any]:
+        @wraps(function)
+        def measured(*arguments: Any, **named: Any) -> Any:
+            start = self.now()
+            found = function(*arguments, **named)
+            end = self.now()
+            self.inside += end - start
+            if ends_step:
+                self.steps.append((end, self.inside))
+            return found
+
+        return measured
+
+    @staticmethod
+    def now() -> float:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
+    """Random features and captions of random words, in real stores."""
+    random = np.random.default_rng(0)
+    for name in ("features", "text"):
+        (folder / name).mkdir()
+    ids = [f"image {number}" for number in range(IMAGES)]
+    with FeatureWriter(folder / "features", regions=REGIONS, dim=FEATURE_DIM, metadata={}, shard_size=200) as writer:
+        for image_id in ids:
+            writer.add(image_id, random.standard_normal((REGIONS, FEATURE_DIM), dtype=np.float32))
+    captions = [" ".join(f"word{n}" for n in random.integers(WORDS, size=CAPTION_WORDS)) for _ in range(5 * IMAGES)]
+    vectorizer = Word2Vec(dim=WORD_DIM, min_count=1, epochs=1)
+    vectorizer.fit(captions, seed=0)
+    write_text(folder / "text", vectorizer, range(len(captions)), captions)
+    tables = Dataset(
+        images=pd.DataFrame({"image_id": ids, "split": ["val"] * 10 + ["train"] * (IMAGES - 10)}),
+        captions=pd.DataFrame({"caption_id": range(5 * IMAGES), "image_id": np.repeat(ids, 5), "text": captions}),
+        phrases=pd.DataFrame({"image_id": []}),
+        image_root=folder,
+    )
+    return tables, FeatureStore(folder / "features"), TextStore(folder / "text")
+
+
+def main(steps: int, folder: Path) -> None:
+    tables, features, text = collection(folder)
+    train, validation = (Pairs(tables.split(split), features, text) for split in ("train", "val"))
+    torch.manual_seed(0)
+    model: Any = build_model(
+        image_encoder={"name": "SmileEncoder"},
+        text_encoder={"name": "SruEncoder"},
+        dim=DIM,
+        feature_dim=FEATURE_DIM,
+        text_dim=WORD_DIM,
+        text_kind="tokens",
+        words=len(text.vocabulary),
+    ).to("cuda" if torch.cuda.is_available() else "cpu")
+    loss = HardestTripletLoss()
+    clock = Clock()
+    model.forward, loss.forward = clock.timed(model.forward), clock.timed(loss.forward)
+    torch.Tensor.backward = clock.timed(torch.Tensor.backward)  # type: ignore[method-assign]
+    torch.optim.Adam.step = clock.timed(torch.optim.Adam.step, ends_step=True)  # type: ignore[method-assign]
+    fit(
+        model,
+        loss,
+        train,
+        validation,
+        sampler=lambda epoch: epoch_batches(train.image_of_caption, BATCH, 1, 0, epoch)[:steps],
+        checkpoints=folder / "checkpoints",
+        epochs=1,
+        optimizer={"name": "Adam"},
+        learning_rate=0.001,
+        decay_after=[],
+        decay_factor=0.5,
+        clip_norm=2.0,
+        train_from={},
+        average=0.0,
+        precision="float32",
+        micro_batch=None,
+        checkpoint_every=CHECKPOINT_EVERY,
+        seed=0,
+    )
+    # The first step has the allocations, and waits for the first batch.
+    (start, before), (end, after) = clock.steps[0], clock.steps[-1]
+    counted = len(clock.steps) - 1
+    saving = clock.now()
+    save_checkpoint(folder / "again.safetensors", model, torch.optim.Adam(model.parameters()), {})
+    # Adam's two moments, which a fresh optimiser does not have yet, are as large as the weights.
+    saving = 3 * (clock.now() - saving) / CHECKPOINT_EVERY
+    inside = (after - before) / counted
+    outside = (end - start) / counted - inside + saving
+    share = outside / (inside + outside)
+    print(f"{'forward, backward, optimiser':<44}{inside:9.3f} s a step")
+    print(f"{'outside':<44}{outside:9.3f} s a step, {saving:.3f} of it for a checkpoint every {CHECKPOINT_EVERY} steps")
+    print(f"{'captions':<44}{BATCH / (inside + outside):9.1f} a second")
+    verdict = "ok" if share <= BAR else "MISS"
+    print(f"{'share outside':<44}{100 * share:9.2f} %   bar: at most {100 * BAR:.0f} %   {verdict}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=6)
+    with tempfile.TemporaryDirectory() as directory:
+        main(parser.parse_args().steps, Path(directory))

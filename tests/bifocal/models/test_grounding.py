@@ -1,0 +1,141 @@
+"""The grounding model and its loss, from features and contextual vectors to eq. (10)."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from bifocal.batch import Batch
+from bifocal.features import RegionBatch
+from bifocal.losses import GroundingLoss
+from bifocal.models import GroundingModel, build_model
+from bifocal.scores import Scores
+from bifocal.text import Text
+
+LEVELS, CELLS, DIM = 2, 4, 6
+CONFIGURATION = {
+    "model": {"name": "GroundingModel", "word_sharpness": 5.0},
+    "image_encoder": {"name": "MultiLevelEncoder", "levels": LEVELS},
+    "text_encoder": {"name": "ElmoMixtureEncoder"},
+    "dim": DIM,
+    "feature_dim": 5,
+    "text_dim": 8,
+    "text_kind": "contextual",
+    "words": None,
+}
+
+
+def new_model(**changes: object) -> GroundingModel:
+    torch.manual_seed(1)
+    model = build_model(**CONFIGURATION | {"model": {"name": "GroundingModel", **changes}})  # type: ignore[arg-type]
+    assert isinstance(model, GroundingModel)
+    return model.double().eval()
+
+
+def new_batch(images: int, captions_each: int, pad: int = 0) -> Batch:
+    generator = torch.Generator().manual_seed(images)
+    captions = images * captions_each
+    lengths = torch.randint(1, 6, (captions,), generator=generator)
+    values = torch.randn(captions, 3, 5, 8, generator=generator)
+    return Batch(
+        image_ids=[str(image) for image in range(images)],
+        regions=RegionBatch(
+            torch.randn(images, LEVELS * CELLS, 5, generator=generator),
+            torch.ones(images, LEVELS * CELLS, dtype=torch.bool),
+            torch.zeros(images, LEVELS * CELLS, 4),
+        ),
+        text=Text(torch.nn.functional.pad(values, (0, 0, 0, pad)), lengths),
+        matches=torch.eye(images, dtype=torch.bool).repeat_interleave(captions_each, dim=1),
+    )
+
+
+def pertinences(texts: Tensor, levels: Tensor, unit: bool) -> list[float]:
+    """max over l of R_{t,l}: eq. (1)-(4), (6)."""
+    found = []
+    for text in texts:
+        by_level = []
+        for cells in levels:
+            attended = sum((max(0.0, float(text @ cell)) * cell for cell in cells), torch.zeros_like(text))
+            by_level.append(float(attended @ text) / (float(attended.norm()) if unit else 1.0))
+        found.append(max(by_level))
+    return found
+
+
+def posterior_loss(r: list[list[float]], matches: list[list[bool]], gamma: float) -> float:
+    """Eq. (7)-(9), r[image][sentence]; what matches too does not compete; the mean over the matches."""
+    e = [[math.exp(gamma * value) for value in row] for row in r]
+    total, pairs = 0.0, 0
+    for i, row in enumerate(e):
+        for s, own in enumerate(row):
+            if matches[i][s]:
+                pairs += 1
+                sentences = own + sum(row[k] for k in range(len(row)) if not matches[i][k])
+                images = own + sum(e[k][s] for k in range(len(e)) if not matches[k][s])
+                total -= math.log(own / sentences) + math.log(own / images)
+    return total / pairs
+
+
+@pytest.mark.parametrize(("images", "captions_each"), [(2, 1), (3, 3), (5, 2)])
+def test_model_and_loss_are_eq_1_to_10(images: int, captions_each: int) -> None:
+    model, batch = new_model(), new_batch(images, captions_each)
+    with torch.no_grad():
+        scores = model(batch)
+        cells, (sentences, words) = model.embed_images(batch.regions), model.embed_captions(batch.text)
+    expected: dict[str, list[list[float]]] = {"words": [], "sentences": []}
+    for image in cells:
+        expected["sentences"].append(pertinences(sentences, image, unit=False))
+        row = []
+        for caption, length in zip(words, batch.text.lengths.tolist(), strict=True):
+            r = pertinences(caption[:length], image, unit=True)
+            row.append(math.log(sum(math.exp(5 * value) for value in r) ** (1 / 5)))
+        expected["words"].append(row)
+    for name, values in expected.items():
+        torch.testing.assert_close(getattr(scores, name), torch.tensor(values, dtype=torch.float64))
+    torch.testing.assert_close(scores.cross, scores.words + scores.sentences)
+    matches = batch.matches.tolist()
+    loss = sum(posterior_loss(values, matches, 10.0) for values in expected.values())
+    assert GroundingLoss(sharpness=10.0)(scores, batch.matches).item() == pytest.approx(loss)
+
+
+@pytest.mark.parametrize("size", [2, 17])
+def test_loss_gradient(size: int) -> None:
+    torch.manual_seed(size)
+    words, sentences = torch.randn(2, size, 2 * size, dtype=torch.float64)
+    matches = torch.eye(size, dtype=torch.bool).repeat_interleave(2, dim=1)
+    found = GroundingLoss()(Scores(words, words=words, sentences=sentences), matches)
+    expected = sum(posterior_loss(part.tolist(), matches.tolist(), 10.0) for part in (words, sentences))
+    assert found.item() == pytest.approx(expected)
+    if size == 2:
+        assert torch.autograd.gradcheck(
+            lambda w, s: GroundingLoss()(Scores(w, words=w, sentences=s), matches),
+            (words.requires_grad_(), sentences.requires_grad_()),
+        )
+
+
+def test_padding_changes_nothing() -> None:
+    model = new_model()
+    torch.testing.assert_close(model(new_batch(3, 2)).cross, model(new_batch(3, 2, pad=4)).cross)
+
+
+def test_memory_changes_nothing() -> None:
+    batch = new_batch(3, 2)
+    torch.testing.assert_close(new_model()(batch).cross, new_model(memory=0)(batch).cross)
+
+
+@pytest.mark.parametrize("ablation", [{"softmax": True}, {"word_level": 0}, {"sentence_level": 1}])
+def test_ablations_score_otherwise(ablation: dict[str, object]) -> None:
+    batch = new_batch(4, 2)
+    plain, other = new_model()(batch), new_model(**ablation)(batch)
+    assert not torch.allclose(plain.cross, other.cross)
+
+
+def test_loss_refuses_scores_without_words() -> None:
+    with pytest.raises(ValueError, match="train a GroundingModel with it"):
+        GroundingLoss()(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool))
+
+
+def test_text_encoder_must_give_words() -> None:
+    text = {"text_encoder": {"name": "GruEncoder"}, "text_kind": "tokens"}
+    with pytest.raises(TypeError, match="GruEncoder gives sentences alone"):
+        build_model(**CONFIGURATION | text)  # type: ignore[arg-type]

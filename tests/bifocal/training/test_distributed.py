@@ -1,0 +1,74 @@
+"""Two processes train as one does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bifocal.batch import Pairs
+from bifocal.training.distributed import World
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+@pytest.fixture(scope="module")
+def found(
+    stores: Any, configuration: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """What one process found, and each of two."""
+    tables, _, _ = stores
+    folder = tmp_path_factory.mktemp("distributed")
+    for name in ("features", "text"):
+        (folder / name).symlink_to(tables.image_root / name)
+    tables.images.to_parquet(folder / "images.parquet")
+    tables.captions.to_parquet(folder / "captions.parquet")
+    still = {"text_encoder": {"name": "SruEncoder", "layers": 1, "dropout": 0.0}}
+    (folder / "configuration.json").write_text(json.dumps(configuration | still))
+    paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for command in ([sys.executable], torchrun):
+        done = subprocess.run([*command, str(WORKER), str(folder)], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    # Each went on once, and rank 0 alone spoke.
+    assert done.stderr.count("going on from epoch 2, step 2") == 1
+    assert done.stderr.count("SIGTERM: saved") == 1
+    names = ("0of1", "0of2", "1of2")
+    return {name: json.loads((folder / f"found{name}.json").read_text()) for name in names}
+
+
+@pytest.mark.parametrize("way", ["plain", "micro", "continued"])
+def test_two_processes_give_the_curve_of_one(found: dict[str, dict[str, Any]], way: str) -> None:
+    (expected, weights), (first, mine), (second, others) = (found[name][way] for name in ("0of1", "0of2", "1of2"))
+    assert len(expected) == 2
+    assert expected[1]["loss"] < 0.9 * expected[0]["loss"]
+    assert first == second
+    assert mine == others  # the same bits on both
+    for row, other in zip(expected, first, strict=True):
+        assert other == pytest.approx(row, rel=1e-4)
+    for name, values in weights.items():
+        torch.testing.assert_close(torch.tensor(mine[name]), torch.tensor(values), rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_sigterm_to_one_ends_both_and_both_go_on(found: dict[str, dict[str, Any]]) -> None:
+    for name in ("0of1", "0of2", "1of2"):
+        assert found[name]["stopped"][0] == 143
+        assert found[name]["continued"] == found[name]["plain"]
+
+
+def test_one_process_waits_for_nobody(pairs: Pairs) -> None:
+    world, tensor = World(), torch.rand(3)
+    assert world.gather(tensor) is tensor
+    assert world.writes
+    assert world.from_first(lambda: 5) == 5
+    assert world.any(True, torch.device("cpu"))
+    assert not world.any(False, torch.device("cpu"))

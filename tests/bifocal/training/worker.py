@@ -1,0 +1,86 @@
+"""One of the processes that train together; ``torchrun worker.py FOLDER`` starts them, see test_distributed.py."""
+
+import json
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bifocal.batch import Pairs
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore
+from bifocal.losses import SigmoidLoss
+from bifocal.models import build_model
+from bifocal.scores import Scores
+from bifocal.text import TextStore
+from bifocal.training import World, epoch_batches, fit, torchrun_world
+
+
+class Stopping(SigmoidLoss):
+    """Asks rank 1 alone to end, at one step."""
+
+    def __init__(self, stop_at: int) -> None:
+        super().__init__()
+        self.stop_at, self.steps = stop_at, 0
+
+    def forward(self, scores: Scores, matches: Tensor) -> Tensor:
+        self.steps += 1
+        if self.steps == self.stop_at and World.present().rank == World.present().size - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().forward(scores, matches)
+
+
+def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **changes: Any) -> Any:
+    """The history, or the exit code; and the weights."""
+    images, captions = (pd.read_parquet(folder / f"{name}.parquet") for name in ("images", "captions"))
+    tables = Dataset(images, captions, pd.DataFrame(), folder)
+    pairs = Pairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
+    torch.manual_seed(5 + World.present().rank)  # rank 0 gives its weights to the others
+    model = build_model(**configuration)
+    arguments: dict[str, Any] = {
+        "sampler": partial(epoch_batches, pairs.image_of_caption, 16, 1, 3),
+        "epochs": 2,
+        "optimizer": {"name": "SGD", "momentum": 0.9},
+        "learning_rate": 0.5,
+        "decay_after": [],
+        "decay_factor": 0.5,
+        "clip_norm": 2.0,
+        "train_from": {},
+        "average": 0.5,
+        "precision": "float32",
+        "micro_batch": None,
+        "checkpoint_every": 2,
+        "seed": 3,
+    }
+    stop_at = changes.pop("stop_at", 0)
+    try:
+        found: Any = fit(
+            model, Stopping(stop_at), pairs, pairs, checkpoints=folder / checkpoints, **arguments | changes
+        )
+    except SystemExit as ended:
+        found = ended.code
+    return found, {name: tensor.tolist() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+
+
+def main(folder: Path) -> None:
+    """Train once undisturbed, once in micro-batches, and once in two parts; write what came of it on each rank."""
+    configuration = json.loads((folder / "configuration.json").read_text())
+    with torchrun_world() as (world, _):
+        found = {
+            "plain": train(folder, configuration, f"plain{world.size}"),
+            "micro": train(folder, configuration, f"micro{world.size}", micro_batch=3),
+            "stopped": train(folder, configuration, f"parts{world.size}", stop_at=7),
+            "continued": train(folder, configuration, f"parts{world.size}"),
+        }
+        (folder / f"found{world.rank}of{world.size}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]))
