@@ -44,7 +44,8 @@ SECTION: dict[str, Any] = {
 
 
 def validated(**changes: Any) -> TrainEmbeddingParams:
-    sections = parameters.validate({"seed": 0, "train_embedding": {**SECTION, **changes}}, [COMPONENT])
+    values = parameters.read(Path(__file__).parents[3] / "params.yaml")["train_embedding"]
+    sections = parameters.validate({"seed": 0, "train_embedding": values | SECTION | changes}, [COMPONENT])
     params = sections["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     return params
