@@ -7,8 +7,8 @@ from torch.nn.functional import normalize
 class LinearEncoder(nn.Module):
     """The mean of the regions through one affine map, l2-normalised.
 
-    The image side of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of Wang et al., CVPR 2016, table 1,
-    and canonical correlation analysis (``bifocal.baselines``).
+    The image side of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of Wang et al., CVPR 2016, table
+    1, and canonical correlation analysis (``bifocal.baselines``).
 
     Args:
         input_dim: D, channels of a region's feature.
