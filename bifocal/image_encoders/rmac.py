@@ -1,7 +1,7 @@
 """R-MAC, trained end to end."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -47,14 +47,11 @@ class RMacEncoder(nn.Module):
         self.whitening = nn.Linear(self.backbone.channels, dim)
         self.scales, self.side_of_graph = scales, side_of_graph
 
-    def train(self, mode: bool = True) -> Self:
-        super().train(mode)
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        # Here, and not in train(): a stage of the training may call that of the backbone alone.
         for module in self.backbone.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
-        return self
-
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return by_size(whole_images(features, mask), self.embed_pixels)
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:

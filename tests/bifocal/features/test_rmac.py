@@ -107,7 +107,11 @@ def test_the_feature_and_the_encoder_are_the_loop(size: tuple[int, int], tmp_pat
     encoder.train()
     encoder(padded, mask).sum().backward()
     assert all(weight.grad is not None for weight in encoder.parameters())
-    assert not encoder.backbone.network.bn1.training
+    kept = kind.backbone.network.bn1.running_mean
+    for part in (encoder, encoder.backbone):  # whoever asks for training, the statistics stay
+        part.train()
+        encoder(padded, mask)
+        assert encoder.backbone.network.bn1.running_mean.equal(kept)
 
 
 def test_the_whitening_is_that_of_scikit_learn_and_whitens() -> None:
