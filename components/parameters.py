@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bifocal import registry
 from components.spec import Component, Params, Part, PartOf
+
+
+ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
+"""An argument may be annotated with what no file can give, as torch.optim's ``float | Tensor``."""
 
 
 class ParameterError(ValueError):
@@ -157,6 +161,6 @@ def _check_part(part: Part, part_of: PartOf, place: str) -> Iterator[str]:
             yield f"{place}.{argument}: leave it out, the stage gives it"
             continue
         try:
-            TypeAdapter(accepted[argument].annotation).validate_json(json.dumps(value), strict=True)
+            TypeAdapter(accepted[argument].annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             yield f"{place}.{argument}: got {value!r}; {error.errors()[0]['msg'].lower()}"

@@ -57,7 +57,8 @@ def pertinences(texts: Tensor, levels: Tensor, unit: bool) -> list[float]:
         by_level = []
         for cells in levels:
             attended = sum((max(0.0, float(text @ cell)) * cell for cell in cells), torch.zeros_like(text))
-            by_level.append(float(attended @ text) / (float(attended.norm()) if unit else 1.0))
+            # Where nothing is attended to, its norm is 0, and so is what it says.
+            by_level.append(float(attended @ text) / ((float(attended.norm()) or 1.0) if unit else 1.0))
         found.append(max(by_level))
     return found
 

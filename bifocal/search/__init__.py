@@ -1,0 +1,6 @@
+"""Search: a collection is embedded once, and answers texts, images, and images with words added or taken away."""
+
+from bifocal.search.index import Found, Index
+from bifocal.search.query import Search
+
+__all__ = ["Found", "Index", "Search"]

@@ -1,0 +1,87 @@
+"""CCA against scikit-learn, and as a model; embeddings from files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cross_decomposition import CCA
+from torch.nn.functional import normalize
+
+from bifocal.baselines import cca_projections, fit_cca, read_embeddings
+from bifocal.baselines.cca import Moments
+from bifocal.batch import Pairs
+from bifocal.embedding import embed
+from bifocal.image_encoders import LinearEncoder as ImageLinear
+from bifocal.metrics import retrieval_ranks, summarize
+from bifocal.models import TwoBranchModel
+from bifocal.text import MeanWords, TextStore, write_text
+from bifocal.text_encoders import LinearEncoder as TextLinear
+
+
+def views(seed: int = 0, count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two noisy views of three hidden numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(count, 3, generator=generator, dtype=torch.float64)
+    mix = torch.randn(3, 11, generator=generator, dtype=torch.float64)
+    noise = torch.randn(count, 11, generator=generator, dtype=torch.float64)
+    both = hidden @ mix + 0.5 * noise + 1.0
+    return both[:, :6], both[:, 6:]
+
+
+def moments(x: torch.Tensor, y: torch.Tensor) -> Moments:
+    a, b = x - x.mean(dim=0), y - y.mean(dim=0)
+    return Moments(x.mean(dim=0), y.mean(dim=0), a.T @ a / len(x), b.T @ b / len(x), a.T @ b / len(x))
+
+
+def test_correlations_are_scikit_learn_s() -> None:
+    x, y = views()
+    a, b = cca_projections(moments(x, y), 3, regularization=0.0, power=0.0)
+    found = [float(np.corrcoef(x.numpy() @ u, y.numpy() @ v)[0, 1]) for u, v in zip(a.numpy(), b.numpy(), strict=True)]
+    reference = CCA(n_components=3, max_iter=5000, tol=1e-12).fit_transform(x.numpy(), y.numpy())
+    expected = [float(np.corrcoef(reference[0][:, k], reference[1][:, k])[0, 1]) for k in range(3)]
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_projections_are_white_and_scaled_by_their_correlations() -> None:
+    x, y = views()
+    known = moments(x, y)
+    a, b = cca_projections(known, 3, regularization=0.0, power=0.0)
+    torch.testing.assert_close(a @ known.xx @ a.T, torch.eye(3, dtype=torch.float64))
+    correlations = torch.diagonal(a @ known.xy @ b.T)
+    scaled, _ = cca_projections(known, 3, regularization=0.0, power=4.0)
+    torch.testing.assert_close(scaled.norm(dim=1) / a.norm(dim=1), correlations**4)
+    with pytest.raises(ValueError, match="gives 5 directions"):
+        cca_projections(known, 6)
+
+
+def test_fitted_model_finds_captions(pairs: Pairs, stores: tuple, tmp_path: Path) -> None:
+    tables, features, _ = stores
+    vectorizer = MeanWords(dim=12)
+    vectorizer.fit(tables.captions["text"].tolist(), seed=0)
+    write_text(tmp_path, vectorizer, tables.captions["caption_id"].tolist(), tables.captions["text"].tolist())
+    own = Pairs(tables, features, TextStore(tmp_path))
+    model = TwoBranchModel(
+        ImageLinear(features.dim, 8), TextLinear(12, 8), feature_dim=features.dim, text_dim=12, text_kind="vectors"
+    )
+    fit_cca(model, own)
+    report = summarize(retrieval_ranks(*embed(model, own), own.image_of_caption), (1,))
+    assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5
+
+
+def test_embeddings_of_another_model(tmp_path: Path, pairs: Pairs) -> None:
+    images, captions = np.random.default_rng(0).normal(size=(40, 5)), np.random.default_rng(1).normal(size=(80, 5))
+    np.save(tmp_path / "images.npy", images)
+    np.save(tmp_path / "captions.npy", captions)
+    found = read_embeddings(tmp_path / "images.npy", tmp_path / "captions.npy", pairs)
+    torch.testing.assert_close(found[0], normalize(torch.from_numpy(images).float(), dim=1))
+    torch.testing.assert_close(found[1], normalize(torch.from_numpy(captions).float(), dim=1))
+    np.save(tmp_path / "few.npy", captions[:3])
+    with pytest.raises(ValueError, match="holds 3 rows, and the split has 80 captions"):
+        read_embeddings(tmp_path / "images.npy", tmp_path / "few.npy", pairs)
+    np.save(tmp_path / "zero.npy", np.zeros((40, 5)))
+    with pytest.raises(ValueError, match="40 rows are zero or not finite"):
+        read_embeddings(tmp_path / "zero.npy", tmp_path / "captions.npy")
+    np.save(tmp_path / "other.npy", images[:, :3])
+    with pytest.raises(ValueError, match="need one space"):
+        read_embeddings(tmp_path / "other.npy", tmp_path / "captions.npy")
