@@ -41,7 +41,12 @@ class Stage(click.Command):
         if component.merge is not None:
             options += [
                 click.Option(["--shard"], metavar="I/N", help="Do part I of N alone, into an artifact of its own."),
-                click.Option(["--merge"], type=int, metavar="N", help="Put the N parts together, without copying."),
+                click.Option(
+                    ["--merge"],
+                    type=click.IntRange(min=1),
+                    metavar="N",
+                    help="Put the N parts together, without copying.",
+                ),
             ]
         summary = component.summary
         super().__init__(component.name, help=summary, short_help=summary, callback=self.start, params=[*options])
@@ -63,6 +68,8 @@ class Stage(click.Command):
 
             self.report(execute(self.component, executor_input))
             return
+        if shard is not None and merge is not None:
+            raise click.UsageError("--shard makes a part, --merge puts the parts together: give one of them")
         values = parameters.read(params, recipe, settings)
         sections = parameters.validate(values, parameters.stages().values())
         from components import storage  # after the check: what they import takes seconds

@@ -163,3 +163,5 @@ def test_the_command_line_extracts_and_merges(folder: Path, tmp_path: Path) -> N
     assert "images: 17" in call("--merge", "2")
     assert json.loads((artifacts / "features" / "manifest.json").read_text())["component"] == "merge_features"
     assert FeatureStore(artifacts / "features").image_ids == FeatureStore(folder / "whole").image_ids
+    for wrong in (("--merge", "0"), ("--merge", "2", "--shard", "1/2")):
+        assert CliRunner().invoke(main, ["extract_features", *wrong]).exit_code == 2
