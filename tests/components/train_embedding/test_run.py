@@ -102,10 +102,9 @@ def chance(tables: Dataset) -> float:
     [
         {"name": "RecallLoss", "fine_tune": 0.5, "alignment_weight": 1.0, "alignment_steps": 30},
         {"name": "RecallLoss", "surrogate": "log_rank", "alignment_weight": 1.0},
-        {"name": "InfoNCELoss"},
     ],
 )
-def test_losses_with_and_without_the_pretrained_sorter_learn(
+def test_rank_losses_with_the_pretrained_sorter_learn(
     artifacts: dict[str, Path], tmp_path: Path, loss: dict[str, Any]
 ) -> None:
     figures = run(validated(loss=loss), **artifacts, embedding=tmp_path)
