@@ -4,6 +4,7 @@ The formats are ExecutorInput and ExecutorOutput of kfp's ``pipeline_spec.proto`
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,8 @@ def execute(component: Component, text: str) -> dict[str, float]:
     values = storage.localized(values, component)
     params = parameters.validate(values, [component])[component.name]
     figures = run_stage(component, params, inputs, message.outputs, message.values, message.arguments)
-    message.answer(figures)
+    if os.environ.get("RANK", "0") == "0":  # of several processes by torchrun, the one that writes
+        message.answer(figures)
     return figures
 
 

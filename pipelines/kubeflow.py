@@ -16,6 +16,7 @@ from components.fetch.spec import COMPONENT as FETCH
 from components.notify.spec import COMPONENT as NOTIFY
 from components.record.spec import COMPONENT as RECORD
 from components.spec import Component
+from components.train_job.spec import COMPONENT as TRAIN_JOB
 from pipelines.graph import STAGES
 from pipelines.resources import Resources
 
@@ -65,7 +66,11 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
                     inputs |= sources
                 count = _shards(component, values, resources)
                 shards = [{"shard": f"{number}/{count}"} if count > 1 else {} for number in range(1, count + 1)]
-                tasks = [step(component, values[component.name], **inputs, **shard) for shard in shards]
+                if resources.of(component.name).nodes > 1:
+                    component, section = TRAIN_JOB, _train_job(component, values, resources, environment)
+                else:
+                    section = values[component.name]
+                tasks = [step(component, section, **inputs, **shard) for shard in shards]
                 if count > 1 and component.merge:
                     parts = {f"shard_{number}": task.output for number, task in enumerate(tasks, 1)}
                     tasks = [step(parameters.steps()[component.merge], {}, **parts)]
@@ -91,6 +96,26 @@ def source_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
                 "'dvc add' a copy below the root, or name an s3:// address"
             )
     return paths
+
+
+def _train_job(
+    component: Component, values: Mapping[str, Any], resources: Resources, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    given = resources.of(component.name)
+    gpu = {given.gpu.type: str(given.gpu.count)} if given.gpu else {}
+    return {
+        "values": values[component.name],
+        "nodes": given.nodes,
+        "image": resources.images[component.image],
+        "runtime": resources.trainer.runtime,
+        "folder": resources.trainer.folder,
+        "per_node": {"cpu": given.cpu, "memory": given.memory, **gpu},
+        "node_selector": given.node_selector,
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in given.tolerations],
+        "environment": dict(environment),
+        "secrets": resources.secrets,
+        "timeout": given.timeout,
+    }
 
 
 def _shards(component: Component, values: Mapping[str, Any], resources: Resources) -> int:

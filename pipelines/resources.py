@@ -53,6 +53,13 @@ class StepResources(_Section):
     nodes: int = Field(ge=1, le=100, description="machines that train together, by Kubeflow's Trainer if not one")
 
 
+class Trainer(_Section):
+    """Kubeflow's Trainer, for a step with several nodes."""
+
+    runtime: str = Field(description="a ClusterTrainingRuntime or TrainingRuntime of torch")
+    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="where its machines find inputs and leave the model")
+
+
 class Resources(_Section):
     """The file."""
 
@@ -61,6 +68,7 @@ class Resources(_Section):
     record: bool
     environment: dict[str, str]
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
+    trainer: Trainer
     default: StepResources
     steps: dict[str, StepResources]
 

@@ -18,7 +18,7 @@ COMPONENT = Component(
     summary="Push what the run made to the DVC remote, and write the change of dvc.lock.",
     image="cpu",
     params=RecordParams,
-    inputs=("dataset", "features", "text", "sorter", "embedding", "metrics", "onnx", "registration"),
+    inputs=("dataset", "features", "text", "sorter", "embedding", "metrics", "report", "onnx", "registration"),
     outputs=("lock",),
     section=False,
 )

@@ -11,6 +11,7 @@ import yaml
 
 from components import artifact, parameters
 from components.record.spec import COMPONENT as RECORD
+from components.train_job.spec import TrainJobParams
 from pipelines import kubeflow, resources
 from pipelines.graph import STAGES
 
@@ -157,6 +158,21 @@ def test_features_of_a_backbone_that_is_trained_first_are_extracted_by_one_step(
 ) -> None:
     assert [name for name in line(default[0]) if name.startswith(("extract", "merge"))] == ["extract-features"]
     assert "shard" not in arguments(line(default[0])["extract-features"])
+
+
+def test_several_nodes_are_a_job_of_kubeflows_trainer() -> None:
+    given = resources.read()
+    steps = {**given.steps, "train_embedding": given.of("train_embedding").model_copy(update={"nodes": 4})}
+    text = kubeflow.compile_pipeline(VALUES, given.model_copy(update={"steps": steps}), REVISION)
+    tasks = line(next(yaml.safe_load_all(text)))
+    assert "train-embedding" not in tasks
+    job = json.loads(arguments(tasks["train-job"])["parameters"])["train_job"]
+    assert (job["nodes"], job["values"]) == (4, VALUES["train_embedding"])
+    assert job["per_node"]["nvidia.com/gpu"] == "1"
+    TrainJobParams(seed=1, **job)
+    for reader in ("evaluate", "export-onnx"):
+        source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
+        assert source == {"producerTask": "train-job", "outputArtifactKey": "embedding"}
 
 
 def test_what_is_on_s3_is_not_fetched() -> None:
