@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 QUALITY = 82
-OPACITY = 0.55
+OPACITY = 0.42
 
 
 def thumbnail(image: Image.Image, side: int) -> str:
