@@ -102,6 +102,9 @@ def test_the_readmes_examples_are_valid():
         "Coco",
         "CocoInstances",
         "Precomputed",
+        "LaMem",
+        "MediaEval",
+        "Voc",
     }
     base = json.loads(json.dumps(examples[0]))
     for example in examples:
