@@ -14,6 +14,7 @@ from bifocal.datasets.mediaeval import MediaEval
 from bifocal.datasets.precomputed import Precomputed
 from bifocal.datasets.referit import ReferIt
 from bifocal.datasets.scenes import Scenes
+from bifocal.datasets.triplets import read_triplets
 from bifocal.datasets.visual_genome import VisualGenome
 from bifocal.datasets.voc import Voc
 from bifocal.datasets.writer import write_dataset
@@ -33,5 +34,6 @@ __all__ = [
     "Voc",
     "open_image",
     "read_dataset",
+    "read_triplets",
     "write_dataset",
 ]
