@@ -1,10 +1,7 @@
 """Storage against moto's server over a real socket, with a proxy between them that breaks what it is told to."""
 
 import http.client
-import os
 import socketserver
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,14 +11,10 @@ from typing import Any
 
 import boto3
 import pytest
-import yaml
 from moto.server import ThreadedMotoServer
 
-from components import artifact, parameters
-from components.spec import Component, Params, SourcePath
-from components.storage import Storage, StorageError, localized, split
-
-ROOT = Path(__file__).parents[2]
+from components import artifact
+from components.storage import Storage, StorageError, split
 
 MIB = 1 << 20
 PART = 5 * MIB
@@ -228,38 +221,3 @@ def test_a_single_file_and_a_wrong_address(faults: Faults, tmp_path: Path) -> No
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(StorageError, match="expected s3://bucket/key"):
         split(address)
-
-
-def test_stages_read_and_write_s3(faults: Faults, tmp_path: Path) -> None:
-    values = parameters.overlay(
-        parameters.read(ROOT / "params.yaml"),
-        {"prepare_dataset": {"source": {"train": 6, "val": 2, "test": 2, "size": 64}}},
-    )
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
-    for stage in ("prepare_dataset", "vectorize_captions"):
-        machine = tmp_path / stage
-        machine.mkdir()
-        command = [sys.executable, "-m", "components", stage, "--params=../params.yaml", "--artifacts=s3://bucket/run"]
-        done = subprocess.run(command, cwd=machine, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    for name in ("dataset", "text"):
-        Storage().download(f"s3://bucket/run/{name}", tmp_path / name)
-    written = artifact.read_manifest(tmp_path / "text")
-    assert written["inputs"] == {"dataset": artifact.artifact_hash(tmp_path / "dataset")}
-
-
-class Toy(Params):
-    words: SourcePath | None
-    other: SourcePath | None
-
-
-def test_a_file_of_the_user_may_be_on_s3(faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    boto3.client("s3").put_object(Bucket="bucket", Key="words/w2v.bin", Body=b"vectors")
-    toy = Component(name="toy", summary="", image="cpu", params=Toy, outputs=())
-    section = {"words": "s3://bucket/words/w2v.bin", "other": "data/x"}
-    for _ in range(2):
-        found = localized({"seed": 1, "toy": section}, toy)["toy"]
-        assert Path(found["words"]).read_bytes() == b"vectors"
-        assert found["other"] == "data/x"

@@ -14,6 +14,7 @@ import mlflow
 import pytest
 
 from components import tracking
+from components.tracking import runs
 
 VALUES = {"seed": 1, "toy": {"rate": 0.5, "encoder": {"name": "X"}}}
 
@@ -57,7 +58,7 @@ def test_nothing_that_was_logged_while_the_server_was_away_is_lost(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr(tracking._mailbox, "pause", 0.5)
+    monkeypatch.setattr(runs._mailbox, "pause", 0.5)
     server = start(tmp_path, port)
     try:
         with tracking.stage_run("toy", VALUES, {}):
@@ -66,7 +67,7 @@ def test_nothing_that_was_logged_while_the_server_was_away_is_lost(
             for step in (1, 2, 3):
                 tracking.log_metrics({"loss": float(step), "R@1": 1.0}, step=step)
             server = start(tmp_path, port)
-            time.sleep(tracking._mailbox.pause)
+            time.sleep(runs._mailbox.pause)
             tracking.log_metrics({"loss": 4.0}, step=4)
         (run,) = mlflow.search_runs(
             experiment_names=["bifocal"], filter_string="tags.stage = 'toy'", output_format="list"
@@ -77,7 +78,7 @@ def test_nothing_that_was_logged_while_the_server_was_away_is_lost(
         assert run.data.params == {"seed": "1", "rate": "0.5", "encoder.name": "X"}
         with tracking.stage_run("toy", VALUES, {}):
             stop(server)
-            monkeypatch.setattr(tracking, "FLUSH_SECONDS", 1.0)
+            monkeypatch.setattr(runs, "FLUSH_SECONDS", 1.0)
             tracking.log_metrics({"loss": 5.0})
     finally:
         if server.poll() is None:

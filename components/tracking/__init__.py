@@ -1,0 +1,22 @@
+"""MLflow: the only package that imports it. Runs of stages, and the registry of models."""
+
+import os
+
+# Before mlflow is imported: it reads this once, and the project calls nobody unasked.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+# A server that is away is tried again by the mailbox of runs; meanwhile the work must not stand still.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+
+from components.tracking.registry import EVIDENCE as EVIDENCE
+from components.tracking.registry import Version as Version
+from components.tracking.registry import move_alias as move_alias
+from components.tracking.registry import one_promoter as one_promoter
+from components.tracking.registry import register as register
+from components.tracking.registry import remove_lock as remove_lock
+from components.tracking.registry import version_at as version_at
+from components.tracking.runs import git_commit as git_commit
+from components.tracking.runs import log_figure as log_figure
+from components.tracking.runs import log_files as log_files
+from components.tracking.runs import log_metrics as log_metrics
+from components.tracking.runs import stage_run as stage_run
