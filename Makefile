@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test check requirements containers-test mlflow clean
+.PHONY: setup repro test leaderboard check requirements containers-test mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -27,6 +27,9 @@ test: setup
 # The cpu image in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup
 	containers/test.sh
+
+leaderboard: setup
+	python -m benchmarks.leaderboard
 
 check: setup
 	ruff check .

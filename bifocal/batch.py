@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +41,14 @@ class Batch:
             text=to_device(self.text, device),
             matches=self.matches.to(device, non_blocking=True),
         )
+
+
+class ReadsBatches(Protocol):
+    """What training draws its batches from."""
+
+    def batch(self, rows: Tensor, /, rank: int = 0, ranks: int = 1) -> Batch:
+        """The batch of the rows that a sampler gave."""
+        ...
 
 
 class Pairs:
@@ -95,6 +103,10 @@ class Pairs:
             text=self.text.gather(self._text_rows[spoken]),
             matches=torch.arange(len(images)).unsqueeze(1) == column,
         )
+
+    def caption_text(self, captions: Tensor) -> Text:
+        """Text of the captions of the given rows (m,)."""
+        return self.text.gather(self._text_rows[captions.numpy()])
 
     def image_batches(self, size: int) -> Iterator[RegionBatch]:
         """Features of all images, in order."""

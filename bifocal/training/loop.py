@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bifocal.batch import Batch, Pairs
+from bifocal.batch import Batch, Pairs, ReadsBatches
 from bifocal.progress import say, track
 from bifocal.training.averaging import average_weights
 from bifocal.training.distributed import World
@@ -25,7 +25,7 @@ from bifocal.training.validation import validate
 def fit(
     model: nn.Module,
     loss: nn.Module,
-    pairs: Pairs,
+    pairs: ReadsBatches,
     validation: Pairs,
     *,
     sampler: Sampler,

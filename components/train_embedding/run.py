@@ -11,7 +11,9 @@ from torch import nn
 from bifocal.batch import Pairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
-from bifocal.models import build_model, save_model
+from bifocal.losses import SemanticTripletLoss
+from bifocal.mining import MiningSampler, SemanticPairs, relevant_images
+from bifocal.models import TwoBranchModel, build_model, save_model
 from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
@@ -71,12 +73,14 @@ def _train(
     model.to(device)
     waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
     train, validation = (Pairs(tables.split(split), images, captions) for split in ("train", "val"))
+    loss = _build_loss(params.loss, sorter)
+    pairs, sampler = (train, _sampler(params, train)) if params.mining is None else _mined(params, train, model, loss)
     history = fit(
         model,
-        _build_loss(params.loss, sorter),
-        train,
+        loss,
+        pairs,
         validation,
-        sampler=_sampler(params, train),
+        sampler=sampler,
         checkpoints=embedding / "checkpoints",
         epochs=params.epochs,
         optimizer={"name": params.optimizer.name, **params.optimizer.arguments},
@@ -103,6 +107,20 @@ def _sampler(params: TrainEmbeddingParams, train: Pairs) -> Sampler:
     if params.distinct_images:
         return lambda epoch: distinct_batches(rows, size, seed, epoch)
     return lambda epoch: epoch_batches(rows, size, params.captions_per_image, seed, epoch)
+
+
+def _mined(
+    params: TrainEmbeddingParams, train: Pairs, model: nn.Module, loss: nn.Module
+) -> tuple[SemanticPairs, Sampler]:
+    if params.mining is None or not isinstance(model, TwoBranchModel) or not isinstance(loss, SemanticTripletLoss):
+        raise ValueError(
+            "mined triplets are for a TwoBranchModel with a SemanticTripletLoss, not for a "
+            f"{type(model).__name__} with a {type(loss).__name__}: set mining to null"
+        )
+    pairs, arguments = SemanticPairs(train), params.mining.model_dump()
+    relevant = relevant_images(pairs, arguments.pop("neighbours"))
+    sampler = MiningSampler(model, pairs, relevant, params.batch_size, params.seed, margin=loss.margin, **arguments)
+    return pairs, sampler
 
 
 def _build_loss(part: Part, sorter: Path) -> nn.Module:

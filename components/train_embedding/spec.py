@@ -2,9 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.spec import Component, Params, Part, PartOf, Plot
+
+
+class MiningParams(BaseModel):
+    """Triplets of images mined with the model as it is, instead of captions in random order."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    neighbours: int = Field(ge=1, description="images of the nearest texts, which are relevant to an image")
+    queries: int = Field(ge=1, description="images of a pool that are asked with")
+    relevant_each: int = Field(ge=1, description="relevant images in the pool for each of them, at least")
+    hardest: int = Field(ge=1, description="triplets of each query and relevant image, of the greatest loss")
+    updates: int = Field(ge=1, description="steps between two minings; an epoch is so long")
 
 
 class TrainEmbeddingParams(Params):
@@ -36,6 +48,9 @@ class TrainEmbeddingParams(Params):
     distinct_images: bool = Field(
         description="instead, batches of exactly batch_size captions of as many different images: what a loss with a "
         "sorter that was trained at one length needs; the last, incomplete batch of an epoch is left out"
+    )
+    mining: MiningParams | None = Field(
+        description="instead, batches of batch_size mined triplets, for SemanticTripletLoss; null for none"
     )
     precision: Literal["float32", "bfloat16"] = Field(description="of the matrix products in training")
     micro_batch: int | None = Field(

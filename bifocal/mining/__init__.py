@@ -1,0 +1,6 @@
+"""Miners: which triplets, and which boxes, are worth training on."""
+
+from bifocal.mining.boxes import hard_negative_boxes
+from bifocal.mining.semantic import MiningSampler, SemanticPairs, mine_triplets, relevant_images
+
+__all__ = ["MiningSampler", "SemanticPairs", "hard_negative_boxes", "mine_triplets", "relevant_images"]
