@@ -1,0 +1,38 @@
+"""Gradient checkpointing of a backbone that trains."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bifocal.image_encoders import BeanEncoder
+from bifocal.training import recompute_activations
+
+
+def gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
+    """How often a block of the backbone was computed, and the gradients."""
+    torch.manual_seed(0)
+    narrow = {"channels": [8, 8, 8, 8], "stem_width": 8}
+    encoder = BeanEncoder(dim=4, maps=6, backbone="resnet10t", crop=None, protocol="as_is", model_arguments=narrow)
+    encoder.train()
+    if recompute:
+        recompute_activations(encoder)
+    assert encoder.backbone is not None
+    calls: list[int] = []
+    # Before it: the second time ends inside, as soon as all is there that the gradient needs.
+    encoder.backbone.network.layer2[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    pixels, mask = 255 * torch.rand(2, 3, 64, 64), torch.ones(2, 64, 64, dtype=torch.bool)
+    (encoder(pixels, mask) * torch.randn(2, 4)).sum().backward()
+    return len(calls), {name: p.grad for name, p in encoder.named_parameters() if p.grad is not None}
+
+
+def test_activations_are_computed_twice_and_gradients_are_the_same() -> None:
+    (once, expected), (twice, found) = gradients(recompute=False), gradients(recompute=True)
+    assert (once, twice) == (1, 2)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, msg=name)
+
+
+def test_a_model_without_a_backbone_is_told_so() -> None:
+    with pytest.raises(ValueError, match="no backbone that trains; set it to false"):
+        recompute_activations(nn.Linear(2, 2))
