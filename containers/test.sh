@@ -34,7 +34,7 @@ podman run --rm localhost/bifocal-base true || skip "this kernel refuses to star
 # What the user installed once need not be downloaded again, nor the certificates be guessed that packages come by.
 cache=$(uv cache dir) && mkdir -p "$cache"
 python containers/build.py --engine podman --group cpu --base localhost/bifocal-base --output "$work/images.json" \
-  --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/root/.cache/uv" \
+  --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/cache" --option=--build-arg=UV_CACHE_DIR=/cache \
   ${SSL_CERT_FILE:+--option=--volume="$SSL_CERT_FILE:$SSL_CERT_FILE:ro" --option=--env=SSL_CERT_FILE="$SSL_CERT_FILE"}
 podman image ls localhost/bifocal
 
