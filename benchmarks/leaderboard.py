@@ -1,0 +1,210 @@
+"""What does each system give on the embedded scenes? Trains the small twins and writes docs/leaderboard.md.
+
+python -m benchmarks.leaderboard [--only SMILE BEAN] [--set prepare_dataset.source.train=200] [--output FILE]
+
+Twins share what they can: an artifact is made once for the same parameters and inputs, in runs/leaderboard. A system
+whose parts are not there yet is named below the table, with the reason. Minutes are wall clock, of the training alone.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from torch import Tensor
+
+from bifocal.baselines import fit_cca
+from bifocal.batch import Pairs
+from bifocal.datasets import Dataset, read_dataset
+from bifocal.embedding import embed
+from bifocal.features import FeatureStore
+from bifocal.localization import OwnLocalizer
+from bifocal.metrics import area_under, chance_report, choose_queries, semantic_curves, summarize
+from bifocal.models import GroundingModel, Model, TwoBranchModel, build_model, load_model, save_model
+from bifocal.text import TextStore, load_vectorizer
+from bifocal.training import model_ranks
+from components import parameters
+from components.artifact import MANIFEST
+from components.evaluate.pointing import can_point, point
+from components.stage import run_stage
+
+ROOT = Path(__file__).parents[1]
+HOME = ROOT / "runs" / "leaderboard"
+BAR_MINUTES, TIMES_CHANCE = 40.0, 10.0
+SYSTEMS = {
+    "SMILE": "scenes_smile",
+    "BEAN": "scenes_bean",
+    "BEAN + SoDeep": "scenes_bean_sodeep",
+    "multi-level grounding": "scenes_multi_level",
+    "structure-preserving": "scenes_structure_preserving",
+    "semantic retrieval (V+T)": "scenes_semantic",
+    "WSABIE": "scenes_wsabie",
+    "order-free": "scenes_order_free",
+    "CCA": "scenes_wsabie",
+}
+COLUMNS = ("system", "parameters", "minutes", *(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10)),
+           "caption median", "image median", "pointing", "NDCG")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Folders of what a system was trained on, and of what came of it."""
+
+    dataset: Path
+    features: Path
+    text: Path
+    embedding: Path
+
+
+def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home: Path) -> Path:
+    """The artifact that ``stage`` writes, made now unless it stands there already."""
+    component = parameters.stages()[stage]
+    (output,) = component.outputs
+    key = json.dumps(
+        [values["seed"], values[stage], {name: path.name for name, path in inputs.items()}], sort_keys=True
+    )
+    path = home / f"{output}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+    if not (path / MANIFEST).is_file():
+        section = parameters.validate(values, [*parameters.stages().values()])[stage]
+        started = time.monotonic()
+        run_stage(component, section, inputs, {output: path}, values)
+        (home / f"{path.name}.seconds").write_text(f"{time.monotonic() - started}\n")
+    return path
+
+
+def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[Artifacts, float]:
+    """Train a system; returns its artifacts and the minutes of training."""
+    values = parameters.read(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"], settings)
+    dataset = make("prepare_dataset", values, {}, home)
+    shared = {
+        "dataset": dataset,
+        "features": make("extract_features", values, {"dataset": dataset}, home),
+        "text": make("vectorize_captions", values, {"dataset": dataset}, home),
+    }
+    if name == "CCA":
+        return correlate(shared, values["train_embedding"]["dim"], home)
+    embedding = make("train_embedding", values, shared | {"sorter": make("pretrain_sorter", values, {}, home)}, home)
+    return Artifacts(**shared, embedding=embedding), float((home / f"{embedding.name}.seconds").read_text()) / 60
+
+
+def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifacts, float]:
+    """Canonical correlation analysis, on the features and texts of the linear twin."""
+    features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
+    pairs = Pairs(read_dataset(shared["dataset"]).split("train"), features, text)
+    configuration = {
+        "image_encoder": {"name": "LinearEncoder"},
+        "text_encoder": {"name": "LinearEncoder"},
+        "dim": min(dim, features.dim, text.dim),
+        "feature_dim": features.dim,
+        "text_dim": text.dim,
+        "text_kind": text.kind,
+        "words": None,
+    }
+    started = time.monotonic()
+    model = build_model(**configuration)
+    assert isinstance(model, TwoBranchModel)
+    fit_cca(model, pairs)
+    minutes = (time.monotonic() - started) / 60
+    folder = home / "cca"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_model(folder, configuration, model.state_dict())
+    return Artifacts(**shared, embedding=folder), minutes
+
+
+def measure(artifacts: Artifacts) -> tuple[list[float], float]:
+    """The figures of a row, after its minutes, and how often its worst R@1 is that of chance."""
+    model = load_model(artifacts.embedding)
+    whole, features = read_dataset(artifacts.dataset), FeatureStore(artifacts.features)
+    test = whole.split("test")
+    pairs = Pairs(test, features, TextStore(artifacts.text))
+    report = summarize(model_ranks(model, pairs), (1, 5, 10))
+    chance = chance_report(pairs.image_of_caption, (1,))
+    recalls = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
+    medians = [part["median_rank"] for part in report.values()]
+    above = min(report[way]["R@1"] / chance[way]["R@1"] for way in report)
+    return [*recalls, *medians, pointing(model, features, artifacts.text, test), ndcg(model, whole, pairs)], above
+
+
+def pointing(model: Model, features: FeatureStore, text: Path, test: Dataset) -> float:
+    """Accuracy of the pointing game in percent, every phrase as a text of its own; NaN if the model cannot point."""
+    localizer = OwnLocalizer()
+    if can_point(model, localizer, features, test):
+        return float("nan")
+    return 100 * float(point(model, localizer, features, load_vectorizer(text), test).hits.mean())
+
+
+def ndcg(model: Model, whole: Dataset, pairs: Pairs) -> float:
+    """Area under NDCG@R in percent, images found by images, R to 50; relevance from tf-idf of all captions of each."""
+    if isinstance(model, GroundingModel):
+        return float("nan")
+    images, _ = embed(model, pairs)
+    texts = whole.captions.groupby("image_id")["text"].agg(" ".join)
+    train_ids = whole.split("train").images["image_id"]
+    vectorizer = TfidfVectorizer(stop_words="english").fit(texts.loc[train_ids])
+    vectors = torch.from_numpy(vectorizer.transform(texts.loc[pairs.image_ids]).toarray())
+    queries, rs = choose_queries(len(images), seed=0), range(5, min(51, len(images)), 5)
+    curve, _ = semantic_curves(images[queries] @ images.T, _relevance(vectors, queries), queries, rs)
+    return 100 * area_under(curve)
+
+
+def _relevance(vectors: Tensor, queries: Tensor) -> Tensor:
+    return (vectors[queries] @ vectors.T).clamp_min(0)
+
+
+def table(rows: Sequence[Sequence[Any]]) -> str:
+    """Markdown."""
+    cells = [
+        ["-" if value != value else f"{value:.1f}" if isinstance(value, float) else str(value) for value in row]
+        for row in rows
+    ]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *cells]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--only", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
+    arguments.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
+    arguments.add_argument("--home", type=Path, default=HOME)
+    arguments.add_argument("--output", type=Path, default=ROOT / "docs" / "leaderboard.md")
+    given = arguments.parse_args()
+    given.home.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(given.home / 'mlflow.db').resolve()}")
+    started, rows, missing, worst = time.monotonic(), [], [], float("inf")
+    for name in given.only:
+        try:
+            artifacts, minutes = train(name, SYSTEMS[name], given.settings, given.home)
+        except (ValueError, TypeError) as error:
+            missing.append(f"- {name}: {str(error).splitlines()[-1].strip()}")
+            continue
+        figures, above = measure(artifacts)
+        count = sum(weight.numel() for weight in load_model(artifacts.embedding).parameters())
+        rows.append([name, f"{count / 1e6:.2f} M", minutes, *figures])
+        worst = min(worst, above)
+        print(" | ".join(str(value) for value in rows[-1]), flush=True)
+    minutes = (time.monotonic() - started) / 60
+    text = "\n\n".join(
+        [
+            "# Leaderboard",
+            "Small twins of the systems on the embedded scenes, test split; written by `make leaderboard`. R@K, "
+            "pointing accuracy and NDCG in percent; median ranks from 1.",
+            table(rows),
+            *(["Not listed yet:\n\n" + "\n".join(missing)] if missing else []),
+        ]
+    )
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    given.output.write_text(text + "\n")
+    print(text)
+    print(f"worst R@1: {worst:.0f} times chance, bar {TIMES_CHANCE:.0f}  {'ok' if worst >= TIMES_CHANCE else 'MISS'}")
+    print(f"minutes: {minutes:.1f}, bar {BAR_MINUTES:.0f}  {'ok' if minutes <= BAR_MINUTES else 'MISS'}")
+
+
+if __name__ == "__main__":
+    main()
