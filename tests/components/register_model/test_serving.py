@@ -14,6 +14,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+import mlflow
 import numpy as np
 import onnx
 import pandas as pd
@@ -78,6 +79,7 @@ def make_artifacts(folder: Path) -> tuple[Path, Path]:
     artifact.commit(partial, folder / "onnx", {"inputs": {}})
     partial = artifact.begin(folder / "metrics", {})
     artifact.write_json(partial / "metrics.json", REPORT)
+    (partial / "MODEL_CARD.md").write_text("# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n")
     artifact.commit(partial, folder / "metrics", {"inputs": {}})
     return folder / "onnx", folder / "metrics"
 
@@ -97,6 +99,9 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
     params = RegisterModelParams(seed=1, model=MODEL, alias="candidate")
     with tracking.stage_run("register_model", {"seed": 1, "register_model": params.model_dump()}, {}):
         register_model(params, metrics=metrics, onnx=onnx_files, registration=tmp_path / "registration")
+    version = mlflow.MlflowClient().get_model_version_by_alias(MODEL, "candidate")
+    assert version.description.startswith("# A model")
+    assert "c0de" not in version.description
 
     poison = tmp_path / "poison" / "torch"
     poison.mkdir(parents=True)
