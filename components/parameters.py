@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from bifocal import registry
 from components.spec import Component, Params, Part, PartOf
 
-
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
 """An argument may be annotated with what no file can give, as torch.optim's ``float | Tensor``."""
 
