@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -66,7 +67,7 @@ def inspect_image(
     return ImageFile(width, height, sha256)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except OSError as error:

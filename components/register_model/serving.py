@@ -95,7 +95,7 @@ class Embedder:
             raise ValueError("no graph makes the features that this model was trained on: send features, not images")
         pixels = np.stack([self._pixels(image) for image in images])
         # float16 as in the store.
-        return self.embed_features(_run(self.backbone, (pixels,)).astype(np.float16))
+        return self.embed_features(list(_run(self.backbone, (pixels,)).astype(np.float16)))
 
     def _pixels(self, encoded: str) -> Array:
         try:
