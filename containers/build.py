@@ -56,7 +56,8 @@ def build_command(engine: str, group: str, tag: str, revision: str, base: str | 
         *(engine, "build", "--file", str(ROOT / "containers" / "Containerfile"), "--tag", tag),
         *("--target", "serve" if group == "serve" else "stage"),
         *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
-        *([] if engine == "docker" else ["--format", "docker"]),
+        # Without layers: buildah 1.28 does not find a stage that is mounted if its layers come from the cache.
+        *([] if engine == "docker" else ["--format", "docker", "--layers=false"]),
     ]
 
 
