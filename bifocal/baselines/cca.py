@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bifocal.batch import Pairs
 from bifocal.embedding import BATCH
@@ -60,8 +60,11 @@ def fit_cca(model: TwoBranchModel, pairs: Pairs, *, regularization: float = 1e-4
         model: changed in place, and returned.
         pairs: the training split.
         regularization, power: see ``cca_projections``.
+
+    Raises:
+        TypeError: an encoder is no affine map.
     """
-    image, text = model.image_encoder.projection, model.text_encoder.projection
+    image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments = _moments(pairs)
     a, b = cca_projections(moments, image.out_features, regularization=regularization, power=power)
     with torch.no_grad():
@@ -71,6 +74,13 @@ def fit_cca(model: TwoBranchModel, pairs: Pairs, *, regularization: float = 1e-4
             layer.weight.copy_(projection)
             layer.bias.copy_(-projection @ mean)
     return model
+
+
+def _projection(encoder: nn.Module) -> nn.Linear:
+    projection = getattr(encoder, "projection", None)
+    if not isinstance(projection, nn.Linear) or projection.bias is None:
+        raise TypeError(f"{type(encoder).__name__} is no affine map of its input: use LinearEncoder")
+    return projection
 
 
 def _moments(pairs: Pairs) -> Moments:
@@ -104,4 +114,5 @@ def _means(features: Tensor, mask: Tensor) -> Tensor:
 def _inverse_root(covariance: Tensor, regularization: float) -> Tensor:
     ridge = regularization * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=covariance.dtype)
     values, vectors = torch.linalg.eigh(covariance + ridge)
-    return (vectors * values.clamp_min(torch.finfo(values.dtype).tiny).rsqrt()) @ vectors.T
+    root: Tensor = (vectors * values.clamp_min(torch.finfo(values.dtype).tiny).rsqrt()) @ vectors.T
+    return root

@@ -1,5 +1,6 @@
 """Grounding model: the words and the sentence of a caption, each against the cells of several levels."""
 
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -90,10 +91,10 @@ class GroundingModel(nn.Module):
         """Scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T, d)."""
         sentences, words = captions
         present = words.any(dim=2)
-        shared = {"softmax": self.softmax, "memory": self.memory}
-        of_words = best_pertinence(words[present], images, unit=True, level=self.word_level, **shared)
+        pertinence = partial(best_pertinence, cells=images, softmax=self.softmax, memory=self.memory)
+        of_words = pertinence(words[present], unit=True, level=self.word_level)
         by_words = sentence_from_words(of_words, present, self.word_sharpness)
-        by_sentence = best_pertinence(sentences, images, unit=self.unit_sentence, level=self.sentence_level, **shared)
+        by_sentence = pertinence(sentences, unit=self.unit_sentence, level=self.sentence_level)
         return Scores(by_words + by_sentence, words=by_words, sentences=by_sentence)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
