@@ -19,7 +19,7 @@ $(READY): requirements/dev.txt
 repro: setup
 	python -m pipelines render $(if $(RECIPE),--recipe $(RECIPE))
 	dvc repro $(RUN)/dvc.yaml
-	dvc metrics show $(RUN)/artifacts/metrics/metrics.json
+	python -m pipelines figures $(RUN)
 
 test: setup
 	pytest --numprocesses 2

@@ -53,6 +53,17 @@ def render(recipe: Path | None, check: bool) -> None:
     click.echo(file)
 
 
+@main.command()
+@click.argument("home", type=click.Path(path_type=Path), default=Path())
+def figures(home: Path) -> None:
+    """Print the figures of the run in HOME: here, or runs/<name of a recipe>."""
+    from rich.console import Console
+
+    from pipelines.figures import figures_table
+
+    Console().print(figures_table(home), soft_wrap=False)
+
+
 @main.command("compile")
 @recipes
 @images

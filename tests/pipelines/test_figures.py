@@ -1,0 +1,42 @@
+"""The table that 'make repro' ends with."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines.__main__ import main
+
+PART = {"R@1": 98.04, "R@5": 99.0, "median_rank": 1.0}
+FIGURES = {
+    "images": 250,
+    "captions": 1250,
+    "caption_retrieval": PART,
+    "image_retrieval": PART | {"R@1": 94.0},
+    "reranked": {"caption_retrieval": PART | {"R@1": 98.8}, "image_retrieval": PART},
+    "chance": {"caption_retrieval": PART | {"R@1": 0.4}, "image_retrieval": PART | {"R@1": 0.4}},
+    "pointing": {"accuracy": 88.07, "low": 85.2, "high": 90.8, "phrases": 2566, "centre": 25.5, "random": 12.6},
+}
+
+
+def test_every_figure_has_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts" / "metrics"
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps(FIGURES))
+    printed = (
+        CliRunner().invoke(main, ["figures", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False).output
+    )
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines()]
+    rows = {row[0]: row[1:] for row in cells if row}
+    assert rows["caption retrieval"] == ["98.0", "99.0", "1.0"]
+    assert rows["caption retrieval, re-ranked"][0] == "98.8"
+    assert rows["image retrieval"] == ["94.0", "99.0", "1.0"]
+    assert rows["image retrieval, chance"][0] == "0.4"
+    assert "pointing: 88.1 % of 2566 phrases (85.2 to 90.8)" in printed
+    assert f"{tmp_path.as_posix()}/artifacts/report/index.html" in printed.replace("\n", "")
+
+
+def test_a_run_without_figures_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="make repro"):
+        CliRunner().invoke(main, ["figures", str(tmp_path)], catch_exceptions=False)
