@@ -22,7 +22,7 @@ repro: setup
 	python -m pipelines figures $(RUN)
 
 test: setup
-	pytest --numprocesses 2
+	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # The cpu image in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup

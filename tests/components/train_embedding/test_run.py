@@ -58,7 +58,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {name: folder / name for name in ("dataset", "features", "text", "sorter")}
     for path in paths.values():
         path.mkdir()
-    corpus = Scenes(train=48, val=20, test=4, size=64).read(paths["dataset"] / "images")
+    corpus = Scenes(train=160, val=20, test=4, size=64).read(paths["dataset"] / "images")
     write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
     tables = read_dataset(paths["dataset"])
     vectorizer = TfIdf(min_count=1)
@@ -112,7 +112,7 @@ def test_rank_losses_with_the_pretrained_sorter_learn(
     assert len(history) == 12
     assert history["loss"].iloc[-1] < history["loss"].iloc[0]
     assert figures["validation_recall_sum"] == pytest.approx(history["recall_sum"].max())
-    assert figures["validation_recall_sum"] > 1.5 * chance(read_dataset(artifacts["dataset"]).split("val"))
+    assert figures["validation_recall_sum"] > 2 * chance(read_dataset(artifacts["dataset"]).split("val"))
     assert load_model(tmp_path).feature_dim == FeatureStore(artifacts["features"]).dim
 
 
