@@ -154,7 +154,8 @@ def _check_part(part: Part, part_of: PartOf, place: str) -> Iterator[str]:
     except ValueError as error:
         yield f"{place}: {error}"
         return
-    accepted = inspect.signature(registry.find(part_of.package, part.name)).parameters
+    found = registry.find(part_of.package, part.name)
+    accepted = inspect.signature(found).parameters
     for argument, value in part.arguments.items():
         if argument in part_of.filled:
             yield f"{place}.{argument}: leave it out, the stage gives it"
@@ -163,3 +164,15 @@ def _check_part(part: Part, part_of: PartOf, place: str) -> Iterator[str]:
             TypeAdapter(accepted[argument].annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
         except ValidationError as error:
             yield f"{place}.{argument}: got {value!r}; {error.errors()[0]['msg'].lower()}"
+            continue
+        inner = getattr(found, "parts", {}).get(argument)
+        for number, entry in enumerate(value if inner else ()):
+            yield from _check_inner(entry, PartOf(inner, part_of.filled), f"{place}.{argument}[{number}]")
+
+
+def _check_inner(entry: dict[str, Any], part_of: PartOf, place: str) -> Iterator[str]:
+    """A part among the arguments of a part."""
+    if isinstance(entry.get("name"), str):
+        yield from _check_part(Part.model_validate(entry), part_of, place)
+    else:
+        yield f"{place}: got {entry!r}; write {{name: ...}} and its arguments"

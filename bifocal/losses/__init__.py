@@ -11,6 +11,7 @@ from bifocal.losses.sigmoid import SigmoidLoss
 from bifocal.losses.soft_margin import SoftMarginLoss
 from bifocal.losses.spearman import SpearmanLoss
 from bifocal.losses.structure_preserving import StructurePreservingLoss
+from bifocal.losses.sum import SumLoss
 from bifocal.losses.triplet import TripletLoss
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "SoftMarginLoss",
     "SpearmanLoss",
     "StructurePreservingLoss",
+    "SumLoss",
     "TripletLoss",
 ]

@@ -58,6 +58,14 @@ def test_good_values_come_typed() -> None:
             "TripletLoss takes no 'margn'; did you mean 'margin'?",
         ),
         ({"toy": {"loss": {"margin": "wide"}}}, "toy.loss.margin: got 'wide'; input should be a valid number"),
+        (
+            {"toy": {"loss": {"name": "SumLoss", "losses": [{"name": "TripletLoss", "margn": 0.1}]}}},
+            "toy.loss.losses[0]: TripletLoss takes no 'margn'; did you mean 'margin'?",
+        ),
+        (
+            {"toy": {"loss": {"name": "SumLoss", "losses": [{"name": "InfoNCELoss"}, {"margin": 0.1}]}}},
+            "toy.loss.losses[1]: got {'margin': 0.1}; write {name: ...}",
+        ),
     ],
 )
 def test_a_mistake_is_explained(changes: dict[str, Any], expected: str) -> None:

@@ -1,12 +1,22 @@
-"""Regression and soft margin against loops over their equations."""
+"""Regression, soft margin and the sum of losses against loops over their equations."""
 
 from math import exp, log
 
 import pytest
 import torch
 
-from bifocal.losses import MeanAveragePrecisionLoss, RegressionLoss, SoftMarginLoss, SpearmanLoss
+from bifocal.losses import (
+    InfoNCELoss,
+    MeanAveragePrecisionLoss,
+    RecallLoss,
+    RegressionLoss,
+    SoftMarginLoss,
+    SpearmanLoss,
+    SumLoss,
+    TripletLoss,
+)
 from bifocal.scores import Scores
+from bifocal.sorters import PairwiseSorter
 
 
 def random_scores(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -47,3 +57,26 @@ def test_a_rank_loss_is_aligned_by_the_plain_loss_of_its_task(loss, plain):
     scores, matches = Scores(random_scores(3, 7)), random_scores(3, 7, seed=1) > 0
     added = loss(alignment_weight=1.0)(scores, matches) - loss()(scores, matches)
     torch.testing.assert_close(added, plain(scores, matches))
+
+
+def test_a_sum_weighs_its_losses_and_shares_its_sorter():
+    scores, matches, sorter = Scores(random_scores(5, 5)), torch.eye(5, dtype=torch.bool), PairwiseSorter()
+    parts = [
+        {"name": "InfoNCELoss", "temperature": 0.3},
+        {"name": "RecallLoss", "margin": 2.0},
+        {"name": "TripletLoss"},
+    ]
+    found = SumLoss(parts, [1.0, 0.5, 0.25], sorter)(scores, matches)
+    expected = (
+        InfoNCELoss(temperature=0.3)(scores, matches)
+        + 0.5 * RecallLoss(sorter, margin=2.0)(scores, matches)
+        + 0.25 * TripletLoss()(scores, matches)
+    )
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(SumLoss(parts[2:] * 2)(scores, matches), 2 * TripletLoss()(scores, matches))
+
+
+@pytest.mark.parametrize(("losses", "weights"), [([], None), ([{"name": "TripletLoss"}], [1.0, 2.0])])
+def test_a_sum_wants_a_weight_for_each_loss(losses, weights):
+    with pytest.raises(ValueError, match=f"got {len(losses)} losses and {len(weights or [])} weights"):
+        SumLoss(losses, weights)
