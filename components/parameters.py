@@ -165,9 +165,10 @@ def _check_part(part: Part, part_of: PartOf, place: str) -> Iterator[str]:
         except ValidationError as error:
             yield f"{place}.{argument}: got {value!r}; {error.errors()[0]['msg'].lower()}"
             continue
-        inner = getattr(found, "parts", {}).get(argument)
-        for number, entry in enumerate(value if inner else ()):
-            yield from _check_inner(entry, PartOf(inner, part_of.filled), f"{place}.{argument}[{number}]")
+        package = getattr(found, "parts", {}).get(argument)
+        if package is not None:
+            for number, entry in enumerate(value):
+                yield from _check_inner(entry, PartOf(package, part_of.filled), f"{place}.{argument}[{number}]")
 
 
 def _check_inner(entry: dict[str, Any], part_of: PartOf, place: str) -> Iterator[str]:

@@ -47,6 +47,6 @@ class SumLoss(nn.Module):
 
 def _term(part: Mapping[str, Any], sorter: nn.Module | None) -> nn.Module:
     takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", part["name"])).parameters
-    given = {"sorter": sorter} if takes_sorter else {}
+    given: dict[str, Any] = {"sorter": sorter} if takes_sorter else {}
     term: nn.Module = build("bifocal.losses", **part, **given)
     return term
