@@ -3,7 +3,8 @@
 python -m benchmarks.features [--images 512] [--kinds Grid RMac ...]
 
 Extraction and the bare forward pass on the same batches take turns, so that both see the same machine; the ratio is
-the median over the turns. Selective search, which Proposals waits for, is no decoding: its forward pass is faster.
+the median over the turns, and the memory is what extraction needs beyond that of the forward pass. Selective search,
+which Proposals waits for, is no decoding: its forward pass is faster.
 """
 
 import argparse
@@ -125,18 +126,19 @@ def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, 
     with torch.inference_mode():
         kind.extract(batches[0])
     seconds: list[tuple[float, float]] = []
-    with PeakMemory() as memory:
-        for turn in range(turns):
-            start = time.perf_counter()
+    forward_memory, memory = PeakMemory(), PeakMemory()
+    for turn in range(turns):
+        start = time.perf_counter()
+        with forward_memory, torch.inference_mode():
+            for batch in batches:
+                kind.extract(batch)
+        forwarded = time.perf_counter()
+        with memory:
             writer = FeatureWriter(
                 folder, regions=reader.regions, dim=reader.dim, metadata={}, shard_size=64, part=turn
             )
             write_features(reader.read(image_ids), writer, total=len(image_ids))
-            extracted = time.perf_counter()
-            with torch.inference_mode():
-                for batch in batches:
-                    kind.extract(batch)
-            seconds.append((extracted - start, time.perf_counter() - extracted))
+        seconds.append((time.perf_counter() - forwarded, forwarded - start))
     rates = [len(image_ids) / median for median in np.median(seconds, axis=0)]
     print(
         f"{name}: extraction {rates[0]:.1f} images/s, bare forward {rates[1]:.1f} images/s, on "
@@ -144,22 +146,24 @@ def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, 
     )
     ratio = float(np.median([bare / extraction for extraction, bare in seconds]))
     report(f"{name}, of the bare forward's speed", ratio, "", 0.9)
-    report(f"{name}, peak memory that it added", memory.added / 1e6, "MB", 1000, at_most=True)
+    beyond = (memory.most - forward_memory.most) / 1e6
+    report(f"{name}, peak memory beyond the bare forward's", beyond, "MB", 1000, at_most=True)
 
 
 class PeakMemory:
-    """The most resident memory inside a ``with``, beyond that before it, looked at every 50 ms.
+    """The most resident memory inside a ``with``, which may be entered again; looked at every 50 ms.
 
     Attributes:
-        added: bytes.
+        most: bytes.
     """
 
-    def __enter__(self) -> "PeakMemory":
-        self.added, self._done, self._process = 0, threading.Event(), psutil.Process()
-        self._before = self._process.memory_info().rss
+    def __init__(self) -> None:
+        self.most, self._process = 0, psutil.Process()
+
+    def __enter__(self) -> None:
+        self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
@@ -167,7 +171,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._done.wait(0.05):
-            self.added = max(self.added, self._process.memory_info().rss - self._before)
+            self.most = max(self.most, self._process.memory_info().rss)
 
 
 def photographs(folder: Path, images: int) -> Dataset:
