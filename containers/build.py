@@ -2,12 +2,14 @@
 
     python containers/build.py --group cpu --group gpu --group serve --name registry.example/bifocal --push
 
-Only what git knows of the checkout, or would, goes into an image. ``images.json`` then holds the digests, for
-``python -m pipelines compile --images images.json``.
+Only what git knows of the checkout, or would, goes into an image. The certificates that this machine trusts are lent to
+the build as a secret, which no image keeps: packages may come by a proxy that has its own. ``images.json`` then holds the
+digests, for ``python -m pipelines compile --images images.json``.
 """
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ENGINES = ("podman", "buildah", "docker")
 GROUPS = ("cpu", "gpu", "serve")
+TRUSTED = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
 CODE = ("bifocal", "components", "pipelines", "recipes", "requirements", "params.yaml", "dvc.yaml", "pyproject.toml")
 
 
@@ -28,9 +31,13 @@ def main() -> None:
     parser.add_argument("--name", default="localhost/bifocal", help="of the images, without a tag")
     parser.add_argument("--engine", choices=ENGINES, help="the first of them that is installed, unless given")
     parser.add_argument("--option", action="append", default=[], help="of the engine's build; may be repeated")
+    parser.add_argument("--certificates", type=Path, help=f"PEM file that packages come by; {TRUSTED}, unless given")
     parser.add_argument("--push", action="store_true", help="push them; a cluster needs what the registry then names")
     parser.add_argument("--output", type=Path, default=Path("images.json"))
     given = parser.parse_args()
+    certificates = given.certificates or (TRUSTED if TRUSTED.is_file() else None)
+    if certificates and not certificates.is_file():
+        raise ValueError(f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {TRUSTED}")
     engine = given.engine or next((name for name in ENGINES if shutil.which(name)), None)
     if engine is None:
         raise ValueError(f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' brings the first")
@@ -40,8 +47,8 @@ def main() -> None:
         copy_checkout(context)
         for group in given.group or ["cpu"]:
             tag = f"{given.name}:{group}"
-            call(*build_command(engine, group, tag, git("describe", "--always", "--dirty", "--abbrev=40"), given.base),
-                 *given.option, folder)  # fmt: skip
+            revision = git("describe", "--always", "--dirty", "--abbrev=40")
+            call(*build_command(engine, group, tag, revision, given.base, certificates), *given.option, folder)
             if given.push:
                 call(engine, "push", tag)
             digests[group] = digest(engine, given.name, tag, pushed=given.push)
@@ -49,13 +56,16 @@ def main() -> None:
             sys.stdout.write(f"{digests[group]}\n")
 
 
-def build_command(engine: str, group: str, tag: str, revision: str, base: str | None) -> list[str]:
+def build_command(
+    engine: str, group: str, tag: str, revision: str, base: str | None, certificates: Path | None
+) -> list[str]:
     """The command but for its context; podman and buildah keep a health check in their docker format alone."""
     arguments = {"GROUP": group, "REVISION": revision} | ({"BASE": base} if base else {})
     return [
         *(engine, "build", "--file", str(ROOT / "containers" / "Containerfile"), "--tag", tag),
         *("--target", "serve" if group == "serve" else "stage"),
         *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
+        *(["--secret", f"id=certificates,src={certificates.resolve()}"] if certificates else []),
         # Without layers: buildah 1.28 does not find a stage that is mounted if its layers come from the cache.
         *([] if engine == "docker" else ["--format", "docker", "--layers=false"]),
     ]

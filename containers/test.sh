@@ -31,11 +31,10 @@ podman info > /dev/null || skip "podman does not start with overlay nor with vfs
 podman image exists localhost/bifocal-base || containers/base.sh localhost/bifocal-base > "$work/base.log"
 podman run --rm localhost/bifocal-base true || skip "this kernel refuses to start a container, see above"
 
-# What the user installed once need not be downloaded again, nor the certificates be guessed that packages come by.
+# What the user installed once need not be downloaded again.
 cache=$(uv cache dir) && mkdir -p "$cache"
 python containers/build.py --engine podman --group cpu --base localhost/bifocal-base --output "$work/images.json" \
-  --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/cache" --option=--build-arg=UV_CACHE_DIR=/cache \
-  ${SSL_CERT_FILE:+--option=--volume="$SSL_CERT_FILE:$SSL_CERT_FILE:ro" --option=--env=SSL_CERT_FILE="$SSL_CERT_FILE"}
+  --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/cache" --option=--build-arg=UV_CACHE_DIR=/cache
 podman image ls localhost/bifocal
 
 podman system service --time=0 "unix://$work/podman.sock" & service=$!
