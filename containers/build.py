@@ -3,8 +3,8 @@
     python containers/build.py --group cpu --group gpu --group serve --name registry.example/bifocal --push
 
 Only what git knows of the checkout, or would, goes into an image. The certificates that this machine trusts are lent to
-the build as a secret, which no image keeps: packages may come by a proxy that has its own. ``images.json`` then holds the
-digests, for ``python -m pipelines compile --images images.json``.
+the build as a secret, which no image keeps: packages may come by a proxy that has its own. ``images.json`` then holds
+the digests, for ``python -m pipelines compile --images images.json``.
 """
 
 import argparse
