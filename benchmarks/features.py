@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,11 @@ from bifocal.features.whitening import Whitening
 REGIONS, DIM, BATCH = 36, 2048, 192
 
 
-def median_seconds(function: Callable[[Any], object], inputs: Sequence[Any]) -> float:
-    """Median time of ``function`` over ``inputs``, after a warm start."""
-    function(inputs[0])
-    times = []
-    for given in inputs:
-        start = time.perf_counter()
-        function(given)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
+def seconds(function: Callable[[Any], object], given: Any) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    function(given)
+    return time.perf_counter() - start
 
 
 def report(what: str, value: float, unit: str, bar: float, at_most: bool = False) -> None:
@@ -67,11 +63,16 @@ def gather_speed(folder: Path, images: int = 2048) -> None:
     store = FeatureStore(folder)
     in_memory = torch.from_numpy(np.tile(some, (images // 16, 1, 1)))
     batches = [random.integers(0, images - BATCH, BATCH) for _ in range(60)]
-    copy = median_seconds(lambda rows: in_memory[rows[0] : rows[0] + BATCH].clone(), batches)
-    gather = median_seconds(store.gather, batches)
-    gigabytes = BATCH * REGIONS * DIM * 2 / 1e9
-    print(f"raw copy {gigabytes / copy:.1f} GB/s, gather {gigabytes / gather:.1f} GB/s")
-    report(f"gather {BATCH} x {REGIONS} x {DIM}, of the raw copy's speed", copy / gather, "", 0.8)
+    turns = np.array(
+        [
+            (seconds(lambda rows: in_memory[rows[0] : rows[0] + BATCH].clone(), rows), seconds(store.gather, rows))
+            for rows in batches
+        ]
+    )[1:]  # the first warms up
+    copy, gather = BATCH * REGIONS * DIM * 2 / 1e9 / np.median(turns, axis=0)
+    print(f"raw copy {copy:.1f} GB/s, gather {gather:.1f} GB/s")
+    ratio = float(np.median(turns[:, 0] / turns[:, 1]))
+    report(f"gather {BATCH} x {REGIONS} x {DIM}, of the raw copy's speed", ratio, "", 0.8)
 
 
 def resident_memory(folder: Path, gigabytes: float = 20.0) -> None:
@@ -125,7 +126,7 @@ def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, 
     batches = list(reader.batches(image_ids))
     with torch.inference_mode():
         kind.extract(batches[0])
-    seconds: list[tuple[float, float]] = []
+    times: list[tuple[float, float]] = []
     forward_memory, memory = PeakMemory(), PeakMemory()
     for turn in range(turns):
         start = time.perf_counter()
@@ -138,13 +139,13 @@ def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, 
                 folder, regions=reader.regions, dim=reader.dim, metadata={}, shard_size=64, part=turn
             )
             write_features(reader.read(image_ids), writer, total=len(image_ids))
-        seconds.append((time.perf_counter() - forwarded, forwarded - start))
-    rates = [len(image_ids) / median for median in np.median(seconds, axis=0)]
+        times.append((time.perf_counter() - forwarded, forwarded - start))
+    rates = [len(image_ids) / median for median in np.median(times, axis=0)]
     print(
         f"{name}: extraction {rates[0]:.1f} images/s, bare forward {rates[1]:.1f} images/s, on "
         f"{torch.get_num_threads()} threads, load {psutil.getloadavg()[0]:.1f}"
     )
-    ratio = float(np.median([bare / extraction for extraction, bare in seconds]))
+    ratio = float(np.median([bare / extraction for extraction, bare in times]))
     report(f"{name}, of the bare forward's speed", ratio, "", 0.9)
     beyond = (memory.most - forward_memory.most) / 1e6
     report(f"{name}, peak memory beyond the bare forward's", beyond, "MB", 1000, at_most=True)

@@ -3,6 +3,8 @@
 import json
 import mmap
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ from torch import Tensor
 METADATA = b"bifocal"
 BYTES_MAPPED = 1 << 30
 """The pages of the files that a store keeps mapped between two gathers, roughly, in bytes."""
+BYTES_ALONE = 1 << 20
+"""What one thread gathers sooner than it could wake another."""
 
 
 class RegionBatch(NamedTuple):
@@ -91,6 +95,8 @@ class FeatureStore:
         self._scores = np.concatenate([shard.scores for shard in self._shards])
         self._counts = np.concatenate([shard.counts for shard in self._shards])
         self._bytes_mapped = 0
+        self._threads = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(self._threads)
 
     def __len__(self) -> int:
         """N, the number of images."""
@@ -116,9 +122,12 @@ class FeatureStore:
         index = np.asarray(rows, dtype=np.int64)
         # NumPy asks the system for huge pages, torch does not: a third of the time.
         features = np.empty((len(index), *self._row_shape), self._dtype)
-        places = zip(self._shard_of[index].tolist(), self._place[index].tolist(), strict=True)
-        for position, (shard, place) in enumerate(places):
-            features[position] = self._shards[shard].features[place]
+        # One core does not fill the memory's bus.
+        threads = self._threads if features.nbytes > BYTES_ALONE else 1
+        edges = [len(index) * part // threads for part in range(threads + 1)]
+        parts = [slice(*ends) for ends in pairwise(edges)]
+        run = self._pool.map if threads > 1 else map
+        list(run(lambda part: self._copy(index[part], features[part]), parts))
         self._bytes_mapped += features.nbytes
         if self._bytes_mapped > BYTES_MAPPED:
             self._unmap()
@@ -133,6 +142,11 @@ class FeatureStore:
     def scores(self, rows: ArrayLike | Tensor) -> Tensor:
         """The scores of the regions in ``rows``: (B, R) float32, zero where there is no region."""
         return torch.from_numpy(self._scores[np.asarray(rows, dtype=np.int64)])
+
+    def _copy(self, index: NDArray[np.int64], target: NDArray[Any]) -> None:
+        places = zip(self._shard_of[index].tolist(), self._place[index].tolist(), strict=True)
+        for position, (shard, place) in enumerate(places):
+            target[position] = self._shards[shard].features[place]
 
     def _images(self, index: NDArray[np.int64], rows: NDArray[Any]) -> RegionBatch:
         side = np.arange(self.regions)

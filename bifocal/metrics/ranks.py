@@ -37,11 +37,14 @@ class Ranks:
         if k < 1:
             raise ValueError(f"R@K needs K of at least 1, got {k}")
         places = (k - self.above).clamp(min=0)
-        # All correct ones come after the first `places` of the tie, drawn without replacement, with
-        # probability C(tied, places) / C(tied + correct, places).
-        drawn = torch.minimum(places, self.tied)
-        miss = torch.exp(_log_choose(self.tied, drawn) - _log_choose(self.tied + self.correct, drawn))
-        return torch.where(places > self.tied, 1.0, 1.0 - miss)
+        # The correct ones are dealt into the tie one after the other. The i-th lands among the first `places` of the
+        # tied + i candidates with probability places / (tied + i), if none did before; a sum of what is not negative
+        # loses no digit, and a place beyond the wrong ones is a hit for sure.
+        hit = torch.zeros(len(self.above), dtype=torch.float64, device=self.above.device)
+        for number in range(1, 1 + int(self.correct.max()) if len(hit) else 1):
+            share = (places / (self.tied + number).double()).clamp(max=1.0)
+            hit = torch.where(self.correct >= number, hit + (1 - hit) * share, hit)
+        return hit
 
     def recall(self, k: int) -> float:
         """R@K in [0, 1]: the share of queries with a correct candidate among the first ``k``."""
@@ -94,8 +97,3 @@ def joined(parts: Iterable[Ranks]) -> Ranks:
     """The queries of all ``parts``, one after the other."""
     above, tied, correct = zip(*((part.above, part.tied, part.correct) for part in parts), strict=True)
     return Ranks(torch.cat(above), torch.cat(tied), torch.cat(correct))
-
-
-def _log_choose(n: Tensor, k: Tensor) -> Tensor:
-    n, k = n.double(), k.double()
-    return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
