@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bifocal.metrics import (
+    PROTOCOLS,
     Protocol,
     protocol_ranks,
     protocol_score_ranks,
@@ -78,6 +79,51 @@ def test_figures_of_folds_are_the_mean_of_each_folds_own() -> None:
     found = protocol_score_ranks(folds, blocks(SCORES))
     report = summarize_folds(found, (1,))["caption_retrieval"]
     assert report == {"R@1": 75.0, "median_rank": 1.25, "mean_rank": 1.25}
+
+
+def test_five_images_reranked() -> None:
+    """Thesis eq. (3.12)-(3.13), the full protocol, by hand.
+
+    For caption retrieval a caption's scores s become s (1 + 1 / best), best being its best image's. The best of
+    captions 0 to 9: 0.9, 0.4, 0.4, 0.8, 0.6, 0.7, 0.6, 0.3, 0.5, 0.7; the factors: 2.11, 3.5, 3.5, 2.25, 2.67, 2.43,
+    2.67, 4.33, 3, 2.43.
+        image 0: own 0.9 x 2.11 = 1.9; others at most 0.3 x 3.5 = 1.05: rank 0
+        image 1: own 0.4 x 3.5 = 1.4 (0.3 x 2.25 = 0.68); above: 0.6 x 2.67 = 1.6: rank 1
+        image 2: own 0.5 x 2.67 = 1.33, 0.6 x 2.43 = 1.46; above: 0.8 x 2.25 = 1.8, 0.7 x 2.43 = 1.7: rank 2
+        image 3: own 0.3 x 4.33 = 1.3; others 0.4 x 2.67 = 1.07, 0.3 x 2.11 = 0.63, 0.2 x 3.5 = 0.7: rank 0
+        image 4: own 0.5 x 3 = 1.5; above: 0.7 x 2.43 = 1.7, 0.6 x 2.67 = 1.6: rank 2; 0.4 x 3.5 = 1.4 is below
+    R@1 = 2/5, mean (0 + 1 + 2 + 0 + 2) / 5 + 1 = 2, median 1 + 1. Image 3 gains: what all like loses weight.
+
+    For image retrieval an image's scores become s (1 + 1 / best), the best of images 0 to 4: 0.9, 0.6, 0.8, 0.4, 0.7;
+    the factors: 2.11, 2.67, 2.25, 3.5, 2.43. Caption 6, of image 3: 0.1 x 3.5 = 0.35; above 0.3 x 2.25 = 0.68 and
+    0.6 x 2.43 = 1.46: rank 2, as before. Caption 4, of image 2: 0.5 x 2.25 = 1.13; above 0.6 x 2.67 = 1.6 and now
+    0.4 x 3.5 = 1.4: rank 2.
+    """
+    by_captions, by_images = score_ranks(blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True)
+    assert by_captions.expected().tolist() == [0, 1, 2, 0, 2]
+    report = summarize((by_captions, by_images), (1,))
+    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0})
+    assert by_images.expected()[[6, 4]].tolist() == [2, 2]
+
+
+def test_five_images_whose_first_caption_alone_counts() -> None:
+    """COCO 5K and Flickr30k's 1K made small: all images together, the first captions of each (5 there, 1 here).
+
+    Captions 0, 2, 4, 6, 8 remain. Caption retrieval:
+        image 0: own 0.9: 0    image 1: own 0.4; above: 0.6 of caption 4: 1    image 2: own 0.5, 0
+        image 3: own 0.1; above: 0.3, 0.4; equal: 0.1 of caption 2; 0.2 of caption 8 above: 3 + 1/2 = 3.5
+        image 4: own 0.5; above: 0.6 of caption 6: 1
+    R@1 = 2/5, median (from 1) 1 + 1, mean (0 + 1 + 0 + 3.5 + 1) / 5 + 1 = 2.1.
+    Image retrieval, of the list of the full protocol: 0, 0, 1, 2, 0: R@1 = 3/5, median 1, mean 1.6.
+    """
+    (fold,) = split_folds(Protocol(fold=5, captions=1), IMAGE_OF_CAPTION, 5)
+    assert fold.captions.tolist() == [0, 2, 4, 6, 8]
+    report = summarize_folds(protocol_score_ranks([fold], blocks(SCORES)), (1,))
+    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.1})
+    assert report["image_retrieval"] == pytest.approx({"R@1": 60.0, "median_rank": 1.0, "mean_rank": 1.6})
+    assert PROTOCOLS["coco_5k"] == Protocol(fold=5000, captions=5)
+    assert PROTOCOLS["flickr_1k"] == Protocol(fold=1000, captions=5)
+    assert PROTOCOLS["coco_5fold_1k"] == Protocol(fold=1000, folds=5, captions=5)
 
 
 def test_vectors_and_blocks_of_scores_agree_and_captions_may_be_in_any_order() -> None:

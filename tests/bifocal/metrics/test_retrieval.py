@@ -1,6 +1,7 @@
 """Retrieval metrics against an independent reference: explicit enumeration of orders, and sorted lists."""
 
 import math
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -70,6 +71,16 @@ def test_equal_scores_give_what_chance_gives() -> None:
     # Image retrieval among 6 equal images: R@1 is 1/6, R@5 is 5/6, the mean rank is (1 + ... + 6) / 6.
     chance = chance_report(image_of_caption, (1, 5))["image_retrieval"]
     assert chance == pytest.approx({"R@1": 100 / 6, "R@5": 500 / 6, "median_rank": 3.5, "mean_rank": 3.5})
+
+
+@pytest.mark.parametrize("images", [250, 1000, 5000])
+def test_chance_is_exact_to_double_precision(images: int) -> None:
+    """One right image of N: K / N. Five right captions of M: 1 - C(M - 5, K) / C(M, K), in fractions."""
+    chance = chance_report(torch.arange(images).repeat_interleave(5), (1, 5, 10))
+    for k in (1, 5, 10):
+        assert chance["image_retrieval"][f"R@{k}"] == pytest.approx(100 * k / images, rel=1e-15, abs=0)
+        missed = Fraction(math.comb(5 * images - 5, k), math.comb(5 * images, k))
+        assert chance["caption_retrieval"][f"R@{k}"] == pytest.approx(float(100 * (1 - missed)), rel=1e-14, abs=0)
 
 
 @given(seed=st.integers(0, 2**32 - 1), rerank=st.booleans())
