@@ -41,13 +41,15 @@ class CaptionEntry:
 class PhraseEntry:
     """A noun phrase and where it is: boxes x0 y0 x1 y1 in pixels of the image as it is shown.
 
-    ``caption_id`` is None for a phrase that stands in no sentence, such as the name of a category.
+    ``caption_id`` is None for a phrase that stands in no sentence, such as the name of a category. ``category`` is what
+    kind of thing it names, where the corpus says so; of several kinds all, with "/" between them.
     """
 
     image_id: str
     caption_id: int | None
     phrase: str
     boxes: tuple[tuple[float, float, float, float], ...]
+    category: str | None = None
 
 
 @dataclass(frozen=True)

@@ -111,4 +111,4 @@ def _phrases(instances: dict[str, Any]) -> tuple[list[PhraseEntry], list[Refusal
         else:
             x, y, width, height = (float(value) for value in item["bbox"])
             boxes[image_id, name].append((x, y, x + width, y + height))
-    return [PhraseEntry(image_id, None, name, tuple(found)) for (image_id, name), found in boxes.items()], crowds
+    return [PhraseEntry(image_id, None, name, tuple(found), name) for (image_id, name), found in boxes.items()], crowds

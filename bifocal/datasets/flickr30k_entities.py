@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, Refusal, given_root, read_lines
 
 Box = tuple[float, float, float, float]
-_PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?:/[^\s/]+)+ (?P<phrase>[^\]]*)\]")
+_PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")
 _NOT_VISUAL = "0"
 
 
@@ -18,6 +18,7 @@ class Flickr30kEntities:
 
     Plummer et al., "Flickr30k Entities", ICCV 2015; the splits are its lists of ids. The image's id is its file name.
     A phrase that names nothing visible, or a scene, or has no box is left out and listed: nothing can be pointed at.
+    The category of a phrase is its type, such as "people" or "bodyparts".
     Boxes count pixels from 1 and include their last, in the files; here they are edges.
 
     Args:
@@ -51,9 +52,10 @@ class Flickr30kEntities:
                 for line in read_lines(root / "Sentences" / f"{number}.txt", "Flickr30kEntities"):
                     caption = CaptionEntry(len(captions), image_id, plain_sentence(line))
                     captions.append(caption)
-                    for chain, phrase in marked_phrases(line):
+                    for chain, types, phrase in marked_phrases(line):
                         if boxes[chain]:
-                            phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[chain])))
+                            found = tuple(boxes[chain])
+                            phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, found, types))
                         else:
                             reason = "it names nothing visible" if chain == _NOT_VISUAL else "it has no box"
                             left_out.append(Refusal("phrase", f"{phrase!r} of {image_id}", reason, by_design=True))
@@ -69,9 +71,9 @@ def plain_sentence(line: str) -> str:
     return _PHRASE.sub(lambda found: found["phrase"], line).strip()
 
 
-def marked_phrases(line: str) -> Iterator[tuple[str, str]]:
-    """Chain and phrase of every mark in a line of a ``Sentences`` file."""
-    return ((found["chain"], found["phrase"]) for found in _PHRASE.finditer(line))
+def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
+    """Chain, types ("people/other") and phrase of every mark in a line of a ``Sentences`` file."""
+    return ((found["chain"], found["types"][1:], found["phrase"]) for found in _PHRASE.finditer(line))
 
 
 def read_boxes(path: Path) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:

@@ -35,8 +35,10 @@ PHRASES = _schema(
     ("caption_id", pa.int64(), True),
     ("phrase", pa.string()),
     ("boxes", BOXES),
+    ("category", pa.string(), True),
 )
-"""One row a noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation."""
+"""One row a noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation. The category is
+null where the corpus has none; several have "/" between them."""
 
 LABELS = _schema(
     ("image_id", pa.string()),

@@ -58,7 +58,7 @@ class Voc:
                 for item in objects:
                     found[item.name].append(item)
                 phrases += [
-                    PhraseEntry(image_id, None, name, tuple(item.box for item in items))
+                    PhraseEntry(image_id, None, name, tuple(item.box for item in items), name)
                     for name, items in found.items()
                 ]
                 labels += [LabelEntry(image_id, TASK, name, _value(found[name])) for name in CLASSES]

@@ -19,8 +19,8 @@ class Scenes:
     """1 to 4 objects of ten shapes, eight colours, four textures and three sizes on nine textured backgrounds.
 
     Each image has five different captions of one grammar, and labels for two tasks: "count", the number of objects, and
-    "shapes", which of the ten are there. Every phrase that names objects has their boxes; "two blue rings" has two.
-    Words for the background and for places ("in the top left corner") have none.
+    "shapes", which of the ten are there. Every phrase that names objects has their boxes; "two blue rings" has two. Its
+    category is their shape. Words for the background and for places ("in the top left corner") have none.
 
     The same seed gives the same bytes. An image depends on the seed, its split and its number alone: the first
     100 of 2,000 are those of a set of 100.
@@ -75,9 +75,12 @@ class Scenes:
                     caption = CaptionEntry(len(captions), image_id, sentence.text)
                     captions.append(caption)
                     phrases += [
-                        PhraseEntry(image_id, caption.caption_id, phrase, tuple(boxes[thing] for thing in group))
+                        PhraseEntry(
+                            image_id, caption.caption_id, phrase, tuple(boxes[thing] for thing in group),
+                            group[0].kind.shape,
+                        )
                         for phrase, group in sentence.phrases
-                    ]
+                    ]  # fmt: skip
         return Corpus(images, entries, captions, phrases, labels=labels)
 
 

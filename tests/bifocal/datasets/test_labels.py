@@ -147,6 +147,7 @@ def test_voc_knows_what_is_there_what_is_not_and_what_is_difficult(voc):
     assert (found["000001", "dog"], found["000001", "car"], found["000001", "cat"]) == (1, None, 0)
     assert not any(found["000002", label] for _, label in found)
     assert {phrase.phrase: phrase.boxes for phrase in corpus.phrases}["dog"] == ((0, 2, 10, 8),) * 2
+    assert all(phrase.category == phrase.phrase for phrase in corpus.phrases)
     assert [image.size for image in corpus.images] == [(24, 16)] * 2
 
 

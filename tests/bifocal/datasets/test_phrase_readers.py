@@ -40,6 +40,7 @@ def test_entities_gives_sentences_without_marks_and_phrases_with_all_their_boxes
         ("Two men", (first, second)), ("one", (first,)),
     ]  # fmt: skip
     assert {phrase.caption_id for phrase in corpus.phrases} == {0}
+    assert [phrase.category for phrase in corpus.phrases] == ["people", "people/other"]
     assert [(refusal.what, refusal.reason, refusal.by_design) for refusal in corpus.left_out] == [
         ("'style' of 36979.jpg", "it names nothing visible", True),
         ("'outside' of 36979.jpg", "it has no box", True),

@@ -188,6 +188,7 @@ def test_coco_instances_makes_one_phrase_of_a_category(tmp_path):
     assert phrases["person"].boxes == ((10.5, 20, 40.5, 60), (10.5, 20, 40.5, 62))
     assert phrases["dog"].boxes == ((10.5, 20, 40.5, 61),)
     assert {phrase.caption_id for phrase in corpus.phrases} == {None}
+    assert {phrase.category for phrase in corpus.phrases} == {"person", "dog"}
     assert [(refusal.what, refusal.by_design) for refusal in corpus.left_out] == [("'person' of 1", True)]
     assert corpus.images[0].size == (640, 480)
 

@@ -175,6 +175,7 @@ def test_scenes_make_a_dataset_with_phrases_of_every_caption(tmp_path):
     texts = dataset.captions.set_index("caption_id")["text"]
     for phrase in dataset.phrases.itertuples():
         assert phrase.phrase in texts[phrase.caption_id]
+        assert any(noun in phrase.phrase.lower() for noun in NOUNS[phrase.category])
 
 
 def test_every_background_shows_texture():

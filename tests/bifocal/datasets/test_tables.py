@@ -7,7 +7,8 @@ import pytest
 from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, read_table, write_table
 
 IMAGE = {"image_id": "a", "path": "a.jpg", "width": 4, "height": 3, "split": "train", "sha256": "0"}
-PHRASE = {"phrase_id": 0, "image_id": "a", "caption_id": 3, "phrase": "two dogs", "boxes": [[0, 0, 1, 2], [1, 1, 2, 2]]}
+PHRASE = {"phrase_id": 0, "image_id": "a", "caption_id": 3, "phrase": "two dogs", "boxes": [[0, 0, 1, 2], [1, 1, 2, 2]],
+          "category": "animals"}  # fmt: skip
 
 
 def test_images_come_back_as_written(tmp_path):
@@ -28,6 +29,7 @@ def test_phrases_keep_whole_ids_and_give_arrays_of_boxes(tmp_path):
     assert (table["caption_id"][0], table["caption_id"].isna()[1]) == (3, True)
     np.testing.assert_array_equal(table["boxes"][0], np.array(PHRASE["boxes"], np.float32))
     assert table["boxes"][1].shape == (0, 4)
+    assert list(table["category"]) == ["animals", "animals"]
 
 
 def test_an_empty_table_has_its_columns(tmp_path):
