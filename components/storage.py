@@ -21,7 +21,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components import artifact
+from components import artifact, multipart
 from components.spec import Component
 
 SCHEME = "s3://"
@@ -73,7 +73,8 @@ class Storage:
     def upload(self, folder: Path, uri: str) -> None:
         """Store a folder at ``uri``; an artifact's manifest goes last, so that what has one is complete.
 
-        A file that is there already with the same SHA-256 is left alone: a second attempt sends what is missing.
+        A file that is there already with the same SHA-256 is left alone, and so is each part of a larger one: a second
+        attempt sends what is missing.
 
         Raises:
             StorageError: the server failed too often, or refused.
@@ -148,9 +149,15 @@ class Storage:
             except ClientError as error:
                 if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
                     raise
-            # The server compares each part with the checksum that travels with it.
-            extra = {"Metadata": {"sha256": digest}, "ChecksumAlgorithm": "SHA256"}
-            self._client.upload_file(str(path), bucket, key, ExtraArgs=extra, Config=self._transfer)
+            metadata = {"sha256": digest}
+            if path.stat().st_size > self.part_bytes:
+                multipart.upload_parts(self._client, path, bucket, key, metadata, self.part_bytes)
+                return
+            with path.open("rb") as file:
+                # The server compares what arrives with the checksum that travels with it.
+                self._client.put_object(
+                    Bucket=bucket, Key=key, Body=file, Metadata=metadata, ChecksumAlgorithm="SHA256"
+                )
 
     def _download(self, bucket: str, key: str, path: Path) -> None:
         where = f"{SCHEME}{bucket}/{key}"

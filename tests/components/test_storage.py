@@ -1,113 +1,19 @@
 """Storage against moto's server over a real socket, with a proxy between them that breaks what it is told to."""
 
-import http.client
-import socketserver
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import sys
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from components import artifact
 from components.storage import Storage, StorageError, split
 
+sys.path.insert(0, str(Path(__file__).parent))
+from broken_s3 import Faults
+
 MIB = 1 << 20
 PART = 5 * MIB
-
-
-@dataclass
-class Faults:
-    """What the proxy does to the next requests, by method: "500", "503", "close" in mid-body, "stall"."""
-
-    port: int
-    planned: dict[str, list[str]] = field(default_factory=dict)
-    seen: list[tuple[str, str]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    stalled: threading.Event = field(default_factory=threading.Event)
-
-    def next(self, method: str, path: str) -> str | None:
-        with self.lock:
-            self.seen.append((method, path))
-            waiting = self.planned.get(method, [])
-            return waiting.pop(0) if waiting else None
-
-
-class Proxy(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    faults: Faults
-
-    def forward(self) -> None:
-        fault = self.faults.next(self.command, self.path)
-        if self.headers.get("Expect"):
-            self.close_connection = True
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if fault == "stall":
-            self.faults.stalled.wait()
-            self.close_connection = True
-            return
-        if fault in ("500", "503"):
-            self.send_response(int(fault))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        upstream = http.client.HTTPConnection("127.0.0.1", self.faults.port)
-        upstream.request(self.command, self.path, body, dict(self.headers))
-        answer = upstream.getresponse()
-        data = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("transfer-encoding", "content-length", "connection", "date", "server"):
-                self.send_header(name, value)
-        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
-        self.send_header("Content-Length", length or "0")
-        self.end_headers()
-        if fault == "close":
-            self.wfile.write(data[: len(data) // 2])
-            self.close_connection = True
-        else:
-            self.wfile.write(data)
-
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[int]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield server.get_host_and_port()[1]
-    server.stop()
-
-
-@pytest.fixture
-def faults(moto: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
-    broken = Faults(moto)
-    handler = type("Broken", (Proxy,), {"faults": broken})
-    server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "BIFOCAL_S3_PATH_STYLE": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{moto}")
-    client.create_bucket(Bucket="bucket")
-    yield broken
-    broken.stalled.set()
-    server.shutdown()
-    server.server_close()
-    for entry in client.list_objects_v2(Bucket="bucket").get("Contents", []):
-        client.delete_object(Bucket="bucket", Key=entry["Key"])
 
 
 def make(folder: Path, large: int = 0) -> dict[str, bytes]:

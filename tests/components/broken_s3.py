@@ -1,0 +1,65 @@
+"""A proxy before an S3 server that breaks what it is told to."""
+
+import http.client
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+
+@dataclass
+class Faults:
+    """What the proxy does to the next requests, by method: "500", "503", "close" in mid-body, "stall"."""
+
+    port: int
+    planned: dict[str, list[str]] = field(default_factory=dict)
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stalled: threading.Event = field(default_factory=threading.Event)
+
+    def next(self, method: str, path: str) -> str | None:
+        with self.lock:
+            self.seen.append((method, path))
+            waiting = self.planned.get(method, [])
+            return waiting.pop(0) if waiting else None
+
+
+class Proxy(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    faults: Faults
+
+    def forward(self) -> None:
+        fault = self.faults.next(self.command, self.path)
+        if self.headers.get("Expect"):
+            self.close_connection = True
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if fault == "stall":
+            self.faults.stalled.wait()
+            self.close_connection = True
+            return
+        if fault in ("500", "503"):
+            self.send_response(int(fault))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        upstream = http.client.HTTPConnection("127.0.0.1", self.faults.port)
+        upstream.request(self.command, self.path, body, dict(self.headers))
+        answer = upstream.getresponse()
+        data = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "content-length", "connection", "date", "server"):
+                self.send_header(name, value)
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
+        self.send_header("Content-Length", length or "0")
+        self.end_headers()
+        if fault == "close":
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+        else:
+            self.wfile.write(data)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
