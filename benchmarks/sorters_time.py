@@ -1,4 +1,4 @@
-"""What do forward and backward of each sorter cost, in time and in memory?
+"""What do forward and backward of each sorter cost, in time and in memory, and what does drawing scores cost?
 
     python -m benchmarks.sorters_time
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.sorter_rows import HANDCRAFTED, OURS, QUADRATIC, line
-from bifocal.sorters import BifocalSorter
+from bifocal.sorters import BifocalSorter, CNNSorter, LSTMSorter, synthetic_scores
 
 MOST_SORTS = 3.0
 LARGEST_MATRIX = 1e8
@@ -76,6 +76,17 @@ def compare(batch: int, n: int) -> None:
             line(name, ratio)
 
 
+def generation(batch: int = 512, n: int = 100) -> None:
+    """Scores drawn on the fly against the training step of each sorter that is trained on them."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = milliseconds(lambda: synthetic_scores(batch, n, generator))
+    print(f"\ndrawing synthetic scores, batch {batch}, n = {n}: {drawn:.2f} ms")
+    scores, weights = synthetic_scores(batch, n, generator), torch.randn(batch, n)
+    for sorter in (LSTMSorter(length=n), CNNSorter(length=n)):
+        step = of_sorter(sorter, scores, weights, 3)
+        line(f"a training step of {type(sorter).__name__}", f"{step:9.2f} ms", "bar: drawing is faster", drawn < step)
+
+
 def memory() -> None:
     print("\npeak memory of forward + backward of one row, in a process of its own")
     sizes = (2_000_000, 4_000_000, 8_000_000)
@@ -104,6 +115,7 @@ def main() -> None:
         return
     for batch, n in SIZES:
         compare(batch, n)
+    generation()
     memory()
 
 

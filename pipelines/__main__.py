@@ -178,18 +178,18 @@ def schedule(images: Path | None, action: str) -> None:
     from pipelines import schedule as scheduling
 
     schedules = scheduling.read()
-    client = cluster.client()
-    if action == "list":
-        for line in scheduling.listed(client):
-            click.echo(line)
-        return
-    found = scheduling.changes(
-        schedules, client, lambda recipes: compiled(tuple(map(Path, recipes)), images, revision=None)
-    )
-    for change in found:
-        click.echo(f"{change.kind:8}{change.name}")
-    if action == "apply":
-        scheduling.apply(schedules, found, client)
+    with cluster.connected() as client:
+        if action == "list":
+            for line in scheduling.listed(client):
+                click.echo(line)
+            return
+        found = scheduling.changes(
+            schedules, client, lambda recipes: compiled(tuple(map(Path, recipes)), images, revision=None)
+        )
+        for change in found:
+            click.echo(f"{change.kind:8}{change.name}")
+        if action == "apply":
+            scheduling.apply(schedules, found, client)
 
 
 def compiled(recipe: tuple[Path, ...], images: Path | None, revision: str | None, *, record: bool | None = None) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.features.weights import CARRIED, fit_weights
-from bifocal.image_encoders.pixels import PixelBackbone, Protocol, by_size, random_crops, seen
+from bifocal.image_encoders.pixels import PixelBackbone, Protocol, by_size, random_crops, scaled, seen, whole_images
 
 Pooling = Literal["max_min", "average"]
 
@@ -83,14 +83,29 @@ class BeanEncoder(nn.Module):
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Images of one size (B, 3, H, W), every pixel of which counts, to (B, d)."""
-        maps = self.activations(pixels)
-        return self.project(self.pool(maps, maps.new_ones(maps.shape[:2], dtype=torch.bool)))
+        assert self.backbone is not None
+        return self.aggregate(self.backbone(pixels))
+
+    def aggregate(self, maps: Tensor) -> Tensor:
+        """The backbone's maps F (B, C, h, w) to (B, d)."""
+        cells = self.adapted(maps)
+        return self.project(self.pool(cells, cells.new_ones(cells.shape[:2], dtype=torch.bool)))
 
     def activations(self, pixels: Tensor) -> Tensor:
         """G of eq. (1) of images of one size (B, 3, H, W): (B, h w, D'), row by row."""
         assert self.backbone is not None
-        maps: Tensor = self.adaptation(self.backbone(pixels).flatten(2).transpose(1, 2))
-        return maps
+        return self.adapted(self.backbone(pixels))
+
+    def adapted(self, maps: Tensor) -> Tensor:
+        """G, as above, of the backbone's maps F."""
+        cells: Tensor = self.adaptation(maps.flatten(2).transpose(1, 2))
+        return cells
+
+    def whole_views(self, pixels: Tensor, mask: Tensor) -> list[Tensor]:
+        """Images (B, 3, H, W), each cut to its ``mask`` (B, H, W), in the protocol's scale and with no part cut off."""
+        if self.protocol == "scale_and_crop":
+            return [scaled(image) for image in whole_images(pixels, mask)]
+        return seen(pixels, mask, self.protocol, self.side)
 
     def pool(self, maps: Tensor, mask: Tensor) -> Tensor:
         """h of eq. (2), (B, D'), of G (B, R, D') where ``mask`` (B, R) is true."""

@@ -123,6 +123,13 @@ def resized(image: Tensor, height: int, width: int) -> Tensor:
     return interpolate(image.unsqueeze(0), size=size, mode="bilinear", antialias=True, align_corners=False)[0]
 
 
+def scaled(image: Tensor) -> Tensor:
+    """An image (3, H, W) whose smaller side has 256 pixels."""
+    height, width = image.shape[1:]
+    scale = SCALED_SIDE / min(height, width)
+    return resized(image, round(height * scale), round(width * scale))
+
+
 def by_size(images: list[Tensor], function: Callable[[Tensor], Tensor]) -> Tensor:
     """``function`` of the stacked images of each size, (b, 3, h, w) -> (b, d); rows in the images' order, (B, d)."""
     groups: dict[torch.Size, list[int]] = defaultdict(list)

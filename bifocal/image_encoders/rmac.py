@@ -56,7 +56,11 @@ class RMacEncoder(nn.Module):
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Images of one size (B, 3, H, W), every pixel of which counts, to (B, d)."""
-        regions = normalize(region_maxima(self.backbone(pixels), self.scales), dim=2)
+        return self.aggregate(self.backbone(pixels))
+
+    def aggregate(self, maps: Tensor) -> Tensor:
+        """The backbone's maps (B, C, h, w) to (B, d)."""
+        regions = normalize(region_maxima(maps, self.scales), dim=2)
         return normalize(normalize(self.whitening(regions), dim=2).sum(dim=1), dim=1)
 
     def initialise(self, directory: Path) -> None:

@@ -20,21 +20,75 @@ class Located(NamedTuple):
     boxes: Tensor
 
 
+class Seen(NamedTuple):
+    """What a localizer takes of N images before it hears a text.
+
+    Attributes:
+        vectors: (N, ..., R, d), one for each region, and for each level where there are several.
+        mask: (N, R) bool, where there is a region.
+        boxes: (N, R, 4), as above.
+    """
+
+    vectors: Tensor
+    mask: Tensor
+    boxes: Tensor
+
+    def of(self, rows: Tensor) -> "Seen":
+        """The images of ``rows`` (n,); one may come more than once."""
+        return Seen(*(part[rows] for part in self))
+
+
 class Localizer(Protocol):
     """A part of ``bifocal.localization``."""
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
-        """Locate one text in each image.
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
+        """What there is to be looked at in N images, whatever the text.
 
         Args:
             encoder: the image encoder of the model.
-            regions: of N images.
-            texts: (N, d), embeddings.
 
         Raises:
             ValueError: the encoder is not one that this localizes with.
         """
         ...
+
+    def heat(self, seen: Seen, texts: Tensor) -> Located:
+        """Locate one text in each image.
+
+        Args:
+            texts: (N, d), embeddings.
+        """
+        ...
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """Both, one after the other."""
+        ...
+
+
+def as_numbers(encoder: nn.Module, features: Tensor) -> Tensor:
+    """Stored features in the precision of the encoder's weights."""
+    return features.to(next(encoder.parameters()).dtype)
+
+
+def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
+    """L[r] = <z, G[:, r]>: Engilberge's thesis, 2020, eq. (4.3).
+
+    Args:
+        regions: G, the regions in the joint space, before they are pooled.
+        texts: z, the embedding of one text for each image.
+
+    Shape:
+        regions (N, R, d), texts (N, d) -> (N, R)
+
+    Raises:
+        ValueError: the dimensions differ.
+    """
+    if regions.ndim != 3 or texts.shape != (len(regions), regions.shape[2]):
+        raise ValueError(
+            f"regions {tuple(regions.shape)} and texts {tuple(texts.shape)} differ: "
+            "expected (N, R, d) and one text (N, d) for each image"
+        )
+    return torch.einsum("nrd,nd->nr", regions, texts)
 
 
 def points(located: Located) -> Tensor:

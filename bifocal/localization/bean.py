@@ -4,10 +4,13 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from bifocal.features import RegionBatch
-from bifocal.image_encoders import SmileEncoder
-from bifocal.localization.base import Located
+from bifocal.features.boxes import cell_boxes
+from bifocal.image_encoders import BeanEncoder, SmileEncoder
+from bifocal.image_encoders.pixels import reads_pixels
+from bifocal.localization.base import Located, Seen, as_numbers
 
 
 @runtime_checkable
@@ -19,9 +22,11 @@ class AdaptedCells(Protocol):
 
 
 class BeanHeatmap:
-    """BEAN's heatmap, eq. (8)-(9), over the cells of stored features.
+    """BEAN's heatmap, eq. (8)-(9), over the cells of stored features or those of its fully convolutional network.
 
-    SMILE's first layer is a 1 x 1 convolution into the joint space as well, so its cells have such maps too.
+    An image of pixels is looked at as a whole: squeezed to a square where the encoder's protocol does that, else in its
+    own aspect, with no corner cut off. SMILE's first layer is a 1 x 1 convolution into the joint space as well, so its
+    cells have such maps too.
 
     Args:
         k: dimensions that are kept, to be chosen on validation images: 180 of 2400 in the paper.
@@ -30,25 +35,43 @@ class BeanHeatmap:
     def __init__(self, k: int = 180) -> None:
         self.k = k
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
         """See ``bifocal.localization.base.Localizer``."""
-        features = regions.features.to(texts.dtype)
         if isinstance(encoder, SmileEncoder):
-            activations = encoder.convolution(features)
-        elif isinstance(encoder, AdaptedCells) and reads_cells(encoder):
-            activations = class_activation_maps(encoder.adaptation(features), encoder.projection.weight)
+            activations = encoder.convolution(as_numbers(encoder, regions.features))
+        elif isinstance(encoder, AdaptedCells) and not reads_pixels(encoder):
+            cells = encoder.adaptation(as_numbers(encoder, regions.features))
+            activations = class_activation_maps(cells, encoder.projection.weight)
+        elif isinstance(encoder, BeanEncoder):
+            return see_pixels(encoder, regions)
         else:
             raise ValueError(
-                f"BeanHeatmap localizes with a BeanEncoder or SmileEncoder over stored cells, and the model has a "
+                f"BeanHeatmap localizes with a BeanEncoder or SmileEncoder, and the model has a "
                 f"{type(encoder).__name__}"
             )
-        scores = bean_heatmaps(activations, texts, self.k)
-        return Located(scores.masked_fill(~regions.mask, -torch.inf), regions.boxes)
+        return Seen(activations, regions.mask, regions.boxes)
+
+    def heat(self, seen: Seen, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        scores = bean_heatmaps(seen.vectors, texts, self.k)
+        return Located(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        return self.heat(self.see(encoder, regions), texts)
 
 
-def reads_cells(encoder: nn.Module) -> bool:
-    """Whether ``encoder`` stands on stored cells and not on a backbone of its own that reads pixels."""
-    return getattr(encoder, "backbone", None) is None
+def see_pixels(encoder: BeanEncoder, regions: RegionBatch) -> Seen:
+    """G' of eq. (8) of whole images: as many cells as the network's map has, which depends on the image's size."""
+    assert encoder.backbone is not None
+    found, places = [], []
+    for image in encoder.whole_views(as_numbers(encoder, regions.features), regions.mask):
+        maps = encoder.backbone(image.unsqueeze(0))
+        cells = class_activation_maps(encoder.adapted(maps)[0], encoder.projection.weight)
+        found.append(cells)
+        places.append(cell_boxes(*maps.shape[2:]).to(cells))
+    present = [cells.new_ones(len(cells), dtype=torch.bool) for cells in found]
+    return Seen(*(pad_sequence(parts, batch_first=True) for parts in (found, present, places)))
 
 
 def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = 180) -> Tensor:
@@ -88,6 +111,6 @@ def class_activation_maps(features: Tensor, projection: Tensor) -> Tensor:
         projection: A, the weights of the last layer.
 
     Shape:
-        features G (N, R, D'), projection (d, D') -> (N, R, d)
+        features G (..., R, D'), projection (d, D') -> (..., R, d)
     """
     return features @ projection.T

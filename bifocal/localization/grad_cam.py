@@ -1,12 +1,59 @@
 """Grad-CAM for a pair of images: which parts of each made them similar."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from bifocal.features import RegionBatch
+from bifocal.features.boxes import cell_boxes
+from bifocal.image_encoders import BeanEncoder, RMacEncoder
+from bifocal.image_encoders.pixels import whole_images
+from bifocal.localization.base import as_numbers
 
 Embed = Callable[[Tensor], Tensor]
 """The last activations of one image (R, D) -> its signature (d,)."""
+
+
+class Activations(NamedTuple):
+    """What an encoder has of one image in the end: cells (R, D), boxes (R, 4) in [0, 1], and the way from here."""
+
+    cells: Tensor
+    boxes: Tensor
+    embed: Embed
+
+
+def last_activations(encoder: nn.Module, regions: RegionBatch) -> Activations:
+    """The last activations of one image that have a place: stored regions, or the maps of a network over pixels.
+
+    Args:
+        regions: of one image.
+
+    Raises:
+        ValueError: the encoder gives no single vector for an image.
+    """
+    features = as_numbers(encoder, regions.features)
+    if isinstance(encoder, BeanEncoder | RMacEncoder) and encoder.backbone is not None:
+        if isinstance(encoder, BeanEncoder):
+            (image,) = encoder.whole_views(features, regions.mask)
+        else:
+            (image,) = whole_images(features, regions.mask)
+        maps = encoder.backbone(image.unsqueeze(0))
+        size = maps.shape[2:]
+        boxes = cell_boxes(*size).to(maps)
+        return Activations(
+            maps[0].flatten(1).T, boxes, lambda cells: encoder.aggregate(cells.T.unflatten(1, size)[None])[0]
+        )
+    present = regions.mask[0]
+
+    def embed(cells: Tensor) -> Tensor:
+        vectors: Tensor = encoder(cells.unsqueeze(0), present[present].unsqueeze(0))
+        if vectors.ndim != 2:
+            raise ValueError(f"a {type(encoder).__name__} gives several vectors for an image, Grad-CAM needs one")
+        return vectors[0]
+
+    return Activations(features[0, present], regions.boxes[0, present], embed)
 
 
 def pair_heatmaps(embed: Embed, first: Tensor, second: Tensor, k: int = 5) -> tuple[Tensor, Tensor]:

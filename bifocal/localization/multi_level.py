@@ -3,6 +3,7 @@
 Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, equations (1)-(6).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.image_encoders import MultiLevelEncoder
-from bifocal.localization.base import Located
+from bifocal.localization.base import Located, Seen, as_numbers
 
 NO_PART = 1e-12
 """Below it a sum of weights is zero."""
@@ -32,18 +33,38 @@ class Attention(NamedTuple):
 
 
 class MultiLevelHeatmap:
-    """The sentence-level heatmap of a phrase alone; the cells of all levels lie in the same places."""
+    """The heatmap of a phrase: of its words where it stands in a sentence, of its own vector where it stands alone.
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
-        """See ``bifocal.localization.base.Localizer``."""
+    The cells of all levels lie in the same places.
+    """
+
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
+        """See ``bifocal.localization.base.Localizer``; vectors (N, L, R, d)."""
         if not isinstance(encoder, MultiLevelEncoder):
             raise ValueError(
                 f"MultiLevelHeatmap needs a MultiLevelEncoder, and the model has a {type(encoder).__name__}"
             )
-        cells = encoder(regions.features.to(texts.dtype), regions.mask)
-        scores = torch.stack([sentence_heatmap(text, image) for text, image in zip(texts, cells, strict=True)])
-        places = scores.shape[1]
-        return Located(scores.masked_fill(~regions.mask[:, :places], -torch.inf), regions.boxes[:, :places])
+        cells = encoder(as_numbers(encoder, regions.features), regions.mask)
+        places = cells.shape[2]
+        return Seen(cells, regions.mask[:, :places], regions.boxes[:, :places])
+
+    def heat(self, seen: Seen, texts: Tensor, words: Sequence[Tensor | None] | None = None) -> Located:
+        """See ``bifocal.localization.base.Localizer``.
+
+        Args:
+            words: vectors (t, d) of each phrase's words in the context of their sentence; None for a phrase alone.
+        """
+        scores = torch.stack(
+            [
+                sentence_heatmap(text, cells) if spoken is None else phrase_heatmap(spoken, cells)
+                for text, spoken, cells in zip(texts, words or [None] * len(texts), seen.vectors, strict=True)
+            ]
+        )
+        return Located(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
+
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``; phrases alone."""
+        return self.heat(self.see(encoder, regions), texts)
 
 
 def attend(texts: Tensor, cells: Tensor, *, unit: bool = True) -> Attention:
@@ -69,6 +90,22 @@ def attend(texts: Tensor, cells: Tensor, *, unit: bool = True) -> Attention:
     pertinence = torch.einsum("tld,td->tl", normalize(attended, dim=2) if unit else attended, texts)
     best, level = pertinence.max(dim=1)
     return Attention(heatmaps[torch.arange(len(texts)), level], best, level)
+
+
+def find_phrase(sentence: Sequence[str], phrase: Sequence[str], number: int = 0) -> slice | None:
+    """Where ``phrase`` stands in ``sentence``, both as tokens: the occurrence ``number``, or the last before it.
+
+    >>> find_phrase("a man and a man".split(), ["a", "man"], number=1)
+    slice(3, 5, None)
+    """
+    size = len(phrase)
+    starts = [
+        place for place in range(len(sentence) - size + 1) if list(sentence[place : place + size]) == list(phrase)
+    ]
+    if not size or not starts:
+        return None
+    first = starts[min(number, len(starts) - 1)]
+    return slice(first, first + size)
 
 
 def phrase_heatmap(words: Tensor, cells: Tensor) -> Tensor:

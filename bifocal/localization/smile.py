@@ -6,7 +6,7 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.image_encoders import SmileEncoder
-from bifocal.localization.base import Located
+from bifocal.localization.base import Located, Seen, as_numbers, region_scores
 
 
 class SmileRegions:
@@ -19,35 +19,22 @@ class SmileRegions:
     def __init__(self, attended: bool = False) -> None:
         self.attended = attended
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
         """See ``bifocal.localization.base.Localizer``."""
         if not isinstance(encoder, SmileEncoder):
             raise ValueError(f"SmileRegions needs a SmileEncoder, and the model has a {type(encoder).__name__}")
-        vectors = normalize(encoder.convolution(regions.features.to(texts.dtype)), dim=2)
+        vectors = normalize(encoder.convolution(as_numbers(encoder, regions.features)), dim=2)
         if self.attended:
             vectors = encoder.weights(vectors, regions.mask) * vectors
-        return Located(region_scores(vectors, texts).masked_fill(~regions.mask, -torch.inf), regions.boxes)
+        return Seen(vectors, regions.mask, regions.boxes)
 
+    def heat(self, seen: Seen, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        return Located(region_scores(seen.vectors, texts).masked_fill(~seen.mask, -torch.inf), seen.boxes)
 
-def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
-    """L[r] = <z, G[:, r]>: Engilberge's thesis, 2020, eq. (4.3).
-
-    Args:
-        regions: G, the regions in the joint space, before they are pooled.
-        texts: z, the embedding of one text for each image.
-
-    Shape:
-        regions (N, R, d), texts (N, d) -> (N, R)
-
-    Raises:
-        ValueError: the dimensions differ.
-    """
-    if regions.ndim != 3 or texts.shape != (len(regions), regions.shape[2]):
-        raise ValueError(
-            f"regions {tuple(regions.shape)} and texts {tuple(texts.shape)} differ: "
-            "expected (N, R, d) and one text (N, d) for each image"
-        )
-    return torch.einsum("nrd,nd->nr", regions, texts)
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+        """See ``bifocal.localization.base.Localizer``."""
+        return self.heat(self.see(encoder, regions), texts)
 
 
 def dense_map(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:

@@ -12,7 +12,7 @@ class StructurePreservingLoss(nn.Module):
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, eq. (1)-(5). The
     neighbours of a caption are the other captions of an image it describes, those of an image the other images that a
-    caption of it describes; so a batch needs several captions of an image (``captions_per_image``: 2), or several
+    caption of it describes; so a batch needs several captions of an image (``added_captions``: 1), or several
     images of a phrase, for the last two terms to have any triplet. Of the triplets of each positive pair the ``top``
     costliest count.
 

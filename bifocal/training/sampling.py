@@ -73,6 +73,35 @@ def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch
     return batches
 
 
+def add_captions(
+    image_of_caption: Tensor, batches: Sequence[Tensor], added: int, seed: int, epoch: int
+) -> list[Tensor]:
+    """Each batch with ``added`` more captions of each of its images, drawn from those that it does not have yet.
+
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 2.2: pairs that
+    are drawn at random seldom hold two captions of an image, and the structure within captions needs them. An image
+    that has no caption left gets none, so batches vary in size.
+
+    Shape:
+        image_of_caption (M,) int64, tensors of rows -> as many tensors, those rows first.
+    """
+    # Not the generator that has drawn the batches.
+    generator = _generator(seed + 1, epoch)
+    larger = []
+    for rows in batches:
+        wanted = image_of_caption.new_zeros(int(image_of_caption.max()) + 1, dtype=torch.bool)
+        wanted[image_of_caption[rows]] = True
+        free = wanted[image_of_caption]
+        free[rows] = False
+        (candidates,) = free.nonzero(as_tuple=True)
+        if not len(candidates):
+            larger.append(rows)
+            continue
+        order, place = _dealt(image_of_caption[candidates], generator)
+        larger.append(torch.cat([rows, candidates[order[place < added]]]))
+    return larger
+
+
 def prefetch(read: Callable[[Tensor], Batch], batches: Sequence[Tensor]) -> Iterator[Batch]:
     """The batches in order, each read from the stores while the one before it is worked on."""
     with ThreadPoolExecutor(max_workers=1) as reader:

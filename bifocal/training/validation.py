@@ -1,5 +1,6 @@
-"""Validation: recall in both directions."""
+"""Validation: what judges a model at the end of an epoch."""
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from torch import nn
@@ -9,6 +10,19 @@ from bifocal.embedding import Embeds, embed
 from bifocal.metrics import Ranks, retrieval_ranks, summarize
 
 
+class Validation(Protocol):
+    """Figures of a model; the best epoch is the one that has the most of ``chosen_by``."""
+
+    @property
+    def chosen_by(self) -> str:
+        """One of the figures, the higher the better."""
+        ...
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """In percent; leaves the model in evaluation mode."""
+        ...
+
+
 @runtime_checkable
 class RanksPairs(Protocol):
     """A model that has no single vectors to compare, and counts the ranks itself."""
@@ -16,6 +30,18 @@ class RanksPairs(Protocol):
     def retrieval_ranks(self, pairs: Pairs) -> tuple[Ranks, Ranks]:
         """Ranks of caption retrieval and of image retrieval, in evaluation mode."""
         ...
+
+
+@dataclass(frozen=True)
+class Recall:
+    """R@1, R@5, R@10 of both directions, and their sum ``recall_sum``, which chooses the epoch."""
+
+    pairs: Pairs
+    chosen_by: str = "recall_sum"
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """See ``validate``."""
+        return validate(model, self.pairs)
 
 
 def model_ranks(model: nn.Module, pairs: Pairs) -> tuple[Ranks, Ranks]:

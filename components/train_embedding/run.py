@@ -1,12 +1,13 @@
 """How train_embedding works."""
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bifocal.batch import Pairs
 from bifocal.datasets import read_dataset
@@ -20,6 +21,7 @@ from bifocal.text import TextStore
 from bifocal.training import (
     Sampler,
     World,
+    add_captions,
     distinct_batches,
     epoch_batches,
     fit,
@@ -104,9 +106,15 @@ def _train(
 
 def _sampler(params: TrainEmbeddingParams, train: Pairs) -> Sampler:
     rows, size, seed = train.image_of_caption, params.batch_size, params.seed
-    if params.distinct_images:
-        return lambda epoch: distinct_batches(rows, size, seed, epoch)
-    return lambda epoch: epoch_batches(rows, size, params.captions_per_image, seed, epoch)
+
+    def sample(epoch: int) -> Sequence[Tensor]:
+        if params.distinct_images:
+            drawn = distinct_batches(rows, size, seed, epoch)
+        else:
+            drawn = epoch_batches(rows, size, params.captions_per_image, seed, epoch)
+        return add_captions(rows, drawn, params.added_captions, seed, epoch) if params.added_captions else drawn
+
+    return sample
 
 
 def _mined(

@@ -45,6 +45,11 @@ class TrainEmbeddingParams(Params):
     epochs: int = Field(ge=1, description="passes over all captions")
     batch_size: int = Field(ge=2, description="captions; their images come once each")
     captions_per_image: int = Field(ge=1, description="captions of an image that are kept together in a batch")
+    added_captions: int = Field(
+        ge=0,
+        description="captions that join a drawn batch for each of its images, beside those it has; a loss on the "
+        "structure within captions needs 1",
+    )
     distinct_images: bool = Field(
         description="instead, batches of exactly batch_size captions of as many different images: what a loss with a "
         "sorter that was trained at one length needs; the last, incomplete batch of an epoch is left out"

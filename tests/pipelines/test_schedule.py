@@ -1,13 +1,8 @@
 """Schedules through the real kfp.Client against a server that keeps what it is sent."""
 
-import json
-import threading
+import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -20,69 +15,19 @@ from pipelines import kubeflow, resources
 from pipelines.cron import FIELDS, check_cron
 from pipelines.schedule import PREFIX, Schedule, apply, changes, listed, read
 
+sys.path.insert(0, str(Path(__file__).parent))
+from kubeflow_stub import Kubeflow, serve
+
 ROOT = Path(__file__).parents[2]
-API = "/apis/v2beta1/"
-PAGE = 2
 TEXT = kubeflow.compile_pipeline(parameters.read(ROOT / "params.yaml"), resources.read(), "a" * 40)
 WEEKLY = Schedule(cron="0 0 3 * * 1", recipes=[], enabled=True, concurrent=1, catch_up=False)
-
-
-class Kubeflow(BaseHTTPRequestHandler):
-    """As much of the API as schedules need; lists in pages of two, as a server may."""
-
-    runs: dict[str, dict[str, Any]]
-    calls: list[tuple[str, str]]
-    numbers: Iterator[int]
-
-    def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        if url.path == API + "recurringruns":
-            start = int(parse_qs(url.query).get("page_token", ["0"])[0] or 0)
-            page = list(self.runs.values())[start : start + PAGE]
-            more = str(start + PAGE) if start + PAGE < len(self.runs) else ""
-            self.answer({"recurringRuns": page, "next_page_token": more})
-        elif url.path == API + "experiments":
-            self.answer({"experiments": []})
-        else:
-            self.answer({"multi_user": False})
-
-    def do_POST(self) -> None:
-        self.calls.append(("POST", self.path))
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == API + "recurringruns":
-            name = f"id{next(self.numbers)}"
-            status = {"ENABLE": "ENABLED", "DISABLE": "DISABLED"}[body["mode"]]
-            self.runs[name] = {**body, "recurring_run_id": name, "status": status}
-            self.answer(self.runs[name])
-        else:
-            self.answer({**body, "experiment_id": "experiment-1"})
-
-    def do_DELETE(self) -> None:
-        self.calls.append(("DELETE", self.path))
-        del self.runs[self.path.rsplit("/", 1)[1]]
-        self.answer({})
-
-    def answer(self, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Client, type[Kubeflow]]]:
     monkeypatch.setenv("HOME", str(tmp_path))
-    handler = type("Stub", (Kubeflow,), {"runs": {}, "calls": [], "numbers": count()})
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    yield Client(host=f"http://127.0.0.1:{http.server_address[1]}"), handler
-    http.shutdown()
-    http.server_close()
+    with serve() as (address, stub):
+        yield Client(host=address), stub
 
 
 def bring_about(schedules: dict[str, Schedule], client: Client, text: str = TEXT) -> list[tuple[str, str]]:

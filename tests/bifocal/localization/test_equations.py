@@ -11,12 +11,13 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BeanEncoder, MultiLevelEncoder, ProjectionEncoder, SmileEncoder
+from bifocal.image_encoders import BeanEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SmileEncoder
 from bifocal.localization import (
     BeanHeatmap,
     Located,
     MultiLevelHeatmap,
     OwnLocalizer,
+    RegionsAlone,
     SmileRegions,
     attend,
     bean_heatmaps,
@@ -132,6 +133,7 @@ ENCODERS = {
     SmileRegions: lambda: SmileEncoder(3, 6),
     BeanHeatmap: lambda: BeanEncoder(3, 6, maps=5, backbone=None),
     MultiLevelHeatmap: lambda: MultiLevelEncoder(3, 6, levels=2),
+    RegionsAlone: lambda: ProjectionEncoder(3, 6, hidden=5),
 }
 
 
@@ -164,8 +166,8 @@ def test_a_region_adds_to_smiles_score_what_attended_says() -> None:
 
 @pytest.mark.parametrize("localizer", [SmileRegions(), BeanHeatmap(), MultiLevelHeatmap(), OwnLocalizer()])
 def test_an_encoder_that_cannot_point_is_named(localizer: object) -> None:
-    encoder: nn.Module = ProjectionEncoder(3, 6)
-    with pytest.raises(ValueError, match="ProjectionEncoder"):
+    encoder: nn.Module = LinearEncoder(3, 6)
+    with pytest.raises(ValueError, match="LinearEncoder"):
         localizer(encoder, batch(3), torch.zeros(2, 6))  # type: ignore[operator]
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.training import distinct_batches, epoch_batches
+from bifocal.training import add_captions, distinct_batches, epoch_batches
 
 
 @given(
@@ -64,3 +64,31 @@ def test_distinct_batches_leave_out_others_in_every_epoch() -> None:
     kept = [set(torch.cat(distinct_batches(image_of_caption, 6, 1, epoch)).tolist()) for epoch in range(8)]
     assert len(set.union(*kept)) == 20
     assert all(len(rows) == 18 for rows in kept)
+
+
+@given(
+    counts=st.lists(st.integers(1, 6), min_size=1, max_size=12),
+    size=st.integers(1, 20),
+    added=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_added_captions_are_others_of_the_same_images(counts: list[int], size: int, added: int, seed: int) -> None:
+    image_of_caption = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    image_of_caption = image_of_caption[torch.randperm(len(image_of_caption))]
+    batches = epoch_batches(image_of_caption, size, 1, seed, epoch=2)
+    larger = add_captions(image_of_caption, batches, added, seed, epoch=2)
+    assert len(larger) == len(batches)
+    for rows, more in zip(batches, larger, strict=True):
+        assert torch.equal(more[: len(rows)], rows)
+        assert len(more.unique()) == len(more)
+        for image, count in enumerate(counts):
+            before, after = (int((image_of_caption[some] == image).sum()) for some in (rows, more))
+            assert after == (min(count, before + added) if before else 0)
+
+
+def test_added_captions_differ_from_epoch_to_epoch() -> None:
+    image_of_caption = torch.arange(20).repeat_interleave(5)
+    rows = [torch.arange(0, 100, 5)]
+    first, second, again = (add_captions(image_of_caption, rows, 1, seed=1, epoch=epoch)[0] for epoch in (0, 1, 0))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
