@@ -27,7 +27,7 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.losses import HardestTripletLoss
 from bifocal.models import build_model
 from bifocal.text import TextStore, Word2Vec, write_text
-from bifocal.training import epoch_batches, fit
+from bifocal.training import Recall, epoch_batches, fit
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
@@ -106,7 +106,7 @@ def main(steps: int, folder: Path) -> None:
         model,
         loss,
         train,
-        validation,
+        Recall(validation),
         sampler=lambda epoch: epoch_batches(train.image_of_caption, BATCH, 1, 0, epoch)[:steps],
         checkpoints=folder / "checkpoints",
         epochs=1,

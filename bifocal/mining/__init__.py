@@ -2,5 +2,13 @@
 
 from bifocal.mining.boxes import hard_negative_boxes
 from bifocal.mining.semantic import MiningSampler, SemanticPairs, mine_triplets, relevant_images
+from bifocal.mining.validation import SemanticValidation
 
-__all__ = ["MiningSampler", "SemanticPairs", "hard_negative_boxes", "mine_triplets", "relevant_images"]
+__all__ = [
+    "MiningSampler",
+    "SemanticPairs",
+    "SemanticValidation",
+    "hard_negative_boxes",
+    "mine_triplets",
+    "relevant_images",
+]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bifocal.batch import Batch, Pairs, ReadsBatches
+from bifocal.batch import Batch, ReadsBatches
 from bifocal.progress import say, track
 from bifocal.training.averaging import average_weights
 from bifocal.training.distributed import World
@@ -19,14 +19,14 @@ from bifocal.training.sampling import Sampler, prefetch
 from bifocal.training.stages import TrainFrom, build_optimizer, check_parts, learning_rate_at, set_stage
 from bifocal.training.state import Progress, State
 from bifocal.training.termination import termination
-from bifocal.training.validation import validate
+from bifocal.training.validation import Validation
 
 
 def fit(
     model: nn.Module,
     loss: nn.Module,
     pairs: ReadsBatches,
-    validation: Pairs,
+    validation: Validation,
     *,
     sampler: Sampler,
     checkpoints: Path,
@@ -51,10 +51,11 @@ def fit(
     143. Where ``torch.distributed`` is initialised, its processes share every batch, and rank 0 alone writes.
 
     Args:
-        model: ``model(batch) -> Scores``; for its validation see ``training.validation.model_ranks``, for micro-batches
-            and several processes ``training.gradients.EncodesApart``.
+        model: ``model(batch) -> Scores``; for micro-batches and several processes see
+            ``training.gradients.EncodesApart``.
         loss: ``loss(scores, matches) -> scalar``; parameters and state of its own are trained and kept with the
             model's.
+        validation: judges the model after every epoch, says which figure chooses the best: ``Recall(pairs)``.
         sampler: the batches of an epoch, see ``training.sampling``.
         checkpoints: a directory of this run alone.
         epochs: how often the sampler is asked.
@@ -73,8 +74,7 @@ def fit(
             batch. None for all.
         checkpoint_every: steps.
         seed: of the random numbers of each step, where several processes share it.
-        on_epoch: called with each row: epoch (from 1), loss, learning_rate, validation R@K in percent of both
-            directions, and their sum ``recall_sum`` (of R@1, R@5, R@10), by which the best epoch is chosen.
+        on_epoch: called with each row: epoch (from 1), loss, learning_rate, and the figures of ``validation``.
 
     Raises:
         FloatingPointError: the loss is no number; the step, its images and the state are left in ``checkpoints``.
@@ -90,6 +90,7 @@ def fit(
     descent = build_optimizer(optimizer, parameters, learning_rate)
     state = State(checkpoints, whole, descent, world)
     first_epoch, first_step, total, history = state.restore()
+    best_of = validation.chosen_by
     rate_at = partial(learning_rate_at, learning_rate=learning_rate, decay_after=decay_after, decay_factor=decay_factor)
     start, images, note = time.monotonic(), 0, _Note()
 
@@ -137,15 +138,15 @@ def fit(
 
             rate = rate_at(epoch + (len(batches) - 1) / len(batches))
             row = {"epoch": epoch + 1, "loss": total / len(batches), "learning_rate": rate}
-            row |= world.from_first(lambda: validate(judged, validation))
-            if row["recall_sum"] > max((former["recall_sum"] for former in history), default=-1.0):
+            row |= world.from_first(lambda: validation(judged))
+            if row[best_of] > max((former[best_of] for former in history), default=-torch.inf):
                 state.save_best(judged, epoch)
             history.append(row)
             first_step, total = 0, 0.0
             state.save(Progress(epoch + 1, 0, 0.0, history))
             if world.writes:
                 left = (time.monotonic() - start) / (epoch + 1 - first_epoch) * (epochs - epoch - 1)
-                say(_line(row, epochs, left))
+                say(_line(row, best_of, epochs, left))
                 on_epoch(row)
             if world.any(asked_to_end(), device):
                 state.terminate(Progress(epoch + 1, 0, 0.0, history))
@@ -162,9 +163,10 @@ class _Note:
     text: str = ""
 
 
-def _line(row: Mapping[str, float], epochs: int, seconds_left: float) -> str:
+def _line(row: Mapping[str, float], best_of: str, epochs: int, seconds_left: float) -> str:
+    told = {"caption_retrieval.R@1": "caption R@1", "image_retrieval.R@1": "image R@1", best_of: best_of}
+    figures = ", ".join(f"{name.replace('_', ' ')} {row[key]:.1f}" for key, name in told.items() if key in row)
     return (
-        f"epoch {row['epoch']:.0f}/{epochs}: loss {row['loss']:.4f}, validation caption R@1 "
-        f"{row['caption_retrieval.R@1']:.1f}, image R@1 {row['image_retrieval.R@1']:.1f}, "
-        f"recall sum {row['recall_sum']:.1f}; about {seconds_left / 60:.0f} min left"
+        f"epoch {row['epoch']:.0f}/{epochs}: loss {row['loss']:.4f}, validation {figures}; "
+        f"about {seconds_left / 60:.0f} min left"
     )

@@ -63,6 +63,11 @@ def model_ranks(model: nn.Module, pairs: Pairs) -> tuple[Ranks, Ranks]:
 
 def validate(model: nn.Module, validation: Pairs) -> dict[str, float]:
     """R@1, R@5, R@10 in percent of both directions, and their sum."""
-    report = summarize(model_ranks(model, validation), (1, 5, 10))
+    return recalls(model_ranks(model, validation))
+
+
+def recalls(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
+    """The figures of ``validate``, of what ``model_ranks`` found."""
+    report = summarize(ranks, (1, 5, 10))
     figures = {f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in (1, 5, 10)}
     return figures | {"recall_sum": sum(figures.values())}

@@ -13,13 +13,15 @@ from bifocal.batch import Pairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.losses import SemanticTripletLoss
-from bifocal.mining import MiningSampler, SemanticPairs, relevant_images
+from bifocal.mining import MiningSampler, SemanticPairs, SemanticValidation, relevant_images
 from bifocal.models import TwoBranchModel, build_model, save_model
 from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
 from bifocal.training import (
+    Recall,
     Sampler,
+    Validation,
     World,
     add_captions,
     distinct_batches,
@@ -38,9 +40,9 @@ def run(
 ) -> dict[str, float]:
     """Train on the split "train", choose the epoch on "val", write the model and its history."""
     with torchrun_world() as (_, device):
-        history = _train(params, device, dataset, features, text, sorter, embedding)
-    best = max(history, key=lambda row: row["recall_sum"])
-    return {"best_epoch": best["epoch"], "validation_recall_sum": best["recall_sum"]}
+        history, chosen_by = _train(params, device, dataset, features, text, sorter, embedding)
+    best = max(history, key=lambda row: row[chosen_by])
+    return {"best_epoch": best["epoch"]} | {f"validation_{name}": best[name] for name in {"recall_sum", chosen_by}}
 
 
 def _train(
@@ -51,7 +53,7 @@ def _train(
     text: Path,
     sorter: Path,
     embedding: Path,
-) -> list[dict[str, float]]:
+) -> tuple[list[dict[str, float]], str]:
     torch.manual_seed(params.seed)
     tables, images, captions = read_dataset(dataset), FeatureStore(features), TextStore(text)
     configuration: dict[str, Any] = {
@@ -74,9 +76,10 @@ def _train(
         recompute_activations(model)
     model.to(device)
     waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
-    train, validation = (Pairs(tables.split(split), images, captions) for split in ("train", "val"))
+    train, val = (Pairs(tables.split(split), images, captions) for split in ("train", "val"))
     loss = _build_loss(params.loss, sorter)
     pairs, sampler = (train, _sampler(params, train)) if params.mining is None else _mined(params, train, model, loss)
+    validation: Validation = Recall(val) if params.mining is None else SemanticValidation(SemanticPairs(val))
     history = fit(
         model,
         loss,
@@ -101,7 +104,7 @@ def _train(
     if World.present().writes:
         save_model(embedding, configuration, model.state_dict())
         pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
-    return history
+    return history, validation.chosen_by
 
 
 def _sampler(params: TrainEmbeddingParams, train: Pairs) -> Sampler:

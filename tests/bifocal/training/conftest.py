@@ -11,7 +11,7 @@ from torch import nn
 from bifocal.batch import Pairs
 from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
-from bifocal.training import epoch_batches, fit
+from bifocal.training import Recall, epoch_batches, fit
 
 CONFIGURATION: dict[str, Any] = {
     "image_encoder": {"name": "SmileEncoder"},
@@ -73,6 +73,8 @@ def train(pairs: Pairs, new_model: NewModel) -> Train:
             "checkpoint_every": 2,
             "seed": 3,
         }
-        return model, fit(model, loss or TripletLoss(), pairs, pairs, checkpoints=checkpoints, **arguments | changes)
+        return model, fit(
+            model, loss or TripletLoss(), pairs, Recall(pairs), checkpoints=checkpoints, **arguments | changes
+        )
 
     return run

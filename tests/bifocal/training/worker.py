@@ -19,7 +19,7 @@ from bifocal.losses import SigmoidLoss
 from bifocal.models import build_model
 from bifocal.scores import Scores
 from bifocal.text import TextStore
-from bifocal.training import World, epoch_batches, fit, torchrun_world
+from bifocal.training import Recall, World, epoch_batches, fit, torchrun_world
 
 
 class Stopping(SigmoidLoss):
@@ -61,7 +61,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     stop_at = changes.pop("stop_at", 0)
     try:
         found: Any = fit(
-            model, Stopping(stop_at), pairs, pairs, checkpoints=folder / checkpoints, **arguments | changes
+            model, Stopping(stop_at), pairs, Recall(pairs), checkpoints=folder / checkpoints, **arguments | changes
         )
     except SystemExit as ended:
         found = ended.code
