@@ -23,11 +23,21 @@ def test_every_paper_has_its_recipes() -> None:
         "bean_sodeep_coco",
         "multi_level_pnasnet_coco",
         "multi_level_vgg_coco",
+        "semantic_visual_genome",
+        "semantic_visual_genome_visual",
         "smile_coco",
         "smile_flickr30k",
         "structure_preserving_flickr30k_fisher",
         "structure_preserving_flickr30k_mean",
         "structure_preserving_flickr30k_tfidf",
     }
-    for twin in ("smile", "bean", "bean_sodeep", "multi_level", "structure_preserving"):
+    for twin in (
+        "smile",
+        "bean",
+        "bean_sodeep",
+        "multi_level",
+        "structure_preserving",
+        "semantic",
+        "semantic_visual",
+    ):
         assert f"scenes_{twin}" in names
