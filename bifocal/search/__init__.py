@@ -1,6 +1,8 @@
 """Search: a collection is embedded once, and answers texts, images, and images with words added or taken away."""
 
+from bifocal.search.explanation import Heatmaps
+from bifocal.search.grounding import GroundingSearch
 from bifocal.search.index import Found, Index
 from bifocal.search.query import Search
 
-__all__ = ["Found", "Index", "Search"]
+__all__ = ["Found", "GroundingSearch", "Heatmaps", "Index", "Search"]

@@ -23,7 +23,7 @@ class Found:
     Attributes:
         image_id: of the image.
         score: cosine with the query.
-        explanation: what ``explain`` gave, a heatmap say; None if nothing was asked for.
+        explanation: what ``explain`` gave, such as a heatmap of ``Heatmaps``; None if nothing was asked for.
     """
 
     image_id: str

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bifocal.embedding import Embeds
+from bifocal.models import GroundingModel
 from bifocal.search.index import Found, Index
 from bifocal.text.vectorizer import SentenceReader
 
@@ -20,11 +21,18 @@ class Search:
         model: of one vector for each image and each text, such as a ``TwoBranchModel``.
         reader: the vectorizer of the text that it was trained on, see ``bifocal.text.load_vectorizer``.
         index: of the same model.
+
+    Raises:
+        TypeError: the model has no single vector for an image.
     """
 
     model: Embeds
     reader: SentenceReader
     index: Index
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, GroundingModel):
+            raise TypeError("a GroundingModel has no single vector for an image: search with GroundingSearch")
 
     def text(self, sentence: str) -> Tensor:
         """The embedding of a sentence, (d,)."""
@@ -38,7 +46,7 @@ class Search:
         """The images that ``sentence`` describes best.
 
         Args:
-            explain: called with the image_id of each result and the query (d,), for a heatmap say.
+            explain: called with the image_id of each result and the query (d,), such as ``Heatmaps(model, features)``.
         """
         return self._find(self.text(sentence), k, None, explain)
 

@@ -1,0 +1,100 @@
+"""Heatmaps of results, and search with words against cells."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bifocal.batch import Pairs
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.models import GroundingModel, build_model
+from bifocal.search import GroundingSearch, Heatmaps, Index, Search
+from bifocal.text import ElmoLayers, load_vectorizer, write_text
+from bifocal.text.vectorizer import SentenceReader
+
+CELLS = torch.tensor([[x / 3, y / 3, (x + 1) / 3, (y + 1) / 3] for y in range(3) for x in range(3)])
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
+    """Four images of 3 x 3 cells; in image n the cell n alone is not zero."""
+    folder: Path = tmp_path_factory.mktemp("features")
+    with FeatureWriter(folder, regions=9, dim=5, metadata={}, shard_size=4) as writer:
+        for number in range(4):
+            cells = np.zeros((9, 5), np.float32)
+            cells[number, number] = 1
+            writer.add(f"image {number}", cells, CELLS.numpy())
+    return FeatureStore(folder)
+
+
+def smile(pairs: Pairs, features: FeatureStore, encoder: str = "SmileEncoder") -> Search:
+    torch.manual_seed(0)
+    model = build_model(
+        {"name": encoder}, {"name": "GruEncoder"}, dim=5, feature_dim=features.dim, text_dim=pairs.text.dim,
+        text_kind="tokens", words=len(pairs.text.vocabulary),
+    )  # fmt: skip
+    return Search(
+        model, load_vectorizer(pairs.text.directory), Index([f"image {n}" for n in range(4)], torch.eye(4, 5))
+    )
+
+
+def test_a_heatmap_is_hot_where_the_query_is(pairs: Pairs, features: FeatureStore) -> None:
+    search = smile(pairs, features)
+    with torch.no_grad():
+        search.model.image_encoder.convolution.weight.copy_(torch.eye(5))
+    for number, found in enumerate(
+        search.by_image(torch.eye(4, 5)[n], k=1, explain=Heatmaps(search.model, features, side=6))[0] for n in range(4)
+    ):
+        assert found.image_id == f"image {number}"
+        expected = torch.zeros(3, 3)
+        expected[number // 3, number % 3] = 1
+        torch.testing.assert_close(found.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
+
+
+def test_an_encoder_that_cannot_point_is_refused(pairs: Pairs, features: FeatureStore) -> None:
+    search = smile(pairs, features, "LinearEncoder")
+    with pytest.raises(ValueError, match="a LinearEncoder has no localization of its own: search without explain"):
+        Heatmaps(search.model, features)
+
+
+@pytest.fixture(scope="module")
+def grounding(
+    features: FeatureStore, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[GroundingModel, SentenceReader]:
+    folder: Path = tmp_path_factory.mktemp("elmo")
+    captions = ["a red star", "a blue ring above a heart", "the sea"] * 7
+    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3),), epochs=1)
+    vectorizer.fit(captions, seed=0)
+    write_text(folder, vectorizer, range(len(captions)), captions)
+    torch.manual_seed(0)
+    model = build_model(
+        {"name": "MultiLevelEncoder", "levels": 1}, {"name": "ElmoMixtureEncoder"}, dim=6, feature_dim=features.dim,
+        text_dim=8, text_kind="contextual", words=None, model={"name": "GroundingModel"},
+    )  # fmt: skip
+    assert isinstance(model, GroundingModel)
+    return model, load_vectorizer(folder)
+
+
+def test_grounding_search_is_the_model_s_own_ranking(
+    grounding: tuple[GroundingModel, SentenceReader], features: FeatureStore
+) -> None:
+    model, reader = grounding
+    names = [f"image {number}" for number in (2, 0, 3, 1)]
+    search = GroundingSearch.over(model, reader, names, features)
+    found = search.by_text("a red star", k=3, explain=Heatmaps(model, features, side=3))
+    with torch.inference_mode():
+        sentences, words = model.embed_captions(reader.vectorize(["a red star"]))
+        cells = model.embed_images(features.gather(features.rows(names)))
+        scores = model.score(cells, (sentences, words)).cross[:, 0]
+    order = scores.argsort(descending=True)[:3].tolist()
+    assert [result.image_id for result in found] == [names[row] for row in order]
+    assert [result.score for result in found] == pytest.approx(scores[order].tolist())
+    for result, row in zip(found, order, strict=True):
+        torch.testing.assert_close(result.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
+
+
+def test_one_vector_is_not_asked_of_a_grounding_model(grounding: tuple[GroundingModel, SentenceReader]) -> None:
+    model, reader = grounding
+    with pytest.raises(TypeError, match="no single vector for an image: search with GroundingSearch"):
+        Search(model, reader, Index(["a"], torch.ones(1, 6)))
