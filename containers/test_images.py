@@ -17,7 +17,8 @@ import pytest
 from components import parameters
 from pipelines import kubeflow, resources
 from pipelines.engines import ContainerEngine
-from pipelines.runners import Run, State
+from pipelines.runners import Run
+from pipelines.steps import State
 
 ROOT = Path(__file__).parents[1]
 DIGEST = json.loads(Path(os.environ["IMAGES"]).read_text())["cpu"]

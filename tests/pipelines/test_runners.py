@@ -15,7 +15,8 @@ from components import artifact, parameters
 from pipelines import kubeflow, resources
 from pipelines.engines import HostEngine
 from pipelines.graph import STAGES
-from pipelines.runners import Run, State
+from pipelines.runners import Run
+from pipelines.steps import State
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
