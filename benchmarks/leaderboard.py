@@ -32,7 +32,8 @@ from bifocal.text import TextStore, load_vectorizer
 from bifocal.training import model_ranks
 from components import parameters
 from components.artifact import MANIFEST
-from components.evaluate.pointing import can_point, point
+from components.evaluate.pointer import Pointer, can_point
+from components.evaluate.pointing import point
 from components.stage import run_stage
 
 ROOT = Path(__file__).parents[1]
@@ -133,11 +134,11 @@ def measure(artifacts: Artifacts) -> tuple[list[float], float]:
 
 
 def pointing(model: Model, features: FeatureStore, text: Path, test: Dataset) -> float:
-    """Accuracy of the pointing game in percent, every phrase as a text of its own; NaN if the model cannot point."""
-    localizer = OwnLocalizer()
-    if can_point(model, localizer, features, test):
+    """Accuracy of the pointing game in percent; NaN if the model cannot point."""
+    localizer = OwnLocalizer.of(model.image_encoder)
+    if localizer is None or can_point(model, localizer, features, test):
         return float("nan")
-    return 100 * float(point(model, localizer, features, load_vectorizer(text), test).hits.mean())
+    return 100 * float(point(Pointer(model, localizer, features, load_vectorizer(text)), test).hits.mean())
 
 
 def ndcg(model: Model, whole: Dataset, pairs: Pairs) -> float:

@@ -56,7 +56,9 @@ def last_activations(encoder: nn.Module, regions: RegionBatch) -> Activations:
     return Activations(features[0, present], regions.boxes[0, present], embed)
 
 
-def pair_heatmaps(embed: Embed, first: Tensor, second: Tensor, k: int = 5) -> tuple[Tensor, Tensor]:
+def pair_heatmaps(
+    embed: Embed, first: Tensor, second: Tensor, k: int = 5, embed_second: Embed | None = None
+) -> tuple[Tensor, Tensor]:
     """Heatmaps of two images that show what contributed to the dot product of their signatures.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6, after Grad-CAM (Selvaraju et al.):
@@ -67,6 +69,7 @@ def pair_heatmaps(embed: Embed, first: Tensor, second: Tensor, k: int = 5) -> tu
         embed: differentiable; makes the signature of an image's activations.
         first, second: activations of the last convolutional layer, one row a cell.
         k: dimensions.
+        embed_second: of the second image, where its size makes it another function.
 
     Shape:
         first (R, D), second (R', D) -> (R,), (R',)
@@ -79,7 +82,7 @@ def pair_heatmaps(embed: Embed, first: Tensor, second: Tensor, k: int = 5) -> tu
     # Also under inference_mode, where evaluation runs.
     with torch.inference_mode(False), torch.enable_grad():
         activations = [image.detach().clone().requires_grad_() for image in (first, second)]
-        signatures = [embed(image) for image in activations]
+        signatures = [embed(activations[0]), (embed_second or embed)(activations[1])]
         contributions = (signatures[0] * signatures[1]).detach()
         dimensions = contributions.topk(min(k, len(contributions))).indices
         found = []

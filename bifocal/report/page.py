@@ -83,6 +83,24 @@ class Pointed:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A small table: the first column is text, the others are figures."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class SimilarImages:
+    """Two images that are similar, each with a heatmap of what made them so; data URIs."""
+
+    images: tuple[str, str]
+    heatmaps: tuple[str, str]
+    caption: str
+
+
+@dataclass(frozen=True)
 class Modified:
     """A query image with and without a word, and the first results of both."""
 
@@ -103,7 +121,11 @@ class Alike:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the page shows. A section whose list is empty says why in ``missing`` under its name."""
+    """Everything that the page shows. A section whose list is empty says why in ``notes``, under its name.
+
+    Attributes:
+        charts: SVG; that of the name "semantic" stands beside the tables of ``meaning``.
+    """
 
     title: str
     subtitle: str
@@ -114,6 +136,9 @@ class Page:
     best: Mapping[str, Sequence[Query]]
     worst: Mapping[str, Sequence[Query]]
     pointed: Sequence[Pointed]
+    grounding: Sequence[Table]
+    meaning: Sequence[Table]
+    similar: Sequence[SimilarImages]
     modified: Sequence[Modified]
     shared: Sequence[tuple[str, int]]
     alike: Sequence[Alike]

@@ -1,23 +1,14 @@
-"""What the report shows of single queries: the best and the worst, what was pointed at, what a word changes."""
+"""What the report shows of single queries: the best and the worst."""
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore
-from bifocal.localization import dense_map
-from bifocal.localization.base import Localizer
-from bifocal.report.page import Pointed, Query, Result
-from bifocal.report.pictures import heatmap_overlay
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.report.page import Query, Result
 from components.evaluate.measure import Measured
 from components.evaluate.pictures import Thumbnails
-from components.evaluate.pointing import Pointing, locate
 
-SHOWN, MAP_SIDE = 5, 96
+SHOWN = 5
 
 
 def extreme_queries(
@@ -66,46 +57,6 @@ def extreme_queries(
         missed = order.flip(0)[: int((ranks.expected() > 0).sum())]
         worst[direction] = [query(place) for place in _of_different_images(missed, owners, count)]
     return best, worst
-
-
-def pointed_examples(
-    pointing: Pointing,
-    model: Any,
-    localizer: Localizer,
-    features: FeatureStore,
-    reader: SentenceReader,
-    thumbnails: Thumbnails,
-    count: int,
-    seed: int,
-) -> list[Pointed]:
-    """``count`` phrases, drawn: misses first, at most half of them, each of another image."""
-    order = np.random.default_rng(seed).permutation(len(pointing.hits))
-    chosen: list[int] = []
-    for wanted, most in ((False, count // 2), (True, count)):
-        images = set(pointing.phrases["image_id"].iloc[chosen])
-        for place in order:
-            image = pointing.phrases["image_id"].iloc[place]
-            if len(chosen) < most and pointing.hits[place] == wanted and image not in images:
-                chosen.append(int(place))
-                images.add(image)
-    found = []
-    for place, scores, boxes in zip(
-        chosen, *locate(model, localizer, features, reader, pointing.phrases.iloc[chosen]), strict=True
-    ):
-        row, size = pointing.phrases.iloc[place], pointing.sizes[place]
-        heatmap = dense_map(scores, boxes, MAP_SIDE, MAP_SIDE).numpy()
-        percent = 100 * row["boxes"] / np.tile(size, 2)
-        found.append(
-            Pointed(
-                phrase=str(row["phrase"]),
-                hit=bool(pointing.hits[place]),
-                image=thumbnails.of(str(row["image_id"]), 360),
-                heatmap=heatmap_overlay(heatmap),
-                boxes=[(x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in percent.tolist()],
-                spot=tuple((100 * pointing.points[place] / size).tolist()),
-            )
-        )
-    return found
 
 
 def top_results(scores: Tensor, rows: Tensor) -> list[tuple[float, int]]:

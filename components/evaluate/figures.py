@@ -59,8 +59,9 @@ def rows_of(figures: Mapping[str, Any], direction: str) -> list[Figure]:
     return rows
 
 
-def charts(curves: pd.DataFrame, histogram: pd.DataFrame) -> dict[str, str]:
-    """SVG, of what ``recall_curves.csv`` and ``rank_histogram.csv`` hold."""
+def charts(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """SVG, of what ``recall_curves.csv``, ``rank_histogram.csv`` and ``semantic_curves.csv`` hold."""
+    curves, histogram, meaning = (tables[name] for name in ("recall_curves", "rank_histogram", "semantic_curves"))
     names = {
         "caption_retrieval": "captions of an image",
         "image_retrieval": "image of a caption",
@@ -69,12 +70,16 @@ def charts(curves: pd.DataFrame, histogram: pd.DataFrame) -> dict[str, str]:
     }
     lines = {label: curves[name].tolist() for name, label in names.items()}
     bars = {label: histogram[name].tolist() for name, label in list(names.items())[:2]}
-    return {
+    drawn = {
         "recall": line_chart(lines, curves["K"].tolist(), "K", "R@K, percent"),
         "ranks": bar_chart(
             bars, histogram["rank"].tolist(), "rank of the first right answer", "percent of the queries"
         ),
     }
+    if len(meaning):
+        ranked = {f"{name}@R": meaning[name].tolist() for name in ("NDCG", "PCC")}
+        drawn["semantic"] = line_chart(ranked, meaning["R"].tolist(), "R, results", "percent")
+    return drawn
 
 
 def rank_shares(ranks: NDArray[np.float64], edges: Sequence[int]) -> list[float]:

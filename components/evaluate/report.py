@@ -10,19 +10,20 @@ import pandas as pd
 import torch
 
 from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore
-from bifocal.localization.base import Localizer
 from bifocal.report.duplicates import near_duplicates, shared_captions
-from bifocal.report.page import Alike, Difference, Modified, Page, Pointed
+from bifocal.report.page import Alike, Difference, Modified, Page, Pointed, SimilarImages
+from bifocal.report.pictures import heatmap_overlay
 from bifocal.text.vectorizer import SentenceReader
-from components.evaluate.examples import extreme_queries, pointed_examples
+from components.evaluate.examples import extreme_queries
 from components.evaluate.figures import DIRECTIONS, charts, rows_of, tiles
+from components.evaluate.heatmaps import Heated, Similar
 from components.evaluate.lineage import lineage
 from components.evaluate.measure import Measured
 from components.evaluate.modifiers import modified_examples, telling_words
 from components.evaluate.pictures import Thumbnails
-from components.evaluate.pointing import Pointing, embed_texts
+from components.evaluate.pointer import embed_texts, model_encoder
 from components.evaluate.spec import EvaluateParams
+from components.evaluate.tables import grounding_tables, meaning_tables
 
 WORDS, SHARED, ALIKE_SHOWN = 4, 10, 12
 
@@ -33,27 +34,26 @@ class Subject:
 
     Attributes:
         split: the rows that were measured; whole: the dataset they are of.
-        reader: of phrases and words; localizer: None if the model does not point.
-        pointing: None likewise; why_not says the reason.
+        reader: of words.
+        why_not: why the model was not asked to point; empty if it was.
+        pointed, similar: examples.
     """
 
     params: EvaluateParams
     model: Any
     whole: Dataset
     split: Dataset
-    features: FeatureStore
     reader: SentenceReader
     measured: Measured
-    localizer: Localizer | None
-    pointing: Pointing | None
     why_not: str
+    pointed: Sequence[Heated]
+    similar: Sequence[Similar]
 
 
 def make_page(
     subject: Subject,
     figures: Mapping[str, Any],
-    curves: pd.DataFrame,
-    histogram: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
     champion: tuple[str, Sequence[Difference]],
     artifacts: Mapping[str, Path],
 ) -> Page:
@@ -61,7 +61,7 @@ def make_page(
 
     Args:
         figures: what ``metrics.json`` holds.
-        curves, histogram: what ``recall_curves.csv`` and ``rank_histogram.csv`` hold.
+        tables: what ``recall_curves.csv``, ``rank_histogram.csv`` and ``semantic_curves.csv`` hold.
         champion: what it is called, or why there is none, and the differences.
         artifacts: whose lineage is shown.
     """
@@ -70,17 +70,20 @@ def make_page(
     best, worst = extreme_queries(subject.measured, split, thumbnails, params.examples)
     alike, compared = _alike(subject, thumbnails)
     modified, words_note = _modified(subject, figures, thumbnails)
-    model = type(getattr(subject.model, "image_encoder", subject.model)).__name__
+    model = type(model_encoder(subject.model)).__name__
     return Page(
         title=f"{model} on the {params.split} split",
         subtitle=f"{figures['images']:,} images with {figures['captions']:,} captions · protocol {params.protocol}",
         tiles=tiles(figures),
         figures={name: rows_of(figures, direction) for direction, name in DIRECTIONS.items()},
         champion=champion[1],
-        charts=charts(curves, histogram),
+        charts=charts(tables),
         best=best,
         worst=worst,
-        pointed=_pointed(subject, thumbnails),
+        pointed=[_pointed(one, thumbnails) for one in subject.pointed],
+        grounding=grounding_tables(figures),
+        meaning=meaning_tables(figures),
+        similar=[_similar(pair, thumbnails) for pair in subject.similar],
         modified=modified,
         shared=[(str(text), int(count)) for text, count in shared_captions(split.captions).head(SHARED).to_numpy()],
         alike=alike,
@@ -95,7 +98,10 @@ def make_page(
             "curves": "Left, how many queries are answered among the first K; right, where the first right answer is.",
             "queries": "A rank of 1 is the first place. Right answers are marked; of sentences that fit several images "
             "only those written for the image count as right.",
-            "pointing": _pointing_note(figures) if subject.pointing else subject.why_not,
+            "pointing": subject.why_not or _pointing_note(figures),
+            "meaning": _meaning_note(figures),
+            "similar": "What contributed to the five largest products of the two vectors (Grad-CAM): hot is what made "
+            "the images similar.",
             "modifiers": words_note,
             "suspicious": "What can make the figures look better or worse than the model is.",
             "no_worst": "Every query finds a right answer at the first place.",
@@ -107,13 +113,25 @@ def make_page(
     )
 
 
-def _pointed(subject: Subject, thumbnails: Thumbnails) -> list[Pointed]:
-    if subject.pointing is None or subject.localizer is None:
-        return []
-    return pointed_examples(
-        subject.pointing, subject.model, subject.localizer, subject.features, subject.reader, thumbnails,
-        2 * subject.params.examples, subject.params.seed,
-    )  # fmt: skip
+def _pointed(one: Heated, thumbnails: Thumbnails) -> Pointed:
+    assert one.spot is not None
+    x, y = one.spot.tolist()
+    return Pointed(
+        phrase=one.text,
+        hit=one.hit,
+        image=thumbnails.of(one.image_id, 360),
+        heatmap=heatmap_overlay(one.heatmap),
+        boxes=[(x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in one.boxes.tolist()],
+        spot=(x, y),
+    )
+
+
+def _similar(pair: Similar, thumbnails: Thumbnails) -> SimilarImages:
+    return SimilarImages(
+        images=(thumbnails.of(pair.first.image_id), thumbnails.of(pair.second.image_id)),
+        heatmaps=(heatmap_overlay(pair.first.heatmap), heatmap_overlay(pair.second.heatmap)),
+        caption=f"{pair.first.image_id} and {pair.second.image_id}, cosine {pair.cosine:.2f}",
+    )
 
 
 def _pointing_note(figures: Mapping[str, Any]) -> str:
@@ -123,6 +141,17 @@ def _pointing_note(figures: Mapping[str, Any]) -> str:
         f"phrases {found['accuracy']:.1f} % are hit (95 %: {found['low']:.1f} to {found['high']:.1f}); always pointing "
         f"at the centre hits {found['centre']:.1f} %, anywhere {found['random']:.1f} %. Up to half of those shown "
         "are misses."
+    )
+
+
+def _meaning_note(figures: Mapping[str, Any]) -> str:
+    if "semantic" not in figures:
+        return "The model has no vector of an image alone that could look for other images."
+    found = figures["semantic"]
+    return (
+        f"{found['queries']:,} images look for the others. The first R results are right as far as their captions say "
+        f"the same: NDCG@R weighs them by place, PCC@R correlates their scores. The area under NDCG@R is "
+        f"{found['NDCG_area']:.1f} %, of random scores {found['chance']['NDCG_area']:.1f} %."
     )
 
 

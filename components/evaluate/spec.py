@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, Plot
+from components.spec import Component, Params, Part, PartOf, Plot, SourcePath
 
 
 class EvaluateParams(Params):
@@ -20,6 +20,10 @@ class EvaluateParams(Params):
     pointing: Annotated[Part | None, PartOf("bifocal.localization")] = Field(
         description="how phrases with boxes are pointed at, a part of bifocal.localization; null for not at all"
     )
+    triplets: SourcePath | None = Field(
+        description="CSV file of triplets of images that people judged, columns query, first, second, o1, o2, o3; null "
+        "for none"
+    )
     champion: str | None = Field(
         pattern=r"^[^@]+@[a-z][a-z0-9_-]*$",
         description="registered version that the report compares with, as model@alias; null for none",
@@ -30,7 +34,7 @@ class EvaluateParams(Params):
 
 COMPONENT = Component(
     name="evaluate",
-    summary="Measure retrieval and pointing, and write the report.",
+    summary="Measure retrieval, pointing and semantic ranking, and write the report.",
     image="gpu",
     params=EvaluateParams,
     inputs=("dataset", "features", "text", "embedding"),
@@ -40,6 +44,7 @@ COMPONENT = Component(
     plots=(
         Plot("metrics/recall_curves.csv", x="K", y="caption_retrieval", title="Caption retrieval: R@K, percent"),
         Plot("metrics/recall_curves.csv", x="K", y="image_retrieval", title="Image retrieval: R@K, percent"),
+        Plot("metrics/semantic_curves.csv", x="R", y="NDCG", title="Semantic ranking: NDCG@R, percent"),
         Plot("metrics/rank_histogram.csv", x="rank", y="image_retrieval", title="Image retrieval: ranks, percent"),
     ),
 )

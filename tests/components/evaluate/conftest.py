@@ -24,7 +24,7 @@ from tests.browser import Tab, browser, find_chromium
 SIDE, DIM, WORDS = 3, 12, 8
 PARAMS = {
     "seed": 1, "split": "test", "protocol": "full", "recall_at": [1, 5], "curve_to": 10, "resamples": 100,
-    "pointing": {"name": "OwnLocalizer"}, "champion": None, "examples": 2, "compared_images": 100,
+    "pointing": {"name": "OwnLocalizer"}, "triplets": None, "champion": None, "examples": 2, "compared_images": 100,
 }  # fmt: skip
 INPUTS = ("dataset", "features", "text", "embedding")
 

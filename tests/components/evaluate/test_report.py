@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser import Tab
 
-SECTIONS = ("figures", "champion", "curves", "queries", "pointing", "modifiers", "suspicious", "lineage")
+SECTIONS = ("figures", "champion", "curves", "queries", "pointing", "meaning", "modifiers", "suspicious", "lineage")
 BROKEN = "[...document.images].filter(i => !i.complete || i.naturalWidth === 0).length"
 LOADED = """Promise.all([...document.images].map(i => {
   i.loading = 'eager'; return i.decode().catch(() => 0) })).then(() => 1)"""
@@ -27,7 +27,7 @@ def test_the_page_opens_from_disk_and_fits(tab: Tab, evaluated: Path, width: int
     assert tab.evaluate(BROKEN) == 0
     assert tab.evaluate(OUTSIDE) == 0
     assert tab.evaluate("document.documentElement.scrollWidth") == width
-    assert [tab.evaluate(f"document.getElementById('{name}').offsetHeight > 60") for name in SECTIONS] == [True] * 8
+    assert [tab.evaluate(f"document.getElementById('{name}').offsetHeight > 60") for name in SECTIONS] == [True] * 9
     # A dark page is dark, and its letters are not.
     channel = int(tab.evaluate(BACKGROUND).removeprefix("rgb(").split(",")[0])
     assert (channel < 60) == dark
@@ -46,7 +46,7 @@ def test_boxes_and_spots_lie_on_their_image(tab: Tab, evaluated: Path) -> None:
     tab.open((evaluated / "report" / "index.html").as_uri(), width=1440)
     tab.evaluate(LOADED)
     inside = tab.evaluate(
-        """[...document.querySelectorAll('.stage')].map(stage => {
+        """[...document.querySelectorAll('.point .stage')].map(stage => {
           const frame = stage.getBoundingClientRect(), spot = stage.querySelector('.spot').getBoundingClientRect();
           const x = spot.x + spot.width / 2, y = spot.y + spot.height / 2;
           return frame.left <= x && x <= frame.right && frame.top <= y && y <= frame.bottom
@@ -55,3 +55,4 @@ def test_boxes_and_spots_lie_on_their_image(tab: Tab, evaluated: Path) -> None:
     )
     assert inside
     assert all(inside)
+    assert tab.evaluate("document.querySelectorAll('.pair .stage .heat').length") == 4
