@@ -1,0 +1,89 @@
+"""The model of every recipe, in its full size, gets a loss and gradients from a few made-up images and captions."""
+
+import functools
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bifocal.batch import Batch
+from bifocal.features import RegionBatch
+from bifocal.models import build_model
+from bifocal.registry import build, find
+from bifocal.sorters import LSTMSorter
+from bifocal.text import Text
+from bifocal.training.stages import build_optimizer, check_parts, set_stage
+from components.parameters import read, stages, validate
+from components.train_embedding.spec import TrainEmbeddingParams
+
+ROOT = Path(__file__).parents[1]
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+CHANNELS = {"BottomUpTsv": 2048, "Precomputed": 2048, "TenCrop": 4096, "MultiLevel": 512, "Pixels": 3}
+"""D of the features; 128 of the others."""
+IMAGES, WORDS, TERMS = 3, 4, 40
+
+
+def regions(channels: int) -> RegionBatch:
+    """Features of so many channels; a few pixels if it is 3."""
+    boxes = torch.zeros(IMAGES, 8, 4)
+    if channels == CHANNELS["Pixels"]:
+        return RegionBatch(torch.full((IMAGES, 3, 64, 64), 99.0), torch.ones(IMAGES, 64, 64, dtype=torch.bool), boxes)
+    features = torch.rand(IMAGES, 8, channels)
+    return RegionBatch(features, torch.ones(IMAGES, 8, dtype=torch.bool), boxes)
+
+
+def text(vectorizer: dict[str, Any]) -> tuple[Text, dict[str, Any]]:
+    """One caption of each image as the recipe's vectorizer would give it, and what the model is told of it."""
+    lengths = torch.full((IMAGES,), WORDS)
+    if vectorizer["name"] == "Word2Vec":
+        values = torch.randint(1, TERMS, (IMAGES, WORDS))
+        return Text(values, lengths), {"text_dim": vectorizer["dim"], "text_kind": "tokens", "words": TERMS}
+    if vectorizer["name"] == "ElmoLayers":
+        dim = 2 * vectorizer["projection_dim"]
+        values = torch.rand(IMAGES, 3, WORDS, dim)
+        return Text(values, lengths), {"text_dim": dim, "text_kind": "contextual", "words": None}
+    dim = vectorizer.get("components") or vectorizer.get("dim") or TERMS
+    return Text(torch.rand(IMAGES, dim), lengths), {"text_dim": dim, "text_kind": "vectors", "words": None}
+
+
+@functools.cache
+def one_step(section: str, channels: int, vectorizer: str) -> None:
+    """What precedes the optimiser's step; recipes often share their sections."""
+    captions, told = text(json.loads(vectorizer))
+    seen = regions(channels)
+    values = read(ROOT / "params.yaml") | {"train_embedding": json.loads(section)}
+    params = validate(values, stages().values())["train_embedding"]
+    assert isinstance(params, TrainEmbeddingParams)
+    parts = {name: params.model_dump()[name] for name in ("model", "image_encoder", "text_encoder")}
+    if parts["image_encoder"].get("crop"):
+        parts["image_encoder"]["crop"] = 32
+    # Drawing a hundred million random weights would take most of the time.
+    with torch.device("meta"):
+        model: Any = build_model(**parts, dim=params.dim, feature_dim=channels, **told)
+    model.to_empty(device="cpu")
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data.fill_(1e-3 if tensor.is_floating_point() else 0)
+    check_parts(model, params.train_from)
+    set_stage(model, params.train_from, params.epochs)
+    matches = torch.eye(IMAGES, dtype=torch.bool)
+    if params.mining is not None:
+        matches = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])
+    takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", params.loss.name)).parameters
+    sorter = {"sorter": LSTMSorter(IMAGES, hidden=2, layers=1)} if takes_sorter else {}
+    loss = build("bifocal.losses", params.loss.name, **params.loss.arguments, **sorter)
+    build_optimizer({"name": params.optimizer.name, **params.optimizer.arguments}, model.parameters(), 0.1)
+    value = loss(model(Batch(["a", "b", "c"], seen, captions, matches)), matches)
+    value.backward()
+    assert torch.isfinite(value)
+    assert any(parameter.grad is not None for parameter in model.image_encoder.parameters())
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_model_of_a_recipe_trains(recipe: Path) -> None:
+    values = read(ROOT / "params.yaml", [recipe])
+    kind = values["extract_features"]["features"]["name"]
+    section, vectorizer = values["train_embedding"], values["vectorize_captions"]["vectorizer"]
+    one_step(json.dumps(section), CHANNELS.get(kind, 128), json.dumps(vectorizer))
