@@ -9,6 +9,7 @@ whose parts are not there yet is named below the table, with the reason. Minutes
 import argparse
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -16,24 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
-from torch import Tensor
-
 from bifocal.baselines import fit_cca
 from bifocal.batch import Pairs
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.embedding import embed
 from bifocal.features import FeatureStore
-from bifocal.localization import OwnLocalizer
-from bifocal.metrics import area_under, chance_report, choose_queries, semantic_curves, summarize
+from bifocal.localization import BeanHeatmap, OwnLocalizer
+from bifocal.metrics import chance_report, summarize
 from bifocal.models import GroundingModel, Model, TwoBranchModel, build_model, load_model, save_model
 from bifocal.text import TextStore, load_vectorizer
 from bifocal.training import model_ranks
 from components import parameters
 from components.artifact import MANIFEST
-from components.evaluate.pointer import Pointer, can_point
-from components.evaluate.pointing import point
+from components.evaluate.meaning import semantic_figures
+from components.evaluate.pointer import Pointer, can_point, embed_texts
+from components.evaluate.pointing import choose_k, point
 from components.stage import run_stage
 
 ROOT = Path(__file__).parents[1]
@@ -45,11 +43,14 @@ SYSTEMS = {
     "BEAN + SoDeep": "scenes_bean_sodeep",
     "multi-level grounding": "scenes_multi_level",
     "structure-preserving": "scenes_structure_preserving",
+    "semantic retrieval (V)": "scenes_semantic_visual",
     "semantic retrieval (V+T)": "scenes_semantic",
     "WSABIE": "scenes_wsabie",
     "order-free": "scenes_order_free",
     "CCA": "scenes_wsabie",
 }
+VISUAL = "semantic retrieval (V)"
+"""Learns nothing of texts: captions do not find its images, and only NDCG is its figure."""
 COLUMNS = ("system", "parameters", "minutes", *(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10)),
            "caption median", "image median", "pointing", "NDCG")  # fmt: skip
 
@@ -99,7 +100,7 @@ def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifac
     """Canonical correlation analysis, on the features and texts of the linear twin."""
     features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
     pairs = Pairs(read_dataset(shared["dataset"]).split("train"), features, text)
-    configuration = {
+    configuration: dict[str, Any] = {
         "image_encoder": {"name": "LinearEncoder"},
         "text_encoder": {"name": "LinearEncoder"},
         "dim": min(dim, features.dim, text.dim),
@@ -119,44 +120,44 @@ def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifac
     return Artifacts(**shared, embedding=folder), minutes
 
 
-def measure(artifacts: Artifacts) -> tuple[list[float], float]:
-    """The figures of a row, after its minutes, and how often its worst R@1 is that of chance."""
+def measure(artifacts: Artifacts, *, texts: bool) -> tuple[list[float], float]:
+    """The figures of a row, after its minutes, and how often its worst R@1 is that of chance.
+
+    Args:
+        texts: whether it learnt to find captions and images by each other.
+    """
     model = load_model(artifacts.embedding)
     whole, features = read_dataset(artifacts.dataset), FeatureStore(artifacts.features)
-    test = whole.split("test")
-    pairs = Pairs(test, features, TextStore(artifacts.text))
+    pairs = Pairs(whole.split("test"), features, TextStore(artifacts.text))
     report = summarize(model_ranks(model, pairs), (1, 5, 10))
     chance = chance_report(pairs.image_of_caption, (1,))
-    recalls = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
-    medians = [part["median_rank"] for part in report.values()]
+    found = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
+    found += [part["median_rank"] for part in report.values()]
     above = min(report[way]["R@1"] / chance[way]["R@1"] for way in report)
-    return [*recalls, *medians, pointing(model, features, artifacts.text, test), ndcg(model, whole, pairs)], above
+    if not texts:
+        found, above = [math.nan] * len(found), math.inf
+    return [*found, pointing(model, features, artifacts.text, whole), ndcg(model, whole, pairs)], above
 
 
-def pointing(model: Model, features: FeatureStore, text: Path, test: Dataset) -> float:
-    """Accuracy of the pointing game in percent; NaN if the model cannot point."""
-    localizer = OwnLocalizer.of(model.image_encoder)
+def pointing(model: Model, features: FeatureStore, text: Path, whole: Dataset) -> float:
+    """Accuracy of the pointing game in percent, BEAN's k chosen on val; NaN if the model cannot point."""
+    localizer, test = OwnLocalizer.of(model.image_encoder), whole.split("test")
     if localizer is None or can_point(model, localizer, features, test):
-        return float("nan")
-    return 100 * float(point(Pointer(model, localizer, features, load_vectorizer(text)), test).hits.mean())
+        return math.nan
+    pointer = Pointer(model, localizer, features, load_vectorizer(text))
+    if isinstance(localizer, BeanHeatmap):
+        dim = embed_texts(model, pointer.reader, ["a"]).shape[1]
+        pointer, _ = choose_k(pointer, dim, whole.split("val"), seed=0)
+    return 100 * float(point(pointer, test).hits.mean())
 
 
 def ndcg(model: Model, whole: Dataset, pairs: Pairs) -> float:
-    """Area under NDCG@R in percent, images found by images, R to 50; relevance from tf-idf of all captions of each."""
+    """Area under NDCG@R in percent, images found by images; relevance from tf-idf of all captions of each."""
     if isinstance(model, GroundingModel):
-        return float("nan")
+        return math.nan
     images, _ = embed(model, pairs)
-    texts = whole.captions.groupby("image_id")["text"].agg(" ".join)
-    train_ids = whole.split("train").images["image_id"]
-    vectorizer = TfidfVectorizer(stop_words="english").fit(texts.loc[train_ids])
-    vectors = torch.from_numpy(vectorizer.transform(texts.loc[pairs.image_ids]).toarray())
-    queries, rs = choose_queries(len(images), seed=0), range(5, min(51, len(images)), 5)
-    curve, _ = semantic_curves(images[queries] @ images.T, _relevance(vectors, queries), queries, rs)
-    return 100 * area_under(curve)
-
-
-def _relevance(vectors: Tensor, queries: Tensor) -> Tensor:
-    return (vectors[queries] @ vectors.T).clamp_min(0)
+    area: float = semantic_figures(images, whole, whole.split("test"), seed=0)[0]["NDCG_area"]
+    return area
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
@@ -185,7 +186,7 @@ def main() -> None:
         except (ValueError, TypeError) as error:
             missing.append(f"- {name}: {str(error).splitlines()[-1].strip()}")
             continue
-        figures, above = measure(artifacts)
+        figures, above = measure(artifacts, texts=name != VISUAL)
         count = sum(weight.numel() for weight in load_model(artifacts.embedding).parameters())
         rows.append([name, f"{count / 1e6:.2f} M", minutes, *figures])
         worst = min(worst, above)
