@@ -81,6 +81,15 @@ def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
             raise ValueError(f"{file.name}: input {value.name} has shape {found}, expected {shapes[value.name]}")
 
 
+def sees_squares(model_directory: Path, side: int) -> bool:
+    """Whether the image encoder reads pixels, and in evaluation sees a square of ``side`` pixels as it is."""
+    encoder = _load(model_directory).image_encoder
+    if not reads_pixels(encoder):
+        return False
+    seen_as_it_is = {"stretch": getattr(encoder, "side", None), "as_is": getattr(encoder, "side_of_graph", side)}
+    return seen_as_it_is.get(getattr(encoder, "protocol", "as_is")) == side
+
+
 def compare(model_directory: Path, branch: Branch, file: Path, seed: int) -> Iterator[Parity]:
     """Compare an exported branch with torch on random inputs of several batch sizes and lengths."""
     model = _load(model_directory)

@@ -51,6 +51,11 @@ def export_backbone(features: Path, folder: Path) -> None:
     batch = pixels.type.tensor_type.shape.dim[0]
     if not batch.dim_param:
         raise ValueError(f"{GRAPH}: the batch has become {batch.dim_value}, expected a dynamic dimension")
+    write_preprocessing(features, folder)
+
+
+def write_preprocessing(features: Path, folder: Path) -> None:
+    """Write ``preprocessing.json``: the side of the square that images are resized to, pixels, and how."""
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     given = {name: preprocessing[name] for name in ("size", "interpolation")}
     (folder / PREPROCESSING).write_text(json.dumps(given, indent=2, sort_keys=True) + "\n")

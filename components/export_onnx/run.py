@@ -7,8 +7,9 @@ from typing import get_args
 
 import pandas as pd
 
-from bifocal.export import Branch, Parity, compare, export_branch
-from bifocal.export_backbone import GRAPH, backbone_of, compare_backbone, export_backbone
+from bifocal.export import Branch, Parity, compare, export_branch, sees_squares
+from bifocal.export_backbone import GRAPH, backbone_of, compare_backbone, export_backbone, write_preprocessing
+from bifocal.features import FeatureStore
 from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
@@ -18,7 +19,8 @@ from components.export_onnx.spec import ExportOnnxParams
 def run(params: ExportOnnxParams, *, features: Path, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
     """Write the two graphs, their parity with torch, and beside them what turns a sentence into their input.
 
-    What turns an image into it is ``backbone.onnx``, if one graph makes the features: see ``bifocal.export_backbone``.
+    What turns an image into it is ``backbone.onnx``, if one graph makes the features: see ``bifocal.export_backbone``;
+    nothing but a resize for an encoder that reads the pixels of squares.
 
     Raises:
         ValueError: a graph differs from torch by more than the tolerance.
@@ -34,6 +36,9 @@ def run(params: ExportOnnxParams, *, features: Path, text: Path, embedding: Path
         export_backbone(features, onnx)
         found = [*compare_backbone(features, onnx / GRAPH, params.seed)]
         rows += [{"branch": "backbone", "batch": batch, "length": 1, "difference": worst} for batch, worst in found]
+    preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
+    if preprocessing.get("resize") == "square" and sees_squares(embedding, preprocessing["size"]):
+        write_preprocessing(features, onnx)
     pd.DataFrame(rows).to_csv(onnx / "parity.csv", index=False)
     worst = max(rows, key=lambda row: row["difference"])
     if worst["difference"] > params.tolerance:

@@ -38,7 +38,7 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
             loader="components.register_model.serving",
             example=example,
             prediction=embedder.predict(example),
-            images=embedder.backbone is not None,
+            columns=embedder.columns,
             requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
             + [f"pillow=={PIL.__version__}"],
             tags=_lineage(metrics, onnx),

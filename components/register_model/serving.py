@@ -30,21 +30,24 @@ class Embedder:
         directory: an ``onnx`` artifact.
 
     Attributes:
-        backbone: from pixels to features; None where no graph makes the features, so that no image is taken.
+        columns: what it takes: "text"; "image", if the graphs see all that was done to one; "features", unless the
+            image encoder reads pixels.
     """
 
     def __init__(self, directory: Path) -> None:
         self.images, self.texts = (_session(directory / f"{name}_encoder.onnx") for name in ("image", "text"))
-        backbone = directory / "backbone.onnx"
+        backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
         self.backbone = _session(backbone) if backbone.is_file() else None
-        if self.backbone is not None:
-            self.preprocessing = json.loads((directory / "preprocessing.json").read_text())
+        self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
+        reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
+        possible = {"text": True, "image": bool(self.preprocessing), "features": not reads_pixels}
+        self.columns = tuple(name for name in COLUMNS if possible[name])
         self.directory = directory
         vocabulary = directory / Vocabulary.FILE
         self.vocabulary = Vocabulary.load(vocabulary) if vocabulary.is_file() else None
 
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """One embedding for each row, which has one of ``text``, ``image`` and ``features``.
+        """One embedding for each row, which has one of ``columns``.
 
         Args:
             model_input: columns ``text``, a sentence, ``image``, the base64 of an image file, and ``features``, the
@@ -54,15 +57,20 @@ class Embedder:
             column ``embedding``, lists of d numbers, of unit norm.
 
         Raises:
-            ValueError: a row has none of them, or several; or no image that can be read.
+            ValueError: a row has none of them, several, or one that is not taken; or no image that can be read.
         """
         absent = pd.Series([None] * len(model_input), index=model_input.index, dtype=object)
         columns = [model_input.get(name, absent) for name in COLUMNS]
         given = np.array([column.notna().to_numpy() for column in columns])
         wrong = np.flatnonzero(given.sum(axis=0) != 1)
         if len(wrong):
-            has = " and ".join(np.array(COLUMNS)[given[:, wrong[0]]]) or f"none of {', '.join(COLUMNS)}"
-            raise ValueError(f"row {wrong[0]} has {has}, expected one of them")
+            has = " and ".join(np.array(COLUMNS)[given[:, wrong[0]]]) or "none"
+            raise ValueError(f"row {wrong[0]} has {has}, expected one of {', '.join(self.columns)}")
+        for name, mask in zip(COLUMNS, given, strict=True):
+            if mask.any() and name not in self.columns:
+                raise ValueError(
+                    f"row {np.flatnonzero(mask)[0]} has {name}; this model takes {', '.join(self.columns)}"
+                )
         embeddings: list[list[float]] = [[]] * len(model_input)
         embedders = (self.embed_sentences, self.embed_images, self.embed_features)
         for column, mask, embed in zip(columns, given, embedders, strict=True):
@@ -91,9 +99,9 @@ class Embedder:
 
     def embed_images(self, images: Sequence[str]) -> Array:
         """(B, d) float32 from the base64 of B image files, seen as ``extract_features`` sees them."""
-        if self.backbone is None:
-            raise ValueError("no graph makes the features that this model was trained on: send features, not images")
         pixels = np.stack([self._pixels(image) for image in images])
+        if self.backbone is None:
+            return _run(self.images, (pixels.astype(np.float32),))
         # float16 as in the store.
         return self.embed_features(list(_run(self.backbone, (pixels,)).astype(np.float16)))
 

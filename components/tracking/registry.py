@@ -20,6 +20,12 @@ from components.tracking.runs import DEFAULT_STORE, git_commit
 
 EVIDENCE = "evidence"
 POLL_SECONDS = 0.2
+COLUMNS: dict[str, ColSpec | TensorSpec] = {
+    "text": ColSpec(DataType.string, "text", required=False),
+    # The base64 of an image file.
+    "image": ColSpec(DataType.string, "image", required=False),
+    "features": ColSpec(Array(Array(DataType.double)), "features", required=False),
+}
 
 
 def register(
@@ -30,7 +36,7 @@ def register(
     loader: str,
     example: pd.DataFrame,
     prediction: pd.DataFrame,
-    images: bool,
+    columns: Sequence[str],
     requirements: Sequence[str],
     tags: Mapping[str, str],
     alias: str,
@@ -44,8 +50,8 @@ def register(
         data: directory that the loader reads.
         code: files and packages that are served with it.
         loader: module among ``code`` that has ``_load_pyfunc(path)``; so the model is no pickle.
-        example, prediction: an input, with the optional columns ``text``, ``image`` and ``features``, and its answer.
-        images: whether it takes the column ``image``, the base64 of an image file.
+        example, prediction: an input and its answer.
+        columns: of COLUMNS, those that it takes; a row has one of them.
         requirements: packages with versions that ``loader`` needs.
         tags: lineage of the version.
         alias: given to the new version, taken from the former.
@@ -55,19 +61,15 @@ def register(
     Returns:
         The version.
     """
-    columns: list[ColSpec | TensorSpec] = [
-        ColSpec(DataType.string, "text", required=False),
-        *([ColSpec(DataType.string, "image", required=False)] if images else []),
-        ColSpec(Array(Array(DataType.double)), "features", required=False),
-    ]
     mlflow.log_artifacts(str(evidence), EVIDENCE)
+    inputs, outputs = Schema([COLUMNS[name] for name in columns]), infer_signature(example, prediction).outputs
     logged = mlflow.pyfunc.log_model(
         name=model,
         loader_module=loader,
         data_path=str(data),
         code_paths=[str(path) for path in code],
         pip_requirements=list(requirements),
-        signature=ModelSignature(Schema(columns), infer_signature(example, prediction).outputs),
+        signature=ModelSignature(inputs, outputs),
         input_example=example,
     )
     version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **tags})

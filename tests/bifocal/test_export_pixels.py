@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from bifocal.export import compare, export_branch
+from bifocal.export import compare, export_branch, sees_squares
 from bifocal.models import build_model, save_model
 
 
@@ -31,3 +31,5 @@ def test_bean_over_pixels_is_exported_with_free_sizes(tmp_path: Path) -> None:
     parities = list(compare(tmp_path, "image_encoder", file, seed=0))
     assert len(parities) == 9
     assert max(parity.difference for parity in parities) < 1e-5
+    assert sees_squares(tmp_path, 400)  # the side that BeanEncoder stretches to
+    assert not sees_squares(tmp_path, 399)

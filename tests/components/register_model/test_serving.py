@@ -145,7 +145,7 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
         assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
         assert mixed[1]["embedding"] == Embedder(onnx_files).embed_sentences(["dog"])[0].tolist()
         for row, said in (
-            ({"text": None}, "none of text, image, features"),
+            ({"text": None}, "none, expected one of text, image, features"),
             ({"image": "x"}, "base64 of an image file"),
         ):
             with pytest.raises(HTTPError) as refused:
