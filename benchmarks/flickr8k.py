@@ -21,7 +21,7 @@ from bifocal.datasets import read_dataset
 from bifocal.embedding import embed
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks, summarize
-from bifocal.models import load_model
+from bifocal.models import TwoBranchModel, load_model
 from bifocal.text import TextStore
 from components import parameters
 from components.train_embedding.run import run
@@ -66,7 +66,9 @@ def trained(parts: list[str], artifacts: Path, seed: int) -> list[float]:
         embedding = Path(folder)
         run(params, dataset=dataset, features=features, text=text, sorter=artifacts / "sorter", embedding=embedding)
         dev = Pairs(read_dataset(dataset).split("val"), FeatureStore(features), TextStore(text))
-        images, captions = embed(load_model(embedding), dev)
+        model = load_model(embedding)
+        assert isinstance(model, TwoBranchModel)  # so the recipe says
+        images, captions = embed(model, dev)
     reports = [
         summarize(retrieval_ranks(images, captions, dev.image_of_caption, rerank=rerank), (1,))
         for rerank in (False, True)

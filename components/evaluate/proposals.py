@@ -36,7 +36,7 @@ def phrase_localization(pointer: Pointer, dataset: Dataset) -> tuple[dict[str, A
     for start in range(0, len(phrases), BATCH):
         some = phrases.iloc[start : start + BATCH]
         located = pointer.locate(some)
-        scale = torch.from_numpy(sizes.loc[some["image_id"]].to_numpy(np.float64)).repeat(1, 2)
+        scale = torch.tensor(np.tile(sizes.loc[some["image_id"]].to_numpy(np.float64), 2))
         for phrase, truth, scores, boxes in zip(
             some["phrase"], some["boxes"], located.scores, located.boxes * scale.unsqueeze(1), strict=True
         ):

@@ -1,4 +1,4 @@
-"""Tracking against a real MLflow server, which is killed in the middle of the work and comes back."""
+"""Tracking against a real MLflow server, which is killed in the middle of a training and comes back."""
 
 import os
 import signal
@@ -6,16 +6,35 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import mlflow
+import pandas as pd
 import pytest
+import torch
 
-from components import tracking
+from bifocal.datasets import Scenes, read_dataset, write_dataset
+from bifocal.features import FeatureWriter
+from bifocal.text import TfIdf, write_text
+from components import artifact, parameters, tracking
+from components.stage import run_stage
 from components.tracking import runs
+from components.train_embedding import run as training
+from components.train_embedding.spec import COMPONENT
 
+ROOT = Path(__file__).parents[2]
+SHORT: dict[str, Any] = {
+    "dim": 8,
+    "image_encoder": {"name": "ProjectionEncoder"},
+    "text_encoder": {"name": "ProjectionEncoder"},
+    "epochs": 5,
+    "batch_size": 16,
+    "decay_after": [],
+}
 VALUES = {"seed": 1, "toy": {"rate": 0.5, "encoder": {"name": "X"}}}
 
 
@@ -53,29 +72,58 @@ def port() -> int:
     return number
 
 
-def test_nothing_that_was_logged_while_the_server_was_away_is_lost(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def inputs(tmp_path: Path) -> dict[str, Path]:
+    """What train_embedding reads: scenes, tf-idf of their captions, and features that are no more than noise."""
+    paths = {name: tmp_path / name for name in ("dataset", "features", "text", "sorter")}
+    partials = {name: artifact.begin(path, {}) for name, path in paths.items()}
+    corpus = Scenes(train=24, val=6, test=2, size=64).read(partials["dataset"] / "images")
+    write_dataset(partials["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    tables = read_dataset(partials["dataset"])
+    vectorizer, captions = TfIdf(min_count=1), tables.captions
+    vectorizer.fit(list(captions["text"]), seed=0)
+    write_text(partials["text"], vectorizer, captions["caption_id"], list(captions["text"]))
+    with FeatureWriter(partials["features"], regions=2, dim=8, metadata={}, shard_size=64) as writer:
+        for image_id in tables.images["image_id"]:
+            writer.add(str(image_id), torch.randn(2, 8).numpy())
+    for name, partial in partials.items():
+        artifact.commit(partial, paths[name], {})
+    return paths
+
+
+def test_a_training_outlives_the_server_and_nothing_that_it_logged_is_lost(
+    tmp_path: Path, port: int, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setattr(runs._mailbox, "pause", 0.5)
+    values = parameters.overlay(parameters.read(ROOT / "params.yaml"), {"train_embedding": SHORT})
+    params = parameters.validate(values, [COMPONENT])["train_embedding"]
     server = start(tmp_path, port)
-    try:
-        with tracking.stage_run("toy", VALUES, {}):
-            tracking.log_metrics({"loss": 0.0}, step=0)
+
+    def log_and_interrupt(figures: Mapping[str, float], step: int) -> None:
+        nonlocal server
+        if step == 2:
             stop(server)
-            for step in (1, 2, 3):
-                tracking.log_metrics({"loss": float(step), "R@1": 1.0}, step=step)
+        if step == 4:
             server = start(tmp_path, port)
             time.sleep(runs._mailbox.pause)
-            tracking.log_metrics({"loss": 4.0}, step=4)
+        tracking.log_metrics(figures, step)
+
+    monkeypatch.setattr(training, "log_metrics", log_and_interrupt)
+    try:
+        run_stage(COMPONENT, params, inputs, {"embedding": tmp_path / "embedding"}, values)
         (run,) = mlflow.search_runs(
-            experiment_names=["bifocal"], filter_string="tags.stage = 'toy'", output_format="list"
+            experiment_names=["bifocal"], filter_string="tags.stage = 'train_embedding'", output_format="list"
         )
         assert run.info.status == "FINISHED"
-        history = mlflow.MlflowClient().get_metric_history(run.info.run_id, "loss")
-        assert sorted((metric.step, metric.value) for metric in history) == [(step, step) for step in range(5)]
-        assert run.data.params == {"seed": "1", "rate": "0.5", "encoder.name": "X"}
+        assert run.data.params["learning_rate"] == str(values["train_embedding"]["learning_rate"])
+        written = pd.read_csv(tmp_path / "embedding" / "history.csv")
+        assert written["epoch"].tolist() == list(range(1, 1 + SHORT["epochs"]))
+        for name in ("loss", "recall_sum"):
+            history = mlflow.MlflowClient().get_metric_history(run.info.run_id, name)
+            logged = [metric.value for metric in sorted(history, key=lambda metric: metric.step)]
+            assert logged == pytest.approx(written[name].tolist())
         with tracking.stage_run("toy", VALUES, {}):
             stop(server)
             monkeypatch.setattr(runs, "FLUSH_SECONDS", 1.0)

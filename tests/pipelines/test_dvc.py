@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import mlflow
 import onnx
 import pandas as pd
 import pytest
 import yaml
+from moto.server import ThreadedMotoServer
 
-from components.artifact import read_manifest
+from components.artifact import hash_files, read_manifest
 from components.parameters import read
 from pipelines.dvc import render
 from pipelines.graph import STAGES
@@ -74,6 +77,21 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 server with a bucket, and an identity for git."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    given = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    for name, value in {**given, **who}.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
+    yield endpoint
+    server.stop()
+
+
 def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts = checkout / HOME / "artifacts"
     for component in STAGES:
@@ -111,6 +129,24 @@ def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: py
 
 def test_a_second_run_runs_nothing(checkout: Path) -> None:
     assert repro(checkout) == set()
+
+
+def test_another_machine_pulls_the_artifacts_from_s3_and_need_not_run(checkout: Path, s3: str, tmp_path: Path) -> None:
+    for command in (
+        ("dvc", "remote", "add", "--default", "--force", "s3", "s3://bucket/dvc"),
+        ("dvc", "remote", "modify", "s3", "endpointurl", s3),
+        ("dvc", "push", "--quiet", f"{HOME}/dvc.yaml"),
+        ("git", "add", "."),
+        ("git", "commit", "--quiet", "--message", "run"),
+        ("git", "clone", "--quiet", ".", str(tmp_path / "other")),
+    ):
+        run(checkout, *command)
+    other, artifacts = tmp_path / "other", Path(HOME) / "artifacts"
+    assert not (other / artifacts).exists()
+    run(other, "dvc", "pull", "--quiet", f"{HOME}/dvc.yaml")
+    for name in (name for stage in STAGES for name in stage.outputs):
+        assert hash_files(other / artifacts / name) == hash_files(checkout / artifacts / name)
+    assert repro(other) == set()
 
 
 def test_another_loss_reruns_training_and_what_follows(checkout: Path) -> None:
