@@ -23,6 +23,8 @@ from components.evaluate.spec import EvaluateParams
 
 RESULTS = (8, 16, 32, 64, 128)
 """R of NDCG@R and PCC@R, as far as the split has images."""
+FISHER: dict[str, Any] = {"dim": 100, "components": 512}
+"""Of the Fisher vectors of word2vec that captions are matched by."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def triplet_figures(path: Path, images: Tensor, whole: Dataset, split: Dataset, 
     table = read_triplets(path)
     row = {image_id: place for place, image_id in enumerate(split.images["image_id"])}
     names = ["query", "first", "second"]
-    kept = table[table[names].isin(row).all(axis=1)]
+    kept = table[table[names].isin(list(row)).all(axis=1)]
     if not len(kept):
         raise ValueError(f"{path}: none of {len(table)} triplets is of three images of the split that is evaluated")
     votes = torch.from_numpy(kept[["o1", "o2", "o3"]].to_numpy())
@@ -119,7 +121,7 @@ def triplet_figures(path: Path, images: Tensor, whole: Dataset, split: Dataset, 
         "agreement": agreement(lambda query, other: float(images[query] @ images[other])),
         "tf_idf": agreement(lambda query, other: float((proxy[query] @ proxy[other].T).sum())),
         "tf_idf_matched": matched(tf_idf),
-        "fisher_matched": matched(fitted(FisherVectors(dim=100, components=512), whole, split, seed)),
+        "fisher_matched": matched(fitted(FisherVectors(**FISHER), whole, split, seed)),
         "triplets": len(kept),
         "left_out": len(table) - len(kept),
     }

@@ -29,7 +29,12 @@ def test_metrics_hold_figures_intervals_and_baselines(evaluated: Path) -> None:
     assert pointing["low"] <= pointing["accuracy"] <= pointing["high"]
     assert 0 < pointing["random"] < 100
     assert {"before", "after", "chance", "kept"} == figures["modifiers"].keys()
-    for name in ("recall_curves.png", "rank_histogram.png", "recall_curves.csv"):
+    assert sum(row["phrases"] for row in pointing["categories"].values()) == pointing["phrases"]
+    assert 0 < figures["semantic"]["NDCG_area"] <= 100
+    for name in (
+        "recall_curves.png", "rank_histogram.png", "recall_curves.csv", "semantic_curves.csv", "semantic_curves.png",
+        "pointing.png", "similar_images.png",
+    ):  # fmt: skip
         assert (evaluated / "metrics" / name).stat().st_size > 100
     histogram = pd.read_csv(evaluated / "metrics" / "rank_histogram.csv")
     assert histogram["image_retrieval"].sum() == pytest.approx(100)
@@ -67,6 +72,7 @@ def test_the_same_run_twice_gives_the_same_bytes(evaluated: Path, artifacts: Pat
 def test_a_split_or_a_wish_without_pointing_says_so(artifacts: Path, tmp_path: Path) -> None:
     tracked = evaluate(artifacts, tmp_path, pointing=None, compared_images=0)
     assert not any(name.startswith("pointing") for name in tracked)
+    assert {"semantic.NDCG_area", "modifiers.after"} <= tracked.keys()
     page = (tmp_path / "report" / "index.html").read_text()
     assert "No pointing was asked for" in page
     assert "no image files of another split to compare with" in page
