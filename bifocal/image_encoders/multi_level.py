@@ -25,13 +25,7 @@ class MultiLevelEncoder(nn.Module):
 
     def __init__(self, input_dim: int = 512, dim: int = 1024, levels: int = 4, slope: float = 0.25) -> None:
         super().__init__()
-        self.levels = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(input_dim, dim), nn.LeakyReLU(slope), nn.Linear(dim, dim), nn.LeakyReLU(slope),
-                nn.Linear(dim, dim),
-            )
-            for _ in range(levels)
-        )  # fmt: skip
+        self.levels = nn.ModuleList(_three_layers(input_dim, dim, slope) for _ in range(levels))
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         levels = len(self.levels)
@@ -45,3 +39,10 @@ class MultiLevelEncoder(nn.Module):
         present: Tensor = mask.unflatten(1, (levels, -1)).unsqueeze(3)
         cells: Tensor = normalize(torch.stack(mapped, dim=1), dim=3) * present
         return cells
+
+
+def _three_layers(input_dim: int, dim: int, slope: float) -> nn.Sequential:
+    last = nn.Linear(dim, dim)
+    # That of the text encoder begins the same: cosines are above zero then, and attention, a ReLU, has a gradient.
+    nn.init.constant_(last.bias, dim**-0.5)
+    return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), nn.Linear(dim, dim), nn.LeakyReLU(slope), last)

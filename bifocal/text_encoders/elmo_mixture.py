@@ -68,4 +68,7 @@ class ElmoMixtureEncoder(nn.Module):
 
 
 def _two_layers(input_dim: int, dim: int, slope: float) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), nn.Linear(dim, dim))
+    last = nn.Linear(dim, dim)
+    # As in MultiLevelEncoder: where all cosines of a sentence begin below zero, it attends to nothing and never learns.
+    nn.init.constant_(last.bias, dim**-0.5)
+    return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), last)

@@ -140,3 +140,18 @@ def test_text_encoder_must_give_words() -> None:
     text = {"text_encoder": {"name": "GruEncoder"}, "text_kind": "tokens"}
     with pytest.raises(TypeError, match="GruEncoder gives sentences alone"):
         build_model(**CONFIGURATION | text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_text_attends_to_something_before_training(seed: int) -> None:
+    """Where all cosines begin below zero, attention is zero and so is its gradient."""
+    torch.manual_seed(seed)
+    sizes = {"dim": 64, "feature_dim": 64, "text_dim": 64}
+    model = build_model(**CONFIGURATION | sizes)  # type: ignore[arg-type]
+    # As features and words are, each around a mean of its own that is larger than what tells them apart.
+    cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)
+    values = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(9, 3, 5, 64)
+    images = model.embed_images(RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0)))
+    sentences, words = model.embed_captions(Text(values, torch.full((9,), 5)))
+    for texts in (sentences, words.flatten(0, 1)):
+        assert (torch.einsum("td,nlrd->tnlr", texts, images) > 0).double().mean() > 0.9
