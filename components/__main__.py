@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import yaml
+from safetensors import SafetensorError
 
 from components import parameters, shards
 from components.spec import Component
@@ -139,7 +140,7 @@ for declared in parameters.steps().values():
 if __name__ == "__main__":
     try:
         main(prog_name="python -m components")
-    except (ValueError, OSError, ArithmeticError) as error:
+    except (ValueError, OSError, ArithmeticError, SafetensorError) as error:
         # What the user can mend is said in one message; a fault of ours keeps its traceback.
         click.secho(f"error: {error}", fg="red", err=True)
         sys.exit(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bifocal.checkpoint import read_tensors
 from components import artifact, parameters
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def prepare(folder: Path, params: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components", "prepare_dataset", f"--params={params}", f"--artifacts={folder}"]
+def run(stage: str, folder: Path, params: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components", stage, f"--params={params}", f"--artifacts={folder}"]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{params.parent}/mlflow.db", "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
@@ -41,13 +42,32 @@ def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     )
     params = tmp_path / "params.yaml"
     params.write_text(yaml.safe_dump(values))
-    full = prepare(small_disk, params)
+    full = run("prepare_dataset", small_disk, params)
     assert full.returncode == 1
     assert "No space left on device" in full.stderr
     assert "Traceback" not in full.stderr
     assert not (small_disk / "dataset").exists()
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     for folder in (small_disk, tmp_path / "roomy"):
-        done = prepare(folder, params)
+        done = run("prepare_dataset", folder, params)
         assert done.returncode == 0, done.stderr
     assert artifact.artifact_hash(small_disk / "dataset") == artifact.artifact_hash(tmp_path / "roomy" / "dataset")
+
+
+def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(small_disk: Path, tmp_path: Path) -> None:
+    # The weights are 18 kB, a checkpoint three times that: the second does not fit beside the first.
+    section = {"sorter": {"hidden": 22}, "length": 5, "vectors_per_epoch": 256, "epochs": 3}
+    values = parameters.overlay(parameters.read(ROOT / "params.yaml"), {"pretrain_sorter": section})
+    params = tmp_path / "params.yaml"
+    params.write_text(yaml.safe_dump(values))
+    full = run("pretrain_sorter", small_disk, params)
+    assert full.returncode == 1
+    assert "No space left on device" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert not (small_disk / "sorter").exists()
+    checkpoint = next((small_disk / "sorter.partial").rglob("last.safetensors"))
+    assert len(read_tensors(checkpoint)[1]["history"]) == 1
+    subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
+    done = run("pretrain_sorter", small_disk, params)
+    assert done.returncode == 0, done.stderr
+    assert len((small_disk / "sorter" / "history.csv").read_text().splitlines()) == 1 + 3
