@@ -76,6 +76,7 @@ class Component:
         code: what its result depends on beside its own folder, as paths from the repository's root.
         metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
         plots: tables below the outputs that DVC draws.
+        pictures: folders of images below the outputs that DVC shows.
         section: whether ``params.yaml`` has a section for it; a step that only a cluster needs has none.
         merge: name of the step that puts together what ``--shard i/n`` of this one wrote; None if its work is not
             to be divided.
@@ -90,6 +91,7 @@ class Component:
     code: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
+    pictures: tuple[str, ...] = ()
     section: bool = True
     merge: str | None = None
 

@@ -35,7 +35,8 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
             }
             for component in STAGES
             for plot in component.plots
-        ],
+        ]
+        + [f"artifacts/{path}" for component in STAGES for path in component.pictures],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
 

@@ -62,8 +62,9 @@ def run(
         table.to_csv(metrics / f"{name}.csv", index=False)
     pointed = pointed_examples(grounded, 2 * params.examples, params.seed)
     similar = similar_pairs(model, measured.images, store, split, params.examples, params.seed)
+    (metrics / "pictures").mkdir()
     for name, figure in draw(tables, pointed, similar, split).items():
-        figure.savefig(metrics / f"{name}.png", dpi=120, metadata={"Software": None})
+        figure.savefig(metrics / "pictures" / f"{name}.png", dpi=120, metadata={"Software": None})
         log_figure(figure, f"{name}.png")
 
     champion, former = champion_ranks(params.champion) if params.champion else ("No champion was named.", None)

@@ -47,4 +47,5 @@ COMPONENT = Component(
         Plot("metrics/semantic_curves.csv", x="R", y="NDCG", title="Semantic ranking: NDCG@R, percent"),
         Plot("metrics/rank_histogram.csv", x="rank", y="image_retrieval", title="Image retrieval: ranks, percent"),
     ),
+    pictures=("metrics/pictures",),
 )
