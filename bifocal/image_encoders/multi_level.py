@@ -43,6 +43,7 @@ class MultiLevelEncoder(nn.Module):
 
 def _three_layers(input_dim: int, dim: int, slope: float) -> nn.Sequential:
     last = nn.Linear(dim, dim)
-    # That of the text encoder begins the same: cosines are above zero then, and attention, a ReLU, has a gradient.
-    nn.init.constant_(last.bias, dim**-0.5)
+    # That of the text encoder begins the same, and far from zero: cosines are positive then, and stay so while the
+    # first steps learn to tell cells apart; attention is a ReLU, and what it does not let through does not learn.
+    nn.init.constant_(last.bias, 4 * dim**-0.5)
     return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), nn.Linear(dim, dim), nn.LeakyReLU(slope), last)

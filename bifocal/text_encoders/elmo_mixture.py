@@ -69,6 +69,6 @@ class ElmoMixtureEncoder(nn.Module):
 
 def _two_layers(input_dim: int, dim: int, slope: float) -> nn.Sequential:
     last = nn.Linear(dim, dim)
-    # As in MultiLevelEncoder: where all cosines of a sentence begin below zero, it attends to nothing and never learns.
-    nn.init.constant_(last.bias, dim**-0.5)
+    # As in MultiLevelEncoder: where all cosines of a sentence fall below zero, it attends to nothing and never learns.
+    nn.init.constant_(last.bias, 4 * dim**-0.5)
     return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), last)

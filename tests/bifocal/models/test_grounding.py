@@ -154,4 +154,4 @@ def test_every_text_attends_to_something_before_training(seed: int) -> None:
     images = model.embed_images(RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0)))
     sentences, words = model.embed_captions(Text(values, torch.full((9,), 5)))
     for texts in (sentences, words.flatten(0, 1)):
-        assert (torch.einsum("td,nlrd->tnlr", texts, images) > 0).double().mean() > 0.9
+        assert (torch.einsum("td,nlrd->tnlr", texts, images) > 0).double().mean() > 0.99
