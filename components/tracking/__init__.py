@@ -4,6 +4,9 @@ import os
 
 # Before mlflow is imported: it reads this once, and the project calls nobody unasked.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+# Stages and promotions say what came of them; these are bars and addresses between the lines.
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # A server that is away is tried again by the mailbox of runs; meanwhile the work must not stand still.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
