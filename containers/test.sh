@@ -1,6 +1,6 @@
 #!/bin/sh
 # 'make containers-test': podman from Debian, a base of Debian's packages, the cpu image, and the small pipeline in it.
-# Not part of 'make test': it installs packages, and takes a quarter of an hour and 20 GB in BIFOCAL_CONTAINERS.
+# Not part of 'make test': it installs packages, and takes about 20 minutes and 15 GB in BIFOCAL_CONTAINERS.
 set -eu
 cd "$(dirname "$0")/.."
 skip() { echo "containers-test SKIPPED: $1"; exit 0; }
