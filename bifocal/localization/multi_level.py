@@ -36,7 +36,14 @@ class MultiLevelHeatmap:
     """The heatmap of a phrase: of its words where it stands in a sentence, of its own vector where it stands alone.
 
     The cells of all levels lie in the same places.
+
+    Args:
+        in_sentences: take the words where a phrase stands in a sentence, as the paper does on Flickr30k; if False, each
+            phrase's own vector, as it does on ReferIt and Visual Genome.
     """
+
+    def __init__(self, in_sentences: bool = True) -> None:
+        self.in_sentences = in_sentences
 
     def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
         """See ``bifocal.localization.base.Localizer``; vectors (N, L, R, d)."""

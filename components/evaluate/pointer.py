@@ -54,7 +54,8 @@ class Pointer:
 
     def _words(self, phrases: pd.DataFrame) -> list[Tensor | None]:
         """Of each phrase inside a sentence the vectors of its words there; None for one that is said alone."""
-        sentences = sorted(set(phrases["sentence"].dropna()))
+        assert isinstance(self.localizer, MultiLevelHeatmap)
+        sentences = sorted(set(phrases["sentence"].dropna())) if self.localizer.in_sentences else []
         if not sentences:
             return [None] * len(phrases)
         vectors: dict[str, Tensor] = {}

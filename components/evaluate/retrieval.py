@@ -10,6 +10,8 @@ from components.evaluate.measure import Measured
 from components.evaluate.spec import EvaluateParams
 
 DIRECTIONS = ("caption_retrieval", "image_retrieval")
+SECTIONS = ("pointing", "phrase_localization", "objects", "semantic", "triplets", "modifiers")
+COUNTS = ("low", "high", "phrases", "chosen_on", "unique", "categories", "objects", "queries", "triplets", "left_out")
 
 
 def retrieval_figures(params: EvaluateParams, measured: Measured) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def tracked(figures: dict[str, Any]) -> dict[str, float]:
     for prefix, part in (("", figures), ("reranked.", figures["reranked"])):
         for direction in DIRECTIONS:
             kept |= {f"{prefix}{direction}.{name}": value for name, value in part[direction].items()}
-    for section in ("pointing", "phrase_localization", "objects", "semantic", "triplets", "modifiers"):
-        values = figures.get(section, {})
+    for section in SECTIONS:
+        values = {name: value for name, value in figures.get(section, {}).items() if name not in COUNTS}
         kept |= {f"{section}.{name}": value for name, value in values.items() if not isinstance(value, dict)}
     return kept

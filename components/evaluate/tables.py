@@ -45,14 +45,17 @@ def meaning_tables(figures: Mapping[str, Any]) -> list[Table]:
     if "semantic" not in figures:
         return []
     part = figures["semantic"]
-    rows = [(name.replace("_", ", "), f"{part[name]:.1f}", f"{value:.1f}") for name, value in part["chance"].items()]
-    found = [Table("Against tf-idf of the captions", ("", "value", "random"), rows)]
+    chance, rows = part["chance"], []
+    for name in (name.removeprefix("NDCG") for name in chance if name.startswith("NDCG")):
+        cells = [f"{values[measure + name]:.1f}" for measure in ("NDCG", "PCC") for values in (part, chance)]
+        rows.append(("area" if name == "_area" else f"R = {name[1:]}", *cells))
+    found = [Table("Against tf-idf of the captions", ("", "NDCG@R", "random", "PCC@R", "random"), rows)]
     if "triplets" in figures:
         people = figures["triplets"]
         names = {
             "agreement": "this model", "tf_idf": "captions, tf-idf", "tf_idf_matched": "captions matched, tf-idf",
             "fisher_matched": "captions matched, Fisher vectors",
         }  # fmt: skip
-        rows = [(label, f"{people[name]:.1f}", "") for name, label in names.items()]
-        found.append(Table(f"Agreement with people on {people['triplets']:,} triplets", ("", "percent", ""), rows))
+        rows = [(label, f"{people[name]:.1f}") for name, label in names.items()]
+        found.append(Table(f"Agreement with people on {people['triplets']:,} triplets", ("", "percent"), rows))
     return found

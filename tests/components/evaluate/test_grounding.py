@@ -12,7 +12,15 @@ import torch
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.image_encoders import BeanEncoder, MultiLevelEncoder
-from bifocal.localization import BeanHeatmap, Located, SmileRegions, phrase_heatmap, points, sentence_heatmap
+from bifocal.localization import (
+    BeanHeatmap,
+    Located,
+    MultiLevelHeatmap,
+    SmileRegions,
+    phrase_heatmap,
+    points,
+    sentence_heatmap,
+)
 from bifocal.metrics import box_iou
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.text import ElmoLayers, load_vectorizer
@@ -115,6 +123,8 @@ def test_a_phrase_in_a_sentence_is_found_by_its_words_there(pointer: Pointer, wh
         expected = phrase_heatmap(words[0, before : before + len(phrase.split())], cells)
         torch.testing.assert_close(located.scores[0], expected)
         torch.testing.assert_close(located.scores[1], sentence_heatmap(alone[0], cells))
+        same = replace(grounded.pointer, localizer=MultiLevelHeatmap(in_sentences=False)).locate(rows)
+        torch.testing.assert_close(same.scores, located.scores[[1, 1]])
 
 
 def test_a_phrase_that_is_its_whole_sentence_stands_alone_and_equal_ones_are_counted(whole: Dataset) -> None:
