@@ -124,3 +124,19 @@ def test_voc_by_hand_and_by_steps() -> None:
     assert voc_average_precision(scores, matches, "all points") == pytest.approx(0.5 + 0.5 * 2 / 3)
     assert voc_average_precision(0 * scores, matches, "all points") == pytest.approx(0.5)
     assert math.isnan(voc_average_precision(scores, matches & False, "11 points"))
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    images, queries, texts = torch.eye(3), torch.tensor([0]), torch.ones(1, 3)
+    shows = torch.zeros(1, 3, dtype=torch.bool)
+    nan = np.array([[np.nan]])
+    for call, expected in (
+        (lambda: modifier_precision(images, queries, texts, shows, r=3), "3 images, less the query, give 1 to 2"),
+        (lambda: modifier_precision(images, queries, texts, shows[:, :2]), r"expected \(Q,\), \(Q, d\), \(Q, N\)"),
+        (lambda: mask_iou(torch.full((2, 2), torch.nan), torch.ones(2, 2).bool()), "one shape and no NaN"),
+        (lambda: point_map(nan, np.zeros((1, 1, 2)), [[np.array([[0.0, 0, 1, 1]])]]), "1 of 1 scores are NaN"),
+        (lambda: triplet_agreement(torch.tensor([torch.nan]), torch.ones(1), torch.ones(1, 3)), "triplet is NaN"),
+        (lambda: voc_average_precision(torch.tensor([torch.nan]), torch.ones(1).bool(), "11 points"), "have no rank"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call()
