@@ -11,6 +11,8 @@ import yaml
 
 from bifocal.checkpoint import read_tensors
 from components import artifact, parameters
+from components.pretrain_sorter.spec import COMPONENT
+from components.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +56,10 @@ def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     assert artifact.artifact_hash(small_disk / "dataset") == artifact.artifact_hash(tmp_path / "roomy" / "dataset")
 
 
-def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(small_disk: Path, tmp_path: Path) -> None:
+def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     # The weights are 18 kB, a checkpoint three times that: the second does not fit beside the first.
     section = {"sorter": {"hidden": 22}, "length": 5, "vectors_per_epoch": 256, "epochs": 3}
     values = parameters.overlay(parameters.read(ROOT / "params.yaml"), {"pretrain_sorter": section})
@@ -68,6 +73,6 @@ def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(small_disk: Pat
     checkpoint = next((small_disk / "sorter.partial").rglob("last.safetensors"))
     assert len(read_tensors(checkpoint)[1]["history"]) == 1
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
-    done = run("pretrain_sorter", small_disk, params)
-    assert done.returncode == 0, done.stderr
+    checked = parameters.validate(values, parameters.stages().values())["pretrain_sorter"]
+    run_stage(COMPONENT, checked, {}, {"sorter": small_disk / "sorter"}, values)
     assert len((small_disk / "sorter" / "history.csv").read_text().splitlines()) == 1 + 3
