@@ -17,20 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bifocal.baselines import fit_cca
 from bifocal.batch import Pairs
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.embedding import embed
 from bifocal.features import FeatureStore
 from bifocal.localization import BeanHeatmap, OwnLocalizer
-from bifocal.metrics import chance_report, summarize
+from bifocal.metrics import centre_hits, chance_report, summarize
 from bifocal.models import GroundingModel, Model, TwoBranchModel, build_model, load_model, save_model
 from bifocal.text import TextStore, load_vectorizer
 from bifocal.training import model_ranks
 from components import parameters
 from components.artifact import MANIFEST
 from components.evaluate.meaning import semantic_figures
-from components.evaluate.pointer import Pointer, can_point, embed_texts
+from components.evaluate.pointer import Pointer, asked, can_point, embed_texts
 from components.evaluate.pointing import choose_k, point
 from components.stage import run_stage
 
@@ -139,6 +141,19 @@ def measure(artifacts: Artifacts, *, texts: bool) -> tuple[list[float], float]:
     return [*found, pointing(model, features, artifacts.text, whole), ndcg(model, whole, pairs)], above
 
 
+def floor(dataset: Path) -> list[Any]:
+    """The row of chance; for pointing, of the image's centre."""
+    test = read_dataset(dataset).split("test")
+    row_of = {image_id: row for row, image_id in enumerate(test.images["image_id"])}
+    chance = chance_report(torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), (1, 5, 10))
+    phrases = asked(test)
+    sizes = test.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(float)
+    centre = 100 * float(centre_hits(sizes, list(phrases["boxes"])).mean())
+    recalls = [part[f"R@{k}"] for part in chance.values() for k in (1, 5, 10)]
+    medians = [part["median_rank"] for part in chance.values()]
+    return ["chance; the image's centre", "-", "-", *recalls, *medians, centre, math.nan]
+
+
 def pointing(model: Model, features: FeatureStore, text: Path, whole: Dataset) -> float:
     """Accuracy of the pointing game in percent, BEAN's k chosen on val; NaN if the model cannot point."""
     localizer, test = OwnLocalizer.of(model.image_encoder), whole.split("test")
@@ -192,6 +207,8 @@ def main() -> None:
         worst = min(worst, above)
         print(" | ".join(str(value) for value in rows[-1]), flush=True)
     minutes = (time.monotonic() - started) / 60
+    if rows:
+        rows.append(floor(artifacts.dataset))
     text = "\n\n".join(
         [
             "# Leaderboard",
