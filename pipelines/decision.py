@@ -34,6 +34,7 @@ class Rules(BaseModel):
     least_gain: float = Field(ge=0, description="percentage points of the recall sum")
     guards: dict[str, float] = Field(description="percentage points that a figure may fall by")
     parity: float = Field(gt=0)
+    backbone_parity: float = Field(gt=0)
     latency_ms: float = Field(gt=0)
     size_mb: float = Field(gt=0)
     seed: int = Field(ge=0)
@@ -77,6 +78,7 @@ def decide(rules: Rules, candidate: Evidence, champion: Evidence | None) -> Deci
     figures, reasons = decision.figures, decision.reasons
     for name, value, limit in (
         ("parity", candidate.parity, rules.parity),
+        ("backbone_parity", candidate.backbone_parity, rules.backbone_parity),
         ("latency_ms", candidate.latency_ms, rules.latency_ms),
         ("size_mb", candidate.size_mb, rules.size_mb),
     ):

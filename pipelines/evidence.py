@@ -12,6 +12,7 @@ from components import tracking
 from components.evaluate.evidence import RANKS, TRAINED_ON
 
 REPETITIONS = 20
+BACKBONE = "backbone"  # in parity.csv of export_onnx
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Evidence:
     Attributes:
         ranks: ``ranks.parquet`` of the stage evaluate.
         trained_on: SHA-256 of the images that it may have seen in training.
-        parity: greatest difference from torch.
+        parity: greatest difference of an embedding from torch's.
+        backbone_parity: the same of a feature, relative to the greatest; 0 if no graph makes the features.
         latency_ms: of one sentence.
         size_mb: of the ONNX files.
     """
@@ -31,6 +33,7 @@ class Evidence:
     parity: float
     latency_ms: float
     size_mb: float
+    backbone_parity: float = 0.0
 
 
 def gather(version: tracking.Version) -> Evidence:
@@ -45,10 +48,15 @@ def gather(version: tracking.Version) -> Evidence:
         parity = next(iter(model.rglob("parity.csv")), None)
         if not graphs or parity is None or not (evidence / RANKS).is_file():
             raise ValueError(f"version {version.number} lacks ONNX files, parity.csv or {RANKS}: register it again")
+        compared = pd.read_csv(parity)
+        of_backbone = compared["branch"] == BACKBONE
         return Evidence(
             ranks=pd.read_parquet(evidence / RANKS),
             trained_on=frozenset(pd.read_parquet(evidence / TRAINED_ON)["content"]),
-            parity=float(pd.read_csv(parity)["difference"].max(skipna=False)),
+            parity=float(compared.loc[~of_backbone, "difference"].max(skipna=False)),
+            backbone_parity=float(compared.loc[of_backbone, "difference"].max(skipna=False))
+            if of_backbone.any()
+            else 0.0,
             latency_ms=latency(parity.parent),
             size_mb=sum(path.stat().st_size for path in graphs) / 1e6,
         )

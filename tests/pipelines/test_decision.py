@@ -45,6 +45,7 @@ def test_the_interval_holds_the_difference_that_was_measured() -> None:
     [
         ({"parity": 1.0}, "parity is 1"),
         ({"parity": float("nan")}, "parity is nan"),
+        ({"backbone_parity": 1.0}, "backbone_parity is 1"),
         ({"latency_ms": 1e6}, "latency_ms is"),
         ({"size_mb": 1e6}, "size_mb is"),
         ({"ranks": ranks(0.9).assign(rank=np.nan)}, "240 of 240 ranks are not finite"),
