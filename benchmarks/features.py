@@ -53,6 +53,11 @@ def report(what: str, value: float, unit: str, bar: float, at_most: bool = False
     print(f"{what:<58} {value:8.2f} {unit:<10} bar {bar:6.2f}  {'ok' if ok else 'MISS'}")
 
 
+def copy_of(features: torch.Tensor) -> Callable[[Any], torch.Tensor]:
+    """Copies as many images as there are rows, from the first of them on."""
+    return lambda rows: features[rows[0] : rows[0] + BATCH].clone()
+
+
 def gather_speed(folder: Path, images: int = 2048) -> None:
     """Gather of random rows against a copy of as many bytes that lie in memory in one piece."""
     random = np.random.default_rng(0)
@@ -63,15 +68,14 @@ def gather_speed(folder: Path, images: int = 2048) -> None:
     store = FeatureStore(folder)
     in_memory = torch.from_numpy(np.tile(some, (images // 16, 1, 1)))
     batches = [random.integers(0, images - BATCH, BATCH) for _ in range(60)]
-    turns = np.array(
-        [
-            (seconds(lambda rows: in_memory[rows[0] : rows[0] + BATCH].clone(), rows), seconds(store.gather, rows))
-            for rows in batches
-        ]
-    )[1:]  # the first warms up
+    # In turns of twenty, so that each finds the memory that its last result has left, as it does in training.
+    turns = [
+        [float(np.median([seconds(work, rows) for rows in batches])) for work in (copy_of(in_memory), store.gather)]
+        for batches in np.split(np.array(batches), 3)
+    ]
     copy, gather = BATCH * REGIONS * DIM * 2 / 1e9 / np.median(turns, axis=0)
     print(f"raw copy {copy:.1f} GB/s, gather {gather:.1f} GB/s")
-    ratio = float(np.median(turns[:, 0] / turns[:, 1]))
+    ratio = float(np.median([copied / gathered for copied, gathered in turns]))
     report(f"gather {BATCH} x {REGIONS} x {DIM}, of the raw copy's speed", ratio, "", 0.8)
 
 
