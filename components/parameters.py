@@ -35,8 +35,8 @@ def stages() -> dict[str, Component]:
 def read(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
     """The values of ``path``, overlaid by ``recipes`` in order and by ``settings`` like ``"train_embedding.dim=512"``.
 
-    A part that a recipe names (``loss: {name: TripletLoss}``) replaces the former with all its arguments; a setting of
-    the name alone keeps them. Everything else is merged key by key.
+    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the former with all its arguments;
+    a setting of the name alone (``loss.name=TripletLoss``) keeps them. Everything else is merged key by key.
     """
     values = _load(path)
     for recipe in recipes:
@@ -45,10 +45,10 @@ def read(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ())
         key, equals, value = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.dim=512")
-        nested: Any = yaml.safe_load(value)
+        given = nested = yaml.safe_load(value)
         for name in reversed(key.split(".")):
             nested = {name: nested}
-        values = _merge(values, nested, keep_arguments=True)
+        values = _merge(values, nested, keep_arguments=not isinstance(given, Mapping))
     return values
 
 

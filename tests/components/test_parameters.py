@@ -91,6 +91,8 @@ def test_recipes_and_settings_overlay(tmp_path: Path) -> None:
     assert found == {"seed": 1, "toy": {"loss": {"name": "HardestTripletLoss", "margin": 0.5}, "batch_size": 8}}
     found = read(tmp_path / "params.yaml", [], ["toy.loss.name=HardestTripletLoss"])
     assert found["toy"]["loss"] == {"name": "HardestTripletLoss", "margin": 0.1}
+    found = read(tmp_path / "params.yaml", [], ["toy.loss={name: InfoNCELoss}"])
+    assert found["toy"]["loss"] == {"name": "InfoNCELoss"}
 
 
 def test_a_part_that_is_named_brings_its_own_arguments() -> None:
