@@ -22,6 +22,7 @@ from bifocal.embedding import embed
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.models import TwoBranchModel, load_model
+from bifocal.sorters import BifocalSorter, save_sorter
 from bifocal.text import TextStore
 from components import parameters
 from components.train_embedding.run import run
@@ -63,8 +64,10 @@ def trained(parts: list[str], artifacts: Path, seed: int) -> list[float]:
     assert isinstance(params, TrainEmbeddingParams)
     dataset, features, text = (artifacts / name for name in ("dataset", "features", "text"))
     with tempfile.TemporaryDirectory() as folder:
-        embedding = Path(folder)
-        run(params, dataset=dataset, features=features, text=text, sorter=artifacts / "sorter", embedding=embedding)
+        embedding, sorter = Path(folder) / "embedding", Path(folder) / "sorter"
+        embedding.mkdir()
+        save_sorter(sorter, BifocalSorter(), {})
+        run(params, dataset=dataset, features=features, text=text, sorter=sorter, embedding=embedding)
         dev = Pairs(read_dataset(dataset).split("val"), FeatureStore(features), TextStore(text))
         model = load_model(embedding)
         assert isinstance(model, TwoBranchModel)  # so the recipe says
