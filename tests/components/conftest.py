@@ -24,24 +24,47 @@ def moto() -> Iterator[int]:
 
 
 @pytest.fixture
-def faults(moto: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
-    broken = Faults(moto)
-    handler = type("Broken", (Proxy,), {"faults": broken})
-    server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def bucket(moto: int) -> Iterator[None]:
+    """An empty bucket, ``s3://bucket``."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{moto}",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    client.create_bucket(Bucket="bucket")
+    yield
+    for entry in client.list_objects_v2(Bucket="bucket").get("Contents", []):
+        client.delete_object(Bucket="bucket", Key=entry["Key"])
+
+
+def ask(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
         "BIFOCAL_S3_PATH_STYLE": "1",
     }.items():
         monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{moto}")
-    client.create_bucket(Bucket="bucket")
+
+
+@pytest.fixture
+def s3(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server itself is asked."""
+    ask(moto, monkeypatch)
+
+
+@pytest.fixture
+def faults(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
+    """The proxy is asked."""
+    broken = Faults(moto)
+    handler = type("Broken", (Proxy,), {"faults": broken})
+    server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    ask(server.server_address[1], monkeypatch)
     yield broken
     broken.stalled.set()
     server.shutdown()
     server.server_close()
-    for entry in client.list_objects_v2(Bucket="bucket").get("Contents", []):
-        client.delete_object(Bucket="bucket", Key=entry["Key"])

@@ -37,6 +37,12 @@ def run(stage: str, folder: Path, params: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+def check_one_line(full: subprocess.CompletedProcess[str]) -> None:
+    assert full.returncode == 1
+    assert "No space left on device" in full.stderr
+    assert "Traceback" not in full.stderr
+
+
 def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     values = parameters.overlay(
         parameters.read(ROOT / "params.yaml"),
@@ -45,9 +51,7 @@ def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     params.write_text(yaml.safe_dump(values))
     full = run("prepare_dataset", small_disk, params)
-    assert full.returncode == 1
-    assert "No space left on device" in full.stderr
-    assert "Traceback" not in full.stderr
+    check_one_line(full)
     assert not (small_disk / "dataset").exists()
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     for folder in (small_disk, tmp_path / "roomy"):
@@ -66,9 +70,7 @@ def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(
     params = tmp_path / "params.yaml"
     params.write_text(yaml.safe_dump(values))
     full = run("pretrain_sorter", small_disk, params)
-    assert full.returncode == 1
-    assert "No space left on device" in full.stderr
-    assert "Traceback" not in full.stderr
+    check_one_line(full)
     assert not (small_disk / "sorter").exists()
     checkpoint = next((small_disk / "sorter.partial").rglob("last.safetensors"))
     assert len(read_tensors(checkpoint)[1]["history"]) == 1

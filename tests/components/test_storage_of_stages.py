@@ -3,36 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import pytest
 import yaml
-from moto.server import ThreadedMotoServer
 
 from components import artifact, parameters
 from components.spec import Component, Params, SourcePath
 from components.storage import Storage, localized
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": "http://{}:{}".format(*server.get_host_and_port()),
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "BIFOCAL_S3_PATH_STYLE": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket="bucket")
-    yield
-    server.stop()
 
 
 def test_stages_read_and_write_s3(s3: None, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Where heatmaps come from and what they are of: pixels, regions alone, words inside a sentence, pairs of images."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
@@ -104,9 +106,9 @@ def test_the_words_of_a_phrase_are_found_in_their_sentence() -> None:
         (lambda: RMacEncoder(3, 6, **BACKBONE), pixels((64, 96))),
     ],
 )
-def test_grad_cam_starts_from_what_makes_the_embedding(encoder: object, batch: RegionBatch) -> None:
+def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.Module], batch: RegionBatch) -> None:
     torch.manual_seed(0)
-    network = encoder().eval()  # type: ignore[operator]
+    network = encoder().eval()
     with torch.inference_mode():
         last = last_activations(network, batch)
         assert last.boxes.shape == (len(last.cells), 4)

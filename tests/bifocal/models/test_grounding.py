@@ -1,6 +1,7 @@
 """The grounding model and its loss, from features and contextual vectors to eq. (10)."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from bifocal.scores import Scores
 from bifocal.text import Text
 
 LEVELS, CELLS, DIM = 2, 4, 6
-CONFIGURATION = {
+CONFIGURATION: dict[str, Any] = {
     "model": {"name": "GroundingModel", "word_sharpness": 5.0},
     "image_encoder": {"name": "MultiLevelEncoder", "levels": LEVELS},
     "text_encoder": {"name": "ElmoMixtureEncoder"},
@@ -28,7 +29,7 @@ CONFIGURATION = {
 
 def new_model(**changes: object) -> GroundingModel:
     torch.manual_seed(1)
-    model = build_model(**CONFIGURATION | {"model": {"name": "GroundingModel", **changes}})  # type: ignore[arg-type]
+    model = build_model(**CONFIGURATION | {"model": {"name": "GroundingModel", **changes}})
     assert isinstance(model, GroundingModel)
     return model.double().eval()
 
@@ -139,7 +140,7 @@ def test_loss_refuses_scores_without_words() -> None:
 def test_text_encoder_must_give_words() -> None:
     text = {"text_encoder": {"name": "GruEncoder"}, "text_kind": "tokens"}
     with pytest.raises(TypeError, match="GruEncoder gives sentences alone"):
-        build_model(**CONFIGURATION | text)  # type: ignore[arg-type]
+        build_model(**CONFIGURATION | text)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -147,7 +148,7 @@ def test_every_text_attends_to_something_before_training(seed: int) -> None:
     """Where all cosines begin below zero, attention is zero and so is its gradient."""
     torch.manual_seed(seed)
     sizes = {"dim": 64, "feature_dim": 64, "text_dim": 64}
-    model = build_model(**CONFIGURATION | sizes)  # type: ignore[arg-type]
+    model = build_model(**CONFIGURATION | sizes)
     # As features and words are, each around a mean of its own that is larger than what tells them apart.
     cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)
     values = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(9, 3, 5, 64)

@@ -1,6 +1,5 @@
 """Images that look for images: against the proxy, and against people."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from bifocal.datasets import Dataset, Scenes, read_dataset, write_dataset
 from bifocal.metrics import choose_queries, semantic_curves
 from bifocal.relevance import image_vectors, relevance
 from bifocal.text import TfIdf
+from bifocal.text.vectorizer import SentenceReader
 from components.evaluate.meaning import measure_meaning, semantic_figures, triplet_figures
 from components.evaluate.measure import Measured
 from components.evaluate.tables import meaning_tables
@@ -80,8 +80,9 @@ def test_people_agree_with_what_is_nearer(
 
 def test_a_model_without_vectors_has_no_meaning_and_refuses_triplets(whole: Dataset) -> None:
     measured = Measured([], [], [], scores=lambda rows, columns: torch.zeros(len(rows), len(columns)))
-    found = measure_meaning(params(), object(), measured, None, whole)  # type: ignore[arg-type]
+    model, reader = torch.nn.Identity(), SentenceReader(TfIdf(min_count=1))
+    found = measure_meaning(params(), model, measured, reader, whole)
     assert found.figures == {}
     assert len(found.curves) == 0
     with pytest.raises(ValueError, match="has no vector of an image alone"):
-        measure_meaning(params(triplets="some.csv"), object(), measured, None, replace(whole))  # type: ignore[arg-type]
+        measure_meaning(params(triplets="some.csv"), model, measured, reader, whole)
