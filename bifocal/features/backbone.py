@@ -12,7 +12,7 @@ from bifocal.registry import nearest
 
 
 class TimmBackbone:
-    """A model of timm without its classifier, as a maker of features; frozen, with random weights.
+    """A model of timm, without its classifier unless that is wanted, as a maker of features; frozen, random weights.
 
     Args:
         name: of the model, with or without the tag of its weights ("resnet152.a1_in1k").
@@ -20,6 +20,7 @@ class TimmBackbone:
         resize: "square", irrespective of the aspect, or "aspect", which keeps it.
         mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
         model_arguments: more keyword arguments of ``timm.create_model``.
+        classifies: keep the classifier, for ``class_maps``.
 
     Attributes:
         network: the model.
@@ -37,13 +38,14 @@ class TimmBackbone:
         mean: Sequence[float] | None,
         std: Sequence[float] | None,
         model_arguments: dict[str, Any] | None,
+        classifies: bool = False,
     ) -> None:
         import timm  # here, because it takes seconds to load and whoever reads a store does without it
 
         self.name, self.size, self.resize = name, size, resize
-        self.model_arguments = model_arguments or {}
+        self.model_arguments, self.classifies = model_arguments or {}, classifies
         try:
-            self.network = timm.create_model(name, num_classes=0, **self.model_arguments)
+            self.network = timm.create_model(name, **self._arguments)
         except RuntimeError as error:
             raise ValueError(f"timm has no backbone {name!r}: {error}; see timm.list_models()") from error
         self.network = self.network.eval().requires_grad_(False)
@@ -80,7 +82,7 @@ class TimmBackbone:
         """timm's weights of this model."""
         import timm
 
-        model = timm.create_model(self.name, pretrained=True, num_classes=0, **self.model_arguments)
+        model = timm.create_model(self.name, pretrained=True, **self._arguments)
         return cast(dict[str, Tensor], model.state_dict())
 
     def address(self) -> str:
@@ -143,3 +145,24 @@ class TimmBackbone:
             for hook in hooks:
                 hook.remove()
         return [maps[name] for name in names]
+
+    def class_maps(self, features: Tensor) -> Tensor:
+        """The last map (B, C, h, w) to the probabilities (B, K, h, w) of the classes, were each cell an image.
+
+        The classifier of a mean over cells, in each of them: Zhou et al., "Learning deep features for discriminative
+        localization", CVPR 2016, section 2.
+
+        Raises:
+            ValueError: the classifier reads something else than this map's mean.
+        """
+        classifier = self.network.get_classifier() if self.classifies else None
+        if not isinstance(classifier, nn.Linear) or classifier.in_features != features.shape[1]:
+            raise ValueError(
+                f"{self.name} classifies by {classifier}, no linear map of the {features.shape[1]} channels of its "
+                "last map: do without its classes, or name another last layer"
+            )
+        return cast(Tensor, classifier(features.movedim(1, 3))).softmax(dim=3).movedim(3, 1)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return ({} if self.classifies else {"num_classes": 0}) | self.model_arguments

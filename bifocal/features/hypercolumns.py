@@ -27,6 +27,8 @@ class Hypercolumns:
         lower_norm: l2 norm of the part of each lower layer; the last one's is 1.
         power: each feature x of the last layer becomes sign(x) |x|^power, before it is normalised (power
             normalisation: Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)).
+        classes: add the probabilities of the backbone's classes in each cell, their square roots, with the norm of a
+            lower layer: what the top layer names, which no linear map of it says.
         mirror: average each cell with the cell of the mirrored image that shows the same place; twice the work.
         size: pixels, of the side that the image is resized to, irrespective of its aspect.
         mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
@@ -42,6 +44,7 @@ class Hypercolumns:
         layers: tuple[str, ...] = ("layer2", "layer3", "layer4"),
         lower_norm: float = 0.5,
         power: float = 1.0,
+        classes: bool = False,
         mirror: bool = False,
         size: int = 224,
         mean: tuple[float, float, float] | None = None,
@@ -53,7 +56,7 @@ class Hypercolumns:
                 f"{len(layers)} layers, lower_norm {lower_norm}, power {power}: expected at least one layer, "
                 "a norm of at least 0 and a power in (0, 1]"
             )
-        self.backbone = TimmBackbone(backbone, size, "square", mean, std, model_arguments)
+        self.backbone = TimmBackbone(backbone, size, "square", mean, std, model_arguments, classes)
         self.layers, self.lower_norm, self.power, self.mirror = tuple(layers), lower_norm, power, mirror
         self.backbone.check_layers(self.layers)
 
@@ -65,16 +68,17 @@ class Hypercolumns:
 
     @property
     def dim(self) -> int:
-        """D: the channels of all layers."""
+        """D: the channels of all layers, and the classes."""
         return sum(channels for channels, _, _ in self._shapes)
 
     def describe(self) -> dict[str, Any]:
-        """Backbone, layers and their channels."""
+        """Backbone, layers, and the channels of these and of the classes."""
         return self.backbone.describe() | {
             "layer": list(self.layers),
             "channels": [channels for channels, _, _ in self._shapes],
             "lower_norm": self.lower_norm,
             "power": self.power,
+            "classes": self.backbone.classifies,
             "mirror": self.mirror,
         }
 
@@ -96,14 +100,20 @@ class Hypercolumns:
 
     def _columns(self, pixels: Tensor) -> Tensor:
         """Images (B, 3, H, W) to columns (B, D, h, w)."""
-        *lower, last = self.backbone.layer_maps(pixels, self.layers)
+        *lower, last = self._maps(pixels)
         rows, columns = last.shape[2:]
         parts = [self.lower_norm * normalize(adaptive_avg_pool2d(level, (rows, columns)), dim=1) for level in lower]
         return torch.cat([*parts, normalize(last.sign() * last.abs() ** self.power, dim=1)], dim=1)
+
+    def _maps(self, pixels: Tensor) -> list[Tensor]:
+        """What stands side by side, the last layer last."""
+        *lower, last = self.backbone.layer_maps(pixels, self.layers)
+        named = [self.backbone.class_maps(last).sqrt()] if self.backbone.classifies else []
+        return [*lower, *named, last]
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int, int]]:
         size = self.backbone.size
         with torch.inference_mode():
-            levels = self.backbone.layer_maps(torch.zeros(1, 3, size, size, dtype=torch.uint8), self.layers)
+            levels = self._maps(torch.zeros(1, 3, size, size, dtype=torch.uint8))
         return [(level.shape[1], level.shape[2], level.shape[3]) for level in levels]

@@ -24,7 +24,7 @@ from components.register_model.serving import Embedder
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("Grid", {"stage": 3, "coordinates": True, **NETWORK}),
-    ("Hypercolumns", {"layers": ["layer3", "layer4"], "power": 0.5, "mirror": True, **NETWORK}),
+    ("Hypercolumns", {"layers": ["layer3", "layer4"], "power": 0.5, "classes": True, "mirror": True, **NETWORK}),
 ]
 
 

@@ -66,6 +66,27 @@ def test_a_mirrored_image_has_the_same_cells_mirrored(image: Image.Image) -> Non
     assert not torch.allclose(here, there.flip(1))
 
 
+def test_a_cell_has_the_classes_it_would_have_as_an_image(image: Image.Image) -> None:
+    torch.manual_seed(0)
+    kind = Hypercolumns("resnet10t", LAYERS, 0.3, classes=True, size=96, model_arguments=SMALL | {"num_classes": 7})
+    pixels = kind.preprocess(image)
+    ((features, _, _),) = kind.extract([pixels])
+    assert (kind.regions, kind.dim) == features.shape == (9, 16 + 24 + 7 + 32)
+    last = levels(kind, pixels)[-1]
+    for row in range(3):
+        for place in range(3):
+            alone = last[:, row : row + 1, place : place + 1]
+            said = kind.backbone.network.forward_head(alone.unsqueeze(0)).softmax(dim=1)[0]
+            found = features[3 * row + place, 40:47]
+            torch.testing.assert_close(found, 0.3 * said.sqrt(), rtol=1e-4, atol=1e-6)
+            assert found.norm() == pytest.approx(0.3, abs=1e-5)
+
+
+def test_classes_are_those_of_the_last_map() -> None:
+    with pytest.raises(ValueError, match="no linear map of the 24 channels of its last map"):
+        _ = Hypercolumns("resnet10t", ("layer2", "layer3"), classes=True, size=96, model_arguments=SMALL).dim
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
