@@ -29,6 +29,7 @@ def test_every_paper_has_its_recipes() -> None:
         "smile_flickr30k",
         "structure_preserving_flickr30k_fisher",
         "structure_preserving_flickr30k_mean",
+        "structure_preserving_flickr30k_phrases",
         "structure_preserving_flickr30k_tfidf",
     }
     for twin in (
@@ -37,6 +38,7 @@ def test_every_paper_has_its_recipes() -> None:
         "bean_sodeep",
         "multi_level",
         "structure_preserving",
+        "structure_preserving_phrases",
         "semantic",
         "semantic_visual",
     ):

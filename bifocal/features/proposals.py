@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bifocal.features.backbone import TimmBackbone
 from bifocal.features.base import ImageRegions, in_batches_of_one_shape
+from bifocal.features.grid import Grid
 from bifocal.features.preprocessing import Resize, resized
 
 POOLED = 7
@@ -68,6 +69,15 @@ class Proposals:
             "overlap": self.overlap,
             "search_size": self.search_size,
         }
+
+    def grid(self) -> Grid:
+        """The cells of the map that the boxes are pooled from, of the same network: what pretraining learns on."""
+        backbone = self.backbone
+        cells = Grid(
+            backbone.name, self.stage, backbone.size, backbone.resize, model_arguments=backbone.model_arguments
+        )
+        cells.backbone = backbone
+        return cells
 
     def preprocess(self, image: Image.Image) -> tuple[Tensor, Tensor]:
         """Pixels for the backbone, uint8 (3, H, W), and the boxes (r, 4), relative."""

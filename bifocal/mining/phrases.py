@@ -3,7 +3,8 @@
 Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3: two
 trainings of one model with ``bifocal.training.fit``, first with ``PhraseSampler(pairs, seed=1)`` and a
 ``StructurePreservingLoss`` whose structure terms are on, then, for 5 epochs, with
-``PhraseSampler(pairs, seed=2, model=model)`` and those terms off. ``pairs`` is a ``PhraseBoxes``.
+``PhraseSampler(pairs, seed=2, model=model)`` and those terms off. ``pairs`` is a ``PhraseBoxes``. The stage
+train_embedding does so under ``phrases``.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ class PhraseBoxes:
     """The different phrases of a dataset and the boxes of its images, for batches of both.
 
     A phrase's own boxes are, in every image that says it, those of the store's that overlap one of its true boxes most,
-    if by the ``overlap`` at which evaluation counts a box as correct: the features are of proposals.
+    if by the ``overlap`` at which evaluation counts a box as correct: the features are of proposals. Others that
+    overlap it so are near it, and no negatives of it.
 
     Args:
         dataset: of the split, with phrases.
@@ -41,6 +43,7 @@ class PhraseBoxes:
     Attributes:
         phrases: the P different ones that have a box of their own.
         own: (n, 2) int64, rows of a phrase and of a box of its own, by phrase.
+        correct: rows of a phrase and of a box that is its own or near.
         candidates: of each phrase, the rows of all boxes of the images that say it.
     """
 
@@ -49,6 +52,7 @@ class PhraseBoxes:
         images = dataset.images.set_index("image_id")
         self._image: dict[str, int] = {}
         own: dict[str, set[int]] = {}
+        near: dict[str, set[int]] = {}
         said_in: dict[str, set[int]] = {}
         boxes: list[np.ndarray] = []
         for image_id, phrase, truth in dataset.phrases[["image_id", "phrase", "boxes"]].itertuples(index=False):
@@ -59,7 +63,9 @@ class PhraseBoxes:
             sizes = np.tile(images.loc[image_id, ["width", "height"]].to_numpy(np.float64), 2)
             iou = np.nan_to_num(box_iou(boxes[number], np.asarray(truth, np.float64).reshape(-1, 4) / sizes))
             best = {int(column.argmax()) for column in iou.T if column.max() >= overlap}
-            own.setdefault(phrase, set()).update(number * len(iou) + row for row in best)
+            correct = set((iou.max(axis=1) >= overlap).nonzero()[0].tolist())
+            for rows, found in ((own, best), (near, correct)):
+                rows.setdefault(phrase, set()).update(number * len(iou) + row for row in found)
             said_in.setdefault(phrase, set()).add(number)
         self.phrases = sorted(phrase for phrase, rows in own.items() if rows)
         if not self.phrases:
@@ -67,6 +73,7 @@ class PhraseBoxes:
         self.regions = len(boxes[0])
         self.own = torch.tensor([[row, box] for row, name in enumerate(self.phrases) for box in sorted(own[name])])
         self._pairs = {(row, box) for row, box in self.own.tolist()}
+        self.correct = {(row, box) for row, name in enumerate(self.phrases) for box in near[name]}
         self._store_rows = features.rows(list(self._image))
         present = [self._present(number) for number in range(len(boxes))]
         self.candidates = [torch.cat([present[number] for number in sorted(said_in[name])]) for name in self.phrases]
@@ -97,10 +104,12 @@ class PhraseBoxes:
 
     @torch.inference_mode()
     def hard_negatives(self, model: Embeds, generator: Generator, at_most: int = 50) -> list[Tensor]:
-        """Of each phrase the boxes that fool the model as it is, see ``hard_negative_boxes``."""
+        """Of each phrase the boxes that fool the model as it is, see ``hard_negative_boxes``; none that is near."""
         model.eval()
         found = []
-        for row, candidates in enumerate(self.candidates):
+        for row, boxes in enumerate(self.candidates):
+            kept = [(row, box) in self._pairs or (row, box) not in self.correct for box in boxes.tolist()]
+            candidates = boxes[torch.tensor(kept)]
             phrase = model.embed_captions(to_device(self.texts(torch.tensor([row])), model.device))
             chunks = [to_device(self.boxes(some), model.device) for some in candidates.split(BATCH)]
             vectors = torch.cat([model.embed_images(chunk) for chunk in chunks])
@@ -116,7 +125,7 @@ class PhraseBoxes:
 
 @dataclass
 class PhraseSampler:
-    """Batches of pairs of a phrase and one of its boxes, every pair once an epoch.
+    """Batches of pairs of a phrase and one of its boxes, a pair at most once an epoch.
 
     Without a model each phrase of a batch gets one more of its boxes, and each box one more of its phrases, for the
     structure within the views. With one, each phrase gets boxes that fool the model as it is when the epoch begins.
@@ -125,6 +134,7 @@ class PhraseSampler:
         pairs: of the training split.
         seed: of all draws.
         batch_size: pairs (1,500 in the paper).
+        boxes_each: of a phrase that are drawn in an epoch, at most (10 in the paper).
         model: None, or the one that is fine-tuned.
         at_most: hard negatives that are recorded of a phrase.
         drawn: of these, in a batch (the paper does not say).
@@ -133,6 +143,7 @@ class PhraseSampler:
     pairs: PhraseBoxes
     seed: int
     batch_size: int = 1500
+    boxes_each: int = 10
     model: Embeds | None = None
     at_most: int = 50
     drawn: int = 5
@@ -141,8 +152,8 @@ class PhraseSampler:
         """The rows of each batch, (n, 2), the phrase of a hard negative being -1."""
         generator = Generator().manual_seed(self.seed * 10_007 + epoch)
         hard = None if self.model is None else self.pairs.hard_negatives(self.model, generator, self.at_most)
-        order = torch.randperm(len(self.pairs.own), generator=generator)
-        return [self._more(self.pairs.own[rows], hard, generator) for rows in order.split(self.batch_size)]
+        drawn = self.pairs.own[_at_most_of_each(self.pairs.own[:, 0], self.boxes_each, generator)]
+        return [self._more(rows, hard, generator) for rows in drawn.split(self.batch_size)]
 
     def _more(self, rows: Tensor, hard: list[Tensor] | None, generator: Generator) -> Tensor:
         if hard is None:
@@ -160,7 +171,10 @@ class PhraseSampler:
 
 @dataclass(frozen=True)
 class PhraseValidation:
-    """R@1 of the phrases, in percent: is the best of an image's boxes the phrase's own?"""
+    """R@1 of the phrases, in percent: is the best of an image's boxes correct?
+
+    Of phrases that have a box of their own: evaluation counts the others as missed.
+    """
 
     pairs: PhraseBoxes
     chosen_by: str = "phrase_R@1"
@@ -173,17 +187,27 @@ class PhraseValidation:
         hits = []
         for row, candidates in enumerate(self.pairs.candidates):
             phrase = model.embed_captions(to_device(self.pairs.texts(torch.tensor([row])), model.device))[0]
-            own = {box for _, box in self.pairs.own[self.pairs.own[:, 0] == row].tolist()}
             for image in (candidates // self.pairs.regions).unique():
                 boxes = candidates[candidates // self.pairs.regions == image]
                 scores = model.embed_images(to_device(self.pairs.boxes(boxes), model.device)) @ phrase
-                hits.append(int(boxes[int(scores.argmax())]) in own)
+                hits.append((row, int(boxes[int(scores.argmax())])) in self.pairs.correct)
         return {"phrase_R@1": 100 * sum(hits) / len(hits)}
 
 
 def _codes(rows: Tensor) -> Tensor:
     """One number for each pair."""
     return (rows[:, 0] << 32) + rows[:, 1]
+
+
+def _at_most_of_each(keys: Tensor, most: int, generator: Generator) -> Tensor:
+    """Places of ``keys`` in random order, at most ``most`` of each; keys count up from 0, each being there."""
+    order = torch.randperm(len(keys), generator=generator)
+    dealt = order[keys[order].argsort(stable=True)]
+    counts = keys.bincount()
+    place = torch.arange(len(keys)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    kept = torch.zeros(len(keys), dtype=torch.bool)
+    kept[dealt[place < most]] = True
+    return order[kept[order]]
 
 
 def _first_of_each(rows: Tensor, key: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets import Dataset
-from bifocal.features import Grid, Pixels, RMac
+from bifocal.features import Grid, Pixels, Proposals, RMac
 from bifocal.features.base import CellFeatures, PixelFeatures
 from bifocal.features.extraction import NetworkFeatures
 from bifocal.features.pretraining import pretrain
@@ -56,10 +56,14 @@ def prepare(
     figures: dict[str, float] = {}
     beside: dict[str, Tensor] = {}
     if params.pretraining is not None:
-        if not isinstance(kind, Grid):
-            raise ValueError(f"extract_features.pretraining trains the backbone of Grid, not of {type(kind).__name__}")
+        cells = kind.grid() if isinstance(kind, Proposals) else kind
+        if not isinstance(cells, Grid):
+            raise ValueError(
+                "extract_features.pretraining trains the backbone of Grid or Proposals, not of "
+                f"{type(kind).__name__}: set it to null"
+            )
         checkpoints = features / "checkpoints"
-        figures = pretrain(kind, tables, **dict(params.pretraining), checkpoints=checkpoints, seed=params.seed)
+        figures = pretrain(cells, tables, **dict(params.pretraining), checkpoints=checkpoints, seed=params.seed)
         write_tensors(carried, kind.backbone.network.state_dict(), figures)
         return _restore(kind, carried)
     if params.classifier is None or not params.classifier.random_start:

@@ -19,6 +19,29 @@ class MiningParams(BaseModel):
     updates: int = Field(ge=1, description="steps between two minings; an epoch is so long")
 
 
+class FineTuningParams(BaseModel):
+    """Epochs that follow, on boxes that the model as it is takes for a phrase's own."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    epochs: int = Field(ge=1, description="passes over all pairs; the boxes are mined anew when each begins")
+    loss: Annotated[Part, PartOf("bifocal.losses", filled=("sorter",))] = Field(
+        description="without structure within the views, which the boxes would outnumber"
+    )
+    learning_rate: float = Field(gt=0, description="throughout")
+    hard_boxes: int = Field(ge=1, description="of each phrase that are recorded")
+    drawn: int = Field(ge=1, description="of these, that join a batch for each of its phrases")
+
+
+class PhrasesParams(BaseModel):
+    """Pairs of a phrase and one of its boxes, instead of captions and images."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    boxes_each: int = Field(ge=1, description="boxes of a phrase that are drawn in an epoch, at most")
+    fine_tuning: FineTuningParams | None = Field(description="a second training on hard negatives; null for none")
+
+
 class TrainEmbeddingParams(Params):
     """Section ``train_embedding`` of params.yaml."""
 
@@ -56,6 +79,10 @@ class TrainEmbeddingParams(Params):
     )
     mining: MiningParams | None = Field(
         description="instead, batches of batch_size mined triplets, for SemanticTripletLoss; null for none"
+    )
+    phrases: PhrasesParams | None = Field(
+        description="instead, batches of batch_size pairs of a phrase and a box, of features that have one vector for "
+        "each box, such as Proposals; null for none"
     )
     precision: Literal["float32", "bfloat16"] = Field(description="of the matrix products in training")
     micro_batch: int | None = Field(
@@ -96,6 +123,6 @@ COMPONENT = Component(
     code=("bifocal",),
     plots=(
         Plot("embedding/history.csv", x="epoch", y="loss", title="Training loss"),
-        Plot("embedding/history.csv", x="epoch", y="recall_sum", title="Validation recall sum, percent"),
+        Plot("embedding/history.csv", x="epoch", y="validation", title="Validation figure that chooses the epoch"),
     ),
 )

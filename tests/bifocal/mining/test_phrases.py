@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.features import FeatureStore, FeatureWriter, RegionBatch
 from bifocal.losses import StructurePreservingLoss
 from bifocal.mining import PhraseBoxes, PhraseSampler, PhraseValidation
 from bifocal.models import build_model
-from bifocal.text import TfIdf
+from bifocal.text import Text, TfIdf
 from bifocal.text.vectorizer import SentenceReader
 from bifocal.training import fit
 
@@ -65,6 +65,32 @@ def test_own_boxes_are_those_of_the_tables(pairs: PhraseBoxes) -> None:
         assert candidates.tolist() == [REGIONS * image + cell for image in sorted(said_in) for cell in range(REGIONS)]
 
 
+def test_near_boxes_are_no_negatives(tmp_path: Path) -> None:
+    boxes = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
+    with FeatureWriter(tmp_path, regions=3, dim=2, metadata={}, shard_size=1) as writer:
+        writer.add("a", np.array([[1, 0], [2, 1], [2, 1]], np.float32), boxes)
+    phrases = pd.DataFrame({"image_id": ["a"], "phrase": ["a star"], "boxes": [np.array([[0, 0, 50, 50]], np.float32)]})
+    images = pd.DataFrame({"image_id": ["a"], "width": 100, "height": 100})
+    vectorizer = TfIdf(min_count=1)
+    vectorizer.fit(["a star"], seed=0)
+    tables = Dataset(images, pd.DataFrame(), phrases, tmp_path)
+    pairs = PhraseBoxes(tables, FeatureStore(tmp_path), SentenceReader(vectorizer))
+    assert (pairs.own.tolist(), pairs.correct) == ([[0, 0]], {(0, 0), (0, 1)})
+
+    class LikesTheSecond:
+        device = torch.device("cpu")
+
+        def eval(self) -> None: ...
+
+        def embed_images(self, regions: RegionBatch) -> torch.Tensor:
+            return regions.features[:, 0]
+
+        def embed_captions(self, text: Text) -> torch.Tensor:
+            return torch.tensor([[0.0, 1.0]])
+
+    assert [rows.tolist() for rows in pairs.hard_negatives(LikesTheSecond(), torch.Generator())] == [[2]]
+
+
 def test_a_batch_matches_what_belongs_together(pairs: PhraseBoxes) -> None:
     rows = torch.tensor([[0, int(pairs.own[0, 1])], [-1, 5], [3, 2], [0, 2]])
     batch = pairs.batch(rows)
@@ -78,7 +104,7 @@ def test_a_batch_matches_what_belongs_together(pairs: PhraseBoxes) -> None:
 
 
 def test_more_of_both_views_joins_a_batch(pairs: PhraseBoxes) -> None:
-    batches = PhraseSampler(pairs, seed=1, batch_size=8)(0)
+    batches = PhraseSampler(pairs, seed=1, batch_size=8, boxes_each=99)(0)
     own, seen = {tuple(row) for row in pairs.own.tolist()}, []
     for rows in batches:
         drawn, more = rows[:8].tolist(), {tuple(row) for row in rows[8:].tolist()}
@@ -88,6 +114,17 @@ def test_more_of_both_views_joins_a_batch(pairs: PhraseBoxes) -> None:
         assert {phrase for phrase, _ in more} == {phrase for phrase, _ in drawn}
     assert len(batches) > 1
     assert sorted(seen) == sorted(own)
+
+
+def test_a_frequent_phrase_is_drawn_as_often_as_is_wanted(pairs: PhraseBoxes) -> None:
+    sampler = PhraseSampler(pairs, seed=1, batch_size=1000, boxes_each=3)
+    epochs = [{tuple(row) for row in sampler(epoch)[0][:12].tolist()} for epoch in range(4)]
+    own = {tuple(row) for row in pairs.own.tolist()}
+    for drawn in epochs:
+        assert drawn <= own
+        assert [sum(phrase == row for phrase, _ in drawn) for row in range(4)] == [3, 3, 3, 3]
+    # Others each time.
+    assert len(set.union(*epochs)) > 24
 
 
 def test_fine_tuning_on_hard_negatives_finds_more_phrases(pairs: PhraseBoxes, tmp_path: Path) -> None:

@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from bifocal.batch import Pairs
-from bifocal.datasets import Scenes, read_dataset, write_dataset
+from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.mining import SemanticPairs, SemanticValidation
 from bifocal.models import build_model, load_model
-from bifocal.text import TextStore, TfIdf, write_text
+from bifocal.text import TextStore
 from components import parameters
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from tests.components.train_embedding.conftest import Scened
 
 ROOT = Path(__file__).parents[3]
 SHORTER: dict[str, Any] = {
@@ -38,18 +39,10 @@ def validated(recipe: str, **changes: Any) -> TrainEmbeddingParams:
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def artifacts(scened: Scened) -> dict[str, Path]:
     """Scenes whose features are a random map of their words, with much noise in one half."""
-    folder = tmp_path_factory.mktemp("artifacts")
-    paths = {name: folder / name for name in ("dataset", "features", "text", "sorter")}
-    for path in paths.values():
-        path.mkdir()
-    corpus = Scenes(train=100, val=30, test=4, size=64).read(paths["dataset"] / "images")
-    write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    paths = scened(100, 30)
     tables = read_dataset(paths["dataset"])
-    vectorizer = TfIdf(min_count=1)
-    vectorizer.fit(list(tables.captions["text"]), seed=0)
-    write_text(paths["text"], vectorizer, tables.captions["caption_id"], list(tables.captions["text"]))
     texts = TextStore(paths["text"])
     torch.manual_seed(0)
     directions = torch.randn(texts.dim, 16)

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 import torch
 
-from bifocal.datasets import Dataset, Scenes, read_dataset, write_dataset
+from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
 from bifocal.sorters import LSTMSorter, pretrain, save_sorter
-from bifocal.text import TfIdf, write_text
 from components import parameters
 from components.parameters import ParameterError
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from tests.components.train_embedding.conftest import Scened
 
 SECTION: dict[str, Any] = {
     "dim": 32,
@@ -52,23 +52,15 @@ def validated(**changes: Any) -> TrainEmbeddingParams:
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def artifacts(scened: Scened) -> dict[str, Path]:
     """Scenes, features that hold which words their captions have, and a sorter pretrained for 16 scores."""
-    folder = tmp_path_factory.mktemp("artifacts")
-    paths = {name: folder / name for name in ("dataset", "features", "text", "sorter")}
-    for path in paths.values():
-        path.mkdir()
-    corpus = Scenes(train=160, val=20, test=4, size=64).read(paths["dataset"] / "images")
-    write_dataset(paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
-    tables = read_dataset(paths["dataset"])
-    vectorizer = TfIdf(min_count=1)
-    texts = list(tables.captions["text"])
-    vectorizer.fit(texts, seed=0)
-    write_text(paths["text"], vectorizer, tables.captions["caption_id"], texts)
+    paths = scened(160, 20)
+    captions = read_dataset(paths["dataset"]).captions
+    words = sorted({word for text in captions["text"] for word in text.split()})
     random = np.random.default_rng(0)
-    directions = {word: random.normal(size=24) for word in sorted({word for text in texts for word in text.split()})}
+    directions = {word: random.normal(size=24) for word in words}
     with FeatureWriter(paths["features"], regions=2, dim=24, metadata={}, shard_size=64) as writer:
-        for image_id, own in tables.captions.groupby("image_id"):
+        for image_id, own in captions.groupby("image_id"):
             seen = sum(directions[word] for word in set(" ".join(own["text"]).split()))
             writer.add(str(image_id), np.stack([seen, 0.1 * random.normal(size=24)]).astype(np.float32))
     arguments = {"hidden": 8, "layers": 1}
@@ -84,7 +76,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patience=9,
         tolerance=0.01,
         seed=0,
-        checkpoints=folder / "checkpoints",
+        checkpoints=paths["sorter"] / "checkpoints",
     )
     assert len(list(epochs)) == 3
     save_sorter(paths["sorter"], sorter, arguments)

@@ -1,0 +1,157 @@
+"""What a model is trained on, for how many epochs, and what judges it."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from bifocal.batch import Pairs, ReadsBatches
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore
+from bifocal.losses import SemanticTripletLoss
+from bifocal.mining import (
+    MiningSampler,
+    PhraseBoxes,
+    PhraseSampler,
+    PhraseValidation,
+    SemanticPairs,
+    SemanticValidation,
+    relevant_images,
+)
+from bifocal.models import TwoBranchModel
+from bifocal.registry import build, find
+from bifocal.sorters import load_sorter
+from bifocal.text import TextStore
+from bifocal.text.vectorizer import SentenceReader
+from bifocal.training import Recall, Sampler, Validation, add_captions, distinct_batches, epoch_batches
+from components.spec import Part
+from components.train_embedding.spec import MiningParams, PhrasesParams, TrainEmbeddingParams
+
+
+@dataclass(frozen=True)
+class Material:
+    """What lessons are made of: the artifacts of the stages before."""
+
+    tables: Dataset
+    features: FeatureStore
+    text: TextStore
+    reader: SentenceReader
+    sorter: Path
+
+    def pairs(self, split: str) -> Pairs:
+        """Captions and images of a split."""
+        return Pairs(self.tables.split(split), self.features, self.text)
+
+    def phrases(self, split: str) -> PhraseBoxes:
+        """Phrases and boxes of a split."""
+        return PhraseBoxes(self.tables.split(split), self.features, self.reader)
+
+    def loss(self, part: Part) -> nn.Module:
+        """The loss of that name, with the sorter if it takes one."""
+        takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", part.name)).parameters
+        given = {"sorter": load_sorter(self.sorter)} if takes_sorter else {}
+        loss: nn.Module = build("bifocal.losses", part.name, **part.arguments, **given)
+        return loss
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One training; see ``bifocal.training.fit``. Its name is that of the folder of its checkpoints."""
+
+    name: str
+    pairs: ReadsBatches
+    sampler: Sampler
+    validation: Validation
+    loss: nn.Module
+    epochs: int
+    learning_rate: float
+    decay_after: Sequence[float]
+    train_from: Mapping[str, int | None]
+
+
+def lessons(params: TrainEmbeddingParams, model: nn.Module, material: Material) -> list[Lesson]:
+    """Captions of images, or mined triplets of images; or phrases of boxes, and then boxes that fool the model.
+
+    Raises:
+        ValueError: the model or the loss cannot be trained so.
+    """
+    if params.phrases is not None:
+        return _phrases(params, params.phrases, model, material)
+    if params.mining is not None:
+        return [_mined(params, params.mining, model, material)]
+    train = material.pairs("train")
+    loss, validation = material.loss(params.loss), Recall(material.pairs("val"))
+    return [_first(params, loss, train, _drawn(params, train), validation)]
+
+
+def _first(
+    params: TrainEmbeddingParams, loss: nn.Module, pairs: ReadsBatches, sampler: Sampler, validation: Validation
+) -> Lesson:
+    return Lesson(
+        name="first",
+        pairs=pairs,
+        sampler=sampler,
+        validation=validation,
+        loss=loss,
+        epochs=params.epochs,
+        learning_rate=params.learning_rate,
+        decay_after=params.decay_after,
+        train_from=params.train_from,
+    )
+
+
+def _drawn(params: TrainEmbeddingParams, train: Pairs) -> Sampler:
+    rows, size, seed = train.image_of_caption, params.batch_size, params.seed
+
+    def sample(epoch: int) -> Sequence[Tensor]:
+        if params.distinct_images:
+            drawn = distinct_batches(rows, size, seed, epoch)
+        else:
+            drawn = epoch_batches(rows, size, params.captions_per_image, seed, epoch)
+        return add_captions(rows, drawn, params.added_captions, seed, epoch) if params.added_captions else drawn
+
+    return sample
+
+
+def _mined(params: TrainEmbeddingParams, mining: MiningParams, model: nn.Module, material: Material) -> Lesson:
+    loss = material.loss(params.loss)
+    if not isinstance(model, TwoBranchModel) or not isinstance(loss, SemanticTripletLoss):
+        raise ValueError(
+            "mined triplets are for a TwoBranchModel with a SemanticTripletLoss, not for a "
+            f"{type(model).__name__} with a {type(loss).__name__}: set mining to null"
+        )
+    pairs, arguments = SemanticPairs(material.pairs("train")), mining.model_dump()
+    relevant = relevant_images(pairs, arguments.pop("neighbours"))
+    sampler = MiningSampler(model, pairs, relevant, params.batch_size, params.seed, margin=loss.margin, **arguments)
+    return _first(params, loss, pairs, sampler, SemanticValidation(SemanticPairs(material.pairs("val"))))
+
+
+def _phrases(
+    params: TrainEmbeddingParams, phrases: PhrasesParams, model: nn.Module, material: Material
+) -> list[Lesson]:
+    if not isinstance(model, TwoBranchModel):
+        raise ValueError(
+            f"phrases of boxes are for a TwoBranchModel, not for a {type(model).__name__}: set phrases to null"
+        )
+    pairs, validation = material.phrases("train"), PhraseValidation(material.phrases("val"))
+    sampler = PhraseSampler(pairs, params.seed, params.batch_size, phrases.boxes_each)
+    first, tuning = _first(params, material.loss(params.loss), pairs, sampler, validation), phrases.fine_tuning
+    if tuning is None:
+        return [first]
+    return [
+        first,
+        Lesson(
+            name="fine_tuning",
+            pairs=pairs,
+            sampler=replace(sampler, seed=params.seed + 1, model=model, at_most=tuning.hard_boxes, drawn=tuning.drawn),
+            validation=validation,
+            loss=material.loss(tuning.loss),
+            epochs=tuning.epochs,
+            learning_rate=tuning.learning_rate,
+            decay_after=[],
+            # What waits for a later epoch of the first training has had it; what never trains does not now.
+            train_from={part: epoch for part, epoch in params.train_from.items() if epoch is None},
+        ),
+    ]

@@ -1,0 +1,33 @@
+"""Small scenes, as the stages before leave them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bifocal.datasets import Scenes, read_dataset, write_dataset
+from bifocal.text import TfIdf, write_text
+
+Scened = Callable[[int, int], dict[str, Path]]
+
+
+@pytest.fixture(scope="module")
+def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
+    """``scened(train, val)`` writes dataset and text; it gives their folders, and empty ones of features and sorter."""
+
+    def write(train: int, val: int) -> dict[str, Path]:
+        folder = tmp_path_factory.mktemp("artifacts")
+        paths = {name: folder / name for name in ("dataset", "features", "text", "sorter")}
+        for path in paths.values():
+            path.mkdir()
+        corpus = Scenes(train=train, val=val, test=4, size=64).read(paths["dataset"] / "images")
+        write_dataset(
+            paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
+        )
+        captions = read_dataset(paths["dataset"]).captions
+        vectorizer = TfIdf(min_count=1)
+        vectorizer.fit(list(captions["text"]), seed=0)
+        write_text(paths["text"], vectorizer, captions["caption_id"], list(captions["text"]))
+        return paths
+
+    return write
