@@ -14,10 +14,14 @@ SourcePath = Annotated[Path, "source"]
 """A file or folder of the user's, outside the artifacts; DVC watches it."""
 
 
-class Params(BaseModel):
-    """One section of ``params.yaml``: types, units and ranges; the values stand in the file alone."""
+class Values(BaseModel):
+    """Values of a YAML file, by their names: what is not declared, or of another type, is refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Params(Values):
+    """One section of ``params.yaml``: types, units and ranges; the values stand in the file alone."""
 
     seed: int = Field(ge=0, lt=2**32, description="of every random number; set once, at the top of params.yaml")
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from bifocal.metrics.bootstrap import bootstrap_difference
+from components.spec import Values
 from pipelines.evidence import Evidence
 
 FILE = Path(__file__).with_name("promotion.yaml")
@@ -19,10 +20,8 @@ DIRECTIONS = ("caption_retrieval", "image_retrieval")
 POINTING = "pointing"
 
 
-class Rules(BaseModel):
+class Rules(Values):
     """The file ``promotion.yaml``."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     model: str = Field(min_length=1)
     candidate: str = Field(description="alias")

@@ -5,28 +5,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from bifocal import registry
 from components import parameters
+from components.spec import Values
 
 FILE = Path(__file__).with_name("resources.yaml")
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|[KMGTP]i?)?$")]
 Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?s$")]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Gpu(_Section):
+class Gpu(Values):
     """Accelerators of a step."""
 
     type: str = Field(description="resource name of Kubernetes, such as nvidia.com/gpu")
     count: int = Field(ge=1)
 
 
-class Toleration(_Section):
+class Toleration(Values):
     """Of a node's taint."""
 
     key: str
@@ -35,7 +32,7 @@ class Toleration(_Section):
     value: str | None = None
 
 
-class StepResources(_Section):
+class StepResources(Values):
     """What one step gets."""
 
     cpu: Quantity = Field(description="cores")
@@ -53,14 +50,14 @@ class StepResources(_Section):
     nodes: int = Field(ge=1, le=100, description="machines that train together, by Kubeflow's Trainer if not one")
 
 
-class Trainer(_Section):
+class Trainer(Values):
     """Kubeflow's Trainer, for a step with several nodes."""
 
     runtime: str = Field(description="a ClusterTrainingRuntime or TrainingRuntime of torch")
     folder: str = Field(pattern=r"^s3://[^/]+/.+", description="where its machines find inputs and leave the model")
 
 
-class Resources(_Section):
+class Resources(Values):
     """The file."""
 
     images: dict[str, str] = Field(description="of each dependency group, by tag or better by digest")

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from kfp import Client
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from components.spec import Values
 from pipelines.cluster import EXPERIMENT
 from pipelines.cron import check_cron
 
@@ -19,10 +20,8 @@ PREFIX = "bifocal-"
 PAGE = 100
 
 
-class Schedule(BaseModel):
+class Schedule(Values):
     """One entry of ``schedules.yaml``."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     cron: Annotated[str, AfterValidator(check_cron)]
     recipes: list[str] = Field(description="files that overlay params.yaml")

@@ -2,15 +2,13 @@
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from components.spec import Component, Params, Part, PartOf, SourcePath
+from components.spec import Component, Params, Part, PartOf, SourcePath, Values
 
 
-class PretrainingParams(BaseModel):
+class PretrainingParams(Values):
     """Training of the backbone on the phrases and boxes of the dataset's split "train"."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     epochs: int = Field(ge=1, description="passes over the images")
     batch_size: int = Field(ge=1, description="images")
@@ -23,10 +21,8 @@ class PretrainingParams(BaseModel):
     )
 
 
-class ClassifierParams(BaseModel):
+class ClassifierParams(Values):
     """Training of the backbone of Pixels, and of BEAN's adaptation layer on it, as a classifier."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     task: str | None = Field(
         description="of the dataset's labels; null for the class folders train/ and val/ below source (ImageNet)"

@@ -2,15 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, Plot
+from components.spec import Component, Params, Part, PartOf, Plot, Values
 
 
-class MiningParams(BaseModel):
+class MiningParams(Values):
     """Triplets of images mined with the model as it is, instead of captions in random order."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     neighbours: int = Field(ge=1, description="images of the nearest texts, which are relevant to an image")
     queries: int = Field(ge=1, description="images of a pool that are asked with")
@@ -19,10 +17,8 @@ class MiningParams(BaseModel):
     updates: int = Field(ge=1, description="steps between two minings; an epoch is so long")
 
 
-class FineTuningParams(BaseModel):
+class FineTuningParams(Values):
     """Epochs that follow, on boxes that the model as it is takes for a phrase's own."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     epochs: int = Field(ge=1, description="passes over all pairs; the boxes are mined anew when each begins")
     loss: Annotated[Part, PartOf("bifocal.losses", filled=("sorter",))] = Field(
@@ -33,10 +29,8 @@ class FineTuningParams(BaseModel):
     drawn: int = Field(ge=1, description="of these, that join a batch for each of its phrases")
 
 
-class PhrasesParams(BaseModel):
+class PhrasesParams(Values):
     """Pairs of a phrase and one of its boxes, instead of captions and images."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     boxes_each: int = Field(ge=1, description="boxes of a phrase that are drawn in an epoch, at most")
     fine_tuning: FineTuningParams | None = Field(description="a second training on hard negatives; null for none")
