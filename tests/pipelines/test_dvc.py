@@ -164,7 +164,7 @@ def test_a_training_that_is_killed_ends_with_the_same_bits(checkout: Path) -> No
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.DEVNULL) as process:
-        checkpoint = embedding.with_name("embedding.partial") / "checkpoints" / "last.safetensors"
+        checkpoint = embedding.with_name("embedding.partial") / "checkpoints" / "first" / "last.safetensors"
         while not checkpoint.is_file():
             assert process.poll() is None, "it ended before it was killed"
             time.sleep(0.01)

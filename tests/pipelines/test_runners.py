@@ -126,7 +126,7 @@ def test_the_host_engine_kills_what_takes_too_long_with_all_its_children(tmp_pat
         f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); print('began', flush=True)\n"
         "time.sleep(60)"
     )
-    code = HostEngine({}).run({}, ["python", "-c", program], 2.0, tmp_path / "log.txt")
+    code = HostEngine({}).run({}, ["python", "-c", program], 4.0, tmp_path / "log.txt")
     assert code == -signal.SIGKILL
     assert (tmp_path / "log.txt").read_text() == "began\n"
     # What was killed with its parent may still be on its way out; left alone it would sleep for a minute.
