@@ -78,6 +78,20 @@ def test_a_backbone_trained_here_fills_the_store(dataset: Path, tmp_path: Path) 
     assert artifact(tmp_path / "a") == artifact(tmp_path / "b")
 
 
+def test_proposals_learn_the_network_that_a_grid_learns(dataset: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cv2.ximgproc")
+    boxes = {**SECTION["features"], "name": "Proposals", "resize": "square", "regions": 5, "search_size": 64}
+    learnt = []
+    for name, features in (("grid", SECTION["features"]), ("boxes", boxes)):
+        stage.run(validated(features=features), dataset=dataset, features=made(tmp_path / name))
+        learnt.append((tmp_path / name / "weights.safetensors").read_bytes())
+    assert learnt[0] == learnt[1]
+    assert FeatureStore(tmp_path / "boxes").regions == 5
+    pixels = {"name": "Pixels", "backbone": "resnet10t", "size": 64}
+    with pytest.raises(ValueError, match="the backbone of Grid or Proposals, not of Pixels: set it to null"):
+        stage.run(validated(features=pixels), dataset=dataset, features=made(tmp_path / "pixels"))
+
+
 def test_killed_between_and_within_training_and_extraction(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
