@@ -10,7 +10,7 @@ import yaml
 from safetensors import SafetensorError
 
 from components import parameters, shards
-from components.spec import Component
+from components.spec import Component, Values
 
 
 class Stage(click.Command):
@@ -121,11 +121,22 @@ class Stage(click.Command):
         values = (yaml.safe_load(file.read_text()) or {}) if file.is_file() else {}
         section = {"seed": values.get("seed")} | values.get(component.name, {})
         with formatter.section(f"Parameters, section {component.name}"):
-            for name, field in component.params.model_fields.items():
-                value = yaml.safe_dump(section.get(name), default_flow_style=True, width=10_000).splitlines()[0]
-                formatter.write_text(f"{name}: {value}")
-                with formatter.indentation():
-                    formatter.write_text(field.description or "")
+            _write_values(formatter, component.params, section)
+
+
+def _write_values(formatter: click.HelpFormatter, group: type[Values], given: Mapping[str, object]) -> None:
+    """Each value with its meaning, those of a group within it indented; a group that is null has names alone."""
+    for name, field in group.model_fields.items():
+        value = (
+            yaml.safe_dump(given[name], default_flow_style=True, width=10_000).splitlines()[0] if name in given else ""
+        )
+        inner = next((model for model in parameters.models(field.annotation) if issubclass(model, Values)), None)
+        formatter.write_text(f"{name}: {value}" if inner is None or given.get(name) is None else f"{name}:")
+        with formatter.indentation():
+            formatter.write_text(field.description or "")
+            if inner is not None:
+                within = given.get(name)
+                _write_values(formatter, inner, within if isinstance(within, Mapping) else {})
 
 
 @click.group(context_settings={"max_content_width": 110})

@@ -123,18 +123,19 @@ def _explain(model: type[BaseModel], section: str, detail: Any) -> str:
 def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
     for step in location:
         field = model.model_fields.get(step)
-        inner = field and next(_models(field.annotation), None)
+        inner = field and next(models(field.annotation), None)
         if inner is None:
             break
         model = inner
     return list(model.model_fields)
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The pydantic models in a type, such as that of an optional group of values."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
-        yield from _models(argument)
+        yield from models(argument)
 
 
 def _check_parts(section: BaseModel, where: str) -> Iterator[str]:

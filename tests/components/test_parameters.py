@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from click.testing import CliRunner
 from pydantic import Field
 
+from components.__main__ import main
 from components.parameters import ParameterError, overlay, read, stages, validate
 from components.spec import Component, Params, Part, PartOf, SourcePath
 from pipelines.graph import STAGES
@@ -128,3 +130,16 @@ def test_every_stage_of_the_line_is_a_folder_here() -> None:
     found = stages()
     assert all(found[component.name] is component for component in STAGES)
     assert all(name == component.name for name, component in found.items())
+
+
+def test_help_explains_every_value_and_those_of_groups() -> None:
+    for name, stage in stages().items():
+        text = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split())
+        for field in stage.params.model_fields.values():
+            assert " ".join((field.description or "?").split()) in text
+    text = CliRunner().invoke(main, ["train_embedding", "--help"]).output
+    # A group that is null shows which values it would have; one that is given shows them.
+    assert "  mining: null\n" in text
+    assert "    neighbours:\n      images of the nearest texts" in text
+    assert "    fine_tuning:\n" in text
+    assert "    epochs: 16\n" in CliRunner().invoke(main, ["extract_features", "--help"]).output
