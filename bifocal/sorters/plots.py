@@ -21,7 +21,7 @@ def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:
 def plot_depths(ax: Axes, errors: Mapping[int, Sequence[float]]) -> None:
     """Figure 5.5: the error of convolutional sorters over the epochs, by their number of blocks."""
     for blocks, values in errors.items():
-        ax.plot(range(1, len(values) + 1), values, label=f"{blocks} blocks")
+        ax.plot(range(1, len(values) + 1), values, label=f"{blocks} block{'s' * (blocks > 1)}")
     ax.set(xlabel="epoch", ylabel="L1 of ranks divided by n, held-out vectors", yscale="log")
     ax.legend(frameon=False)
 
