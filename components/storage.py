@@ -58,7 +58,10 @@ class Storage:
             read_timeout=self.timeout,
             max_pool_connections=4 * self.workers,
         )
-        return boto3.client("s3", config=config)
+        try:
+            return boto3.client("s3", config=config)
+        except ValueError as error:
+            raise StorageError(f"{error}; expected an AWS_ENDPOINT_URL such as http://localhost:9000") from error
 
     @cached_property
     def _transfer(self) -> TransferConfig:

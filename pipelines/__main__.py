@@ -1,7 +1,7 @@
 """The graph's command line: ``python -m pipelines render``."""
 
-import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +120,7 @@ def run(
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": given.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")})
     text = compiled(recipe, images, revision, record=record)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends this ends the steps too, as Ctrl-C does
     states = Run(text, folder, engine, {"repository": str(Path.cwd())}, parallel).start()
     failed = [name for name, state in states.items() if not state.good]
     if failed:
@@ -131,23 +132,29 @@ def run(
 @click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
 def promote(rollback: bool, unlock: bool) -> None:
     """Compare the candidate with the champion, by the rules of promotion.yaml, and move the alias if it is better."""
+    if rollback and unlock:
+        raise click.UsageError("--rollback and --unlock are two things: give one of them, then the other")
     from components import tracking
     from pipelines import decision, promotion
 
     rules = decision.read()
     if unlock:
-        tracking.remove_lock(rules.model)
+        click.echo(f"removed the lock of {tracking.remove_lock(rules.model)}")
         return
     if rollback:
-        click.echo(f"champion: version {promotion.rollback(rules)}")
-        return
-    made = promotion.promote(rules)
-    for name, figure in made.figures.items():
-        click.echo(f"{name}: {figure:g}")
-    for reason in made.reasons:
-        click.secho(f"not promoted: {reason}", fg="red")
-    if made.promoted:
-        click.secho("promoted", fg="green")
+        promotion.rollback(rules)
+    else:
+        made = promotion.promote(rules)
+        for name, figure in made.figures.items():
+            click.echo(f"{name}: {figure:g}")
+        for reason in made.reasons:
+            click.secho(f"not promoted: {reason}", fg="red")
+        if made.promoted:
+            click.secho("promoted", fg="green")
+    for alias in (rules.candidate, rules.champion, rules.previous):
+        version = tracking.version_at(rules.model, alias)
+        if version:
+            click.echo(f"{alias}: version {version.number}")
 
 
 @main.command()
@@ -180,8 +187,7 @@ def schedule(images: Path | None, action: str) -> None:
     schedules = scheduling.read()
     with cluster.connected() as client:
         if action == "list":
-            for line in scheduling.listed(client):
-                click.echo(line)
+            click.echo("\n".join(scheduling.listed(client)) or "no schedule of this project")
             return
         found = scheduling.changes(
             schedules, client, lambda recipes: compiled(tuple(map(Path, recipes)), images, revision=None)
@@ -198,8 +204,7 @@ def compiled(recipe: tuple[Path, ...], images: Path | None, revision: str | None
 
     values = parameters.read(Path("params.yaml"), recipe)
     parameters.validate(values, parameters.stages().values())
-    digests = json.loads(images.read_text()) if images else None
-    given = resources.read(images=digests)
+    given = resources.read(images=resources.read_images(images) if images else None)
     if record is not None:
         given = given.model_copy(update={"record": record})
     return kubeflow.compile_pipeline(values, given, revision or head())

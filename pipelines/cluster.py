@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,10 @@ def connected() -> Iterator[kfp.Client]:
     if not endpoint:
         raise ValueError(f"KFP_ENDPOINT is not set: export KFP_ENDPOINT=http://localhost:8888 after '{forward}'")
     try:
-        yield kfp.Client(host=endpoint, existing_token=os.environ.get("KFP_TOKEN"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that it is for Kubeflow 2, at each call
+            client = kfp.Client(host=endpoint, existing_token=os.environ.get("KFP_TOKEN"))
+        yield client
     except HTTPError as error:
         raise OSError(f"no Kubeflow answers at {endpoint} ({error}): is '{forward}' running?") from error
     except OpenApiException as error:

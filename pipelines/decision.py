@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 from torch import Tensor
 
 from bifocal.metrics.bootstrap import bootstrap_difference
 from components.spec import Values
+from pipelines.declared import declared
 from pipelines.evidence import Evidence
 
 FILE = Path(__file__).with_name("promotion.yaml")
@@ -62,13 +62,9 @@ def read(path: Path = FILE) -> Rules:
     """The file.
 
     Raises:
-        ValueError: an entry is wrong.
+        ValueError: it is no YAML, or an entry is wrong.
     """
-    try:
-        return Rules.model_validate(yaml.safe_load(path.read_text()))
-    except ValidationError as error:
-        problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-        raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error
+    return declared(path, Rules.model_validate)
 
 
 def decide(rules: Rules, candidate: Evidence, champion: Evidence | None) -> Decision:

@@ -3,15 +3,16 @@
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from packaging.requirements import Requirement
@@ -19,6 +20,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent
 FREE_GB = 10
 SECONDS = 5
+# 'dvc status --cloud' asks nobody as long as no stage has run.
+ASK_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def packages() -> Finding:
             continue
         if not requirement.specifier.contains(version, prereleases=True):
             wrong.append(f"{requirement.name} is {version}, {requirement.specifier} is needed")
-    return Finding("packages", not wrong, "; ".join(wrong) or "all there", "rm .venv/ready && make setup")
+    return Finding("packages", not wrong, "; ".join(wrong) or "all there", "rm -f .venv/ready && make setup")
 
 
 def gpu() -> Finding:
@@ -97,9 +100,8 @@ def dvc_remote() -> Finding:
     if listed.returncode or not listed.stdout.strip() or "No default" in listed.stdout:
         return Finding("DVC remote", None, "none", "dvc remote add --default s3 s3://BUCKET/dvc")
     name = listed.stdout.strip()
-    asked = _call(sys.executable, "-m", "dvc", "status", "--cloud", "--quiet")
-    # 1 says that something is not pushed yet: the remote answered.
-    good = asked.returncode in (0, 1) and not asked.stderr.strip()
+    asked = _call(sys.executable, "-c", ASK_REMOTE)
+    good = asked.returncode == 0
     said = f"{name} answers" if good else f"{name}: {_last(asked.stderr) or asked.returncode}"
     return Finding("DVC remote", good, said, f"dvc remote modify --local {name} endpointurl URL  # and see S3, below")
 
@@ -115,16 +117,21 @@ def s3() -> Finding:
     try:
         buckets = Storage(attempts=1, timeout=SECONDS).buckets()
     except StorageError as error:
-        mend = "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1 # for MinIO and its like; or other keys"
-        return Finding("S3", False, str(error), mend)
+        mend = "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1  # for MinIO and its like; or other keys"
+        # What went wrong, without what a transfer would do about it.
+        return Finding("S3", False, str(error.__cause__ or error), mend)
     return Finding("S3", True, f"{len(buckets)} buckets")
 
 
 def mlflow() -> Finding:
     """The tracking server, if one is named."""
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if re.match(r"[\w.-]+:\d", uri):
+        said = f"MLFLOW_TRACKING_URI is {uri}, which names no server without http://"
+        return Finding("MLflow", False, said, f"export MLFLOW_TRACKING_URI=http://{uri}")
     if not uri.startswith("http"):
-        return Finding("MLflow", None, f"runs go to {uri or 'sqlite:///mlflow.db'}, no server", "make mlflow")
+        mend = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
+        return Finding("MLflow", None, f"runs go to {uri or 'sqlite:///mlflow.db'}, no server", mend)
     return _endpoint("MLflow", f"{uri}/health", "make mlflow; 403: add this name to MLFLOW_HOSTS")
 
 
@@ -134,8 +141,11 @@ def kubeflow() -> Finding:
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"
     if not uri:
         return Finding(
-            "Kubeflow", None, "KFP_ENDPOINT is not set", f"{forward}; export KFP_ENDPOINT=http://localhost:8888"
+            "Kubeflow", None, "KFP_ENDPOINT is not set", f"{forward} & export KFP_ENDPOINT=http://localhost:8888"
         )
+    if not uri.startswith("http"):
+        said = f"KFP_ENDPOINT is {uri}, which names no server without http://"
+        return Finding("Kubeflow", False, said, f"export KFP_ENDPOINT=http://{uri}")
     return _endpoint("Kubeflow", f"{uri}/apis/v2beta1/healthz", forward)
 
 
@@ -146,7 +156,7 @@ def _endpoint(name: str, address: str, mend: str) -> Finding:
     try:
         with urlopen(address, timeout=SECONDS):
             return Finding(name, True, f"{address} answers")
-    except (URLError, OSError) as error:
+    except (OSError, ValueError, HTTPException) as error:  # away, no address, no server of HTTP
         return Finding(name, False, f"{address}: {error}", mend)
 
 

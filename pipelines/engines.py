@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,9 @@ class Engine(Protocol):
     def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
         """Run ``command`` for at most ``seconds``, its output in ``log``; returns its exit code."""
 
+    def stop(self) -> None:
+        """Kill what runs."""
+
 
 @dataclass
 class HostEngine:
@@ -37,6 +40,7 @@ class HostEngine:
     """
 
     environment: Mapping[str, str]
+    _running: set[int] = field(default_factory=set, init=False)
 
     def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
         """Run ``command`` with this Python; it is killed, with all that it started, after ``seconds``."""
@@ -51,15 +55,23 @@ class HostEngine:
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), os.killpg, (process.pid, signal.SIGKILL))
         timer.daemon = True
         timer.start()
+        self._running.add(process.pid)
         try:
             assert process.stdout is not None  # it is a pipe
             _tee(process.stdout, log)
             return process.wait()
         finally:
             timer.cancel()
+            self._running.discard(process.pid)
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+    def stop(self) -> None:
+        """Kill what runs, with all that it started: it is in a session of its own, where no Ctrl-C reaches it."""
+        for number in list(self._running):
+            with suppress(ProcessLookupError):  # it ended by itself meanwhile
+                os.killpg(number, signal.SIGKILL)
 
 
 class ContainerEngine:
@@ -78,6 +90,7 @@ class ContainerEngine:
 
     def __init__(self, environment: Mapping[str, str], folder: Path, repository: Path) -> None:
         self.environment = {**environment, **TRUST}
+        self._running: set[Container] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self.volumes = {
             str(repository.resolve()): {"bind": str(repository.resolve()), "mode": "ro"},
@@ -87,8 +100,9 @@ class ContainerEngine:
             # No time limit on a request: a step may be silent for hours.
             self.client = docker.from_env(timeout=None)
         except DockerException as error:
+            where = os.environ.get("DOCKER_HOST", "its usual socket")
             raise ValueError(
-                f"no docker answers ({error}): start it, or 'podman system service --time=0 "
+                f"no docker answers at {where} ({error}): start it, or 'podman system service --time=0 "
                 "unix:///run/podman/podman.sock' and export DOCKER_HOST=unix:///run/podman/podman.sock"
             ) from error
 
@@ -109,6 +123,7 @@ class ContainerEngine:
             return _said(log, f"no container of {container['image']}: {error}; 'python containers/build.py' builds it")
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), _kill, (box,))
         timer.daemon = True
+        self._running.add(box)
         try:
             box.start()
             timer.start()
@@ -118,7 +133,13 @@ class ContainerEngine:
             return _said(log, f"the container did not run: {error}")
         finally:
             timer.cancel()
+            self._running.discard(box)
             box.remove(force=True)
+
+    def stop(self) -> None:
+        """Kill the containers."""
+        for box in list(self._running):
+            _kill(box)
 
 
 def _kill(box: Container) -> None:

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, field_validator
 
 from bifocal import registry
 from components import parameters
 from components.spec import Values
+from pipelines.declared import declared
 
 FILE = Path(__file__).with_name("resources.yaml")
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|[KMGTP]i?)?$")]
 Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?s$")]
+Group = Literal["cpu", "gpu", "serve"]
 
 
 class Gpu(Values):
@@ -91,14 +92,24 @@ def read(path: Path = FILE, images: Mapping[str, str] | None = None) -> Resource
     """The file, with ``images`` of other digests, if given.
 
     Raises:
-        ValueError: an unknown key or step, or a quantity that Kubernetes would not understand.
+        ValueError: it is no YAML, or has an unknown key or step, or a quantity that Kubernetes would not understand.
     """
-    values: dict[str, Any] = yaml.safe_load(path.read_text())
-    default = values.get("default", {})
-    values["steps"] = {name: {**default, **step} for name, step in values.get("steps", {}).items()}
-    values["images"] = {**values.get("images", {}), **(images or {})}
-    try:
+
+    def check(values: Any) -> Resources:
+        if isinstance(values, dict):  # or else pydantic says what it is
+            default = values.get("default") or {}
+            values["steps"] = {name: {**default, **(step or {})} for name, step in (values.get("steps") or {}).items()}
+            values["images"] = {**(values.get("images") or {}), **(images or {})}
         return Resources.model_validate(values)
-    except ValidationError as error:
-        problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-        raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error
+
+    return declared(path, check)
+
+
+def read_images(path: Path) -> dict[str, str]:
+    """The digests that ``containers/build.py`` noted.
+
+    Raises:
+        ValueError: it is no JSON, or has a group that no image is built of.
+    """
+    digests = declared(path, TypeAdapter(dict[Group, str]).validate_python)
+    return {str(group): digest for group, digest in digests.items()}

@@ -3,11 +3,12 @@
 kfp's own local runners refuse container components on the host, and report a failed container as a success.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
@@ -15,6 +16,8 @@ import yaml
 
 from pipelines.engines import Engine
 from pipelines.steps import State, Steps
+
+POLL_SECONDS = 0.1
 
 
 @dataclass
@@ -27,7 +30,7 @@ class Run:
         engine: what runs a step.
         arguments: of the pipeline, in the place of its defaults.
         parallel: steps at once.
-        sleep: between retries, seconds.
+        sleep: between retries, seconds; unless given, until the run is stopped.
     """
 
     text: str
@@ -35,7 +38,7 @@ class Run:
     engine: Engine
     arguments: Mapping[str, Any] = field(default_factory=dict)
     parallel: int = 1
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], object] | None = None
 
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
@@ -43,7 +46,9 @@ class Run:
         executors = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
         deadlines = {name: float(pod.get("activeDeadlineSeconds", "inf")) for name, pod in executors.items()}
         containers = self.pipeline["deploymentSpec"]["executors"]
-        self.steps = Steps(self.folder, self.engine, containers, deadlines, self.sleep)
+        self.stopped = Event()
+        sleep = self.sleep or self.stopped.wait
+        self.steps = Steps(self.folder, self.engine, containers, deadlines, sleep, self.stopped)
         self.states: dict[str, State] = {}
 
     def start(self) -> dict[str, State]:
@@ -66,7 +71,7 @@ class Run:
         problems: dict[str, str] = {}
         waiting = dict(dag["tasks"])
         running: dict[Future[str], str] = {}
-        with ThreadPoolExecutor(self.parallel) as pool:
+        with ThreadPoolExecutor(self.parallel) as pool, self._stopping(running):
             while waiting or running:
                 for name, task in list(waiting.items()):
                     needs = task.get("dependentTasks", [])
@@ -87,6 +92,17 @@ class Run:
                     if problem:
                         problems[name] = problem
         return next((problem for problem in problems.values() if problem), "")
+
+    @contextmanager
+    def _stopping(self, running: Mapping[Future[str], str]) -> Iterator[None]:
+        """After Ctrl-C or an error end what runs, for which the pool would wait."""
+        try:
+            yield
+        except BaseException:
+            self.stopped.set()
+            while wait(running, timeout=POLL_SECONDS).not_done:
+                self.engine.stop()
+            raise
 
     def _task(
         self,
@@ -130,7 +146,8 @@ class Run:
 
     def _end(self, name: str, state: State, problem: str) -> None:
         self.states[name] = state
-        click.secho(f"{name}: {state.value} {problem}".rstrip(), fg="green" if state.good else "red")
+        said = problem if state is State.FAILED else ", ".join(filter(None, [f"{name}: {state.value}", problem]))
+        click.secho(said, fg="green" if state.good else "red")
 
 
 def _artifact(source: Mapping[str, Any], artifacts: Mapping[str, Any], made: Mapping[str, Any]) -> Any:

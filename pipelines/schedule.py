@@ -7,13 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from kfp import Client
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from components.spec import Values
 from pipelines.cluster import EXPERIMENT
 from pipelines.cron import check_cron
+from pipelines.declared import declared
 
 FILE = Path(__file__).with_name("schedules.yaml")
 PREFIX = "bifocal-"
@@ -50,14 +50,10 @@ def read(path: Path = FILE) -> dict[str, Schedule]:
     """The file.
 
     Raises:
-        ValueError: an entry is wrong; nothing was sent anywhere.
+        ValueError: it is no YAML, or an entry is wrong; nothing was sent anywhere.
     """
     names = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-    try:
-        return TypeAdapter(dict[names, Schedule]).validate_python(yaml.safe_load(path.read_text()) or {})
-    except ValidationError as error:
-        problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-        raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error
+    return declared(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
 
 
 def changes(schedules: dict[str, Schedule], client: Client, compiled: Callable[[list[str]], str]) -> list[Change]:
@@ -72,7 +68,10 @@ def changes(schedules: dict[str, Schedule], client: Client, compiled: Callable[[
             there.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
     wanted = []
     for name, schedule in schedules.items():
-        text = compiled(schedule.recipes)
+        try:
+            text = compiled(schedule.recipes)
+        except ValueError as error:
+            raise ValueError(f"schedule {name!r}: {error}") from error
         # The server can be asked for a schedule, not for its pipeline: the digest stands for that.
         digest = sha256((schedule.model_dump_json() + text).encode()).hexdigest()[:32]
         description = f"pipelines/schedules.yaml {digest}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
@@ -41,13 +42,15 @@ class Steps:
         executors: the containers, as compiled.
         deadlines: of executors, seconds.
         sleep: between retries, seconds.
+        stopped: set, nothing more is started.
     """
 
     folder: Path
     engine: Engine
     executors: Mapping[str, Any]
     deadlines: Mapping[str, float]
-    sleep: Callable[[float], None]
+    sleep: Callable[[float], object]
+    stopped: Event
 
     def run(
         self,
@@ -79,7 +82,9 @@ class Steps:
         }
         container = self.executors[component["executorLabel"]]["container"]
         text = json.dumps(message, sort_keys=True)
-        fingerprint = sha256(json.dumps([message, container], sort_keys=True).encode()).hexdigest()
+        # As in Kubeflow's cache key, no environment: it names the commit and the servers, of which no result is made.
+        made_by = [message, container["image"], container["command"], container["args"]]
+        fingerprint = sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
         cached = task.get("cachingOptions", {}).get("enableCache", False)
         if cached and _file(home / FINGERPRINT) == fingerprint and _whole(home / OUTPUT):
             return State.REUSED, "", _answered(home / OUTPUT)
@@ -104,12 +109,15 @@ class Steps:
             if attempt:
                 self.sleep(pause)
                 pause = min(pause * policy["backoffFactor"], _seconds(policy["backoffMaxDuration"]))
+            if self.stopped.is_set():
+                return f"{name} was stopped"
+            began = _size(home / "log.txt")
             click.secho(f"{name}: attempt {attempt + 1} of at most {1 + retries}", fg="cyan")
             code = self.engine.run(container, command, deadline or float("inf"), home / "log.txt")
             if code == 0 and (home / OUTPUT).is_file():
                 return ""
             problem = f"exit code {code}" if code else f"it wrote no {OUTPUT}"
-        return f"{name} failed {1 + retries} times, at last with {problem}: {_last_line(home / 'log.txt')}"
+        return f"{name} failed {1 + retries} times, at last with {problem}: {_last_words(home / 'log.txt', began)}"
 
 
 def _listed(artifacts: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,9 +144,15 @@ def _file(path: Path) -> str | None:
     return path.read_text() if path.is_file() else None
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1] if lines else "it said nothing"
+def _size(log: Path) -> int:
+    return log.stat().st_size if log.is_file() else 0
+
+
+def _last_words(log: Path, began: int) -> str:
+    """The error that a stage ended with, which may take several lines; or else the last line."""
+    lines = log.read_bytes()[began:].decode(errors="replace").strip().splitlines() if log.is_file() else []
+    errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    return "\n".join(lines[errors[-1] if errors else -1 :]) or "it said nothing"
 
 
 def _seconds(duration: str) -> float:

@@ -26,5 +26,10 @@ def run(params: FetchParams, *, repository: str, revision: str, sources: Path) -
         command = [sys.executable, "-m", "dvc", "get", "--rev", revision, "--out", str(target), repository, path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ValueError(f"fetch: dvc cannot get {path} at {revision} of {repository}: {done.stderr.strip()}")
+            # Between hints at DVC's own support.
+            said = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")] or [done.stderr.strip()]
+            raise ValueError(
+                f"fetch: dvc cannot get {path} at {revision} of {repository}: {said[-1].removeprefix('ERROR: ')}; "
+                "is it tracked there ('dvc add' or 'git add'), committed and pushed?"
+            )
     return {"files": len(hash_files(sources))}

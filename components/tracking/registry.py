@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import mlflow
 import pandas as pd
 from mlflow.exceptions import MlflowException
@@ -16,10 +17,11 @@ from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from components.tracking.runs import DEFAULT_STORE, git_commit
+from components.tracking.runs import explained, git_commit, server
 
 EVIDENCE = "evidence"
 POLL_SECONDS = 0.2
+NOBODY = "nobody"
 COLUMNS: dict[str, ColSpec | TensorSpec] = {
     "text": ColSpec(DataType.string, "text", required=False),
     # The base64 of an image file.
@@ -143,34 +145,62 @@ def one_promoter(model: str, seconds: float) -> Iterator[None]:
     Raises:
         OSError: somebody else has it for longer than ``seconds``.
     """
-    client, name = _connect(), f"{model}.promotion-lock"
-    holder = f"process {os.getpid()} on {socket.gethostname()}"
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            client.create_registered_model(name, description=holder)
-            break
-        except MlflowException as error:
-            # The second is MLflow's answer if the lock was deleted while it looked up whose it was.
-            if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
-                raise
+    with explained():
+        client, name = _connect(), f"{model}.promotion-lock"
+        deadline = time.monotonic() + seconds
+        former = ""
+        while not _taken(client, name):
+            holder = _holder(client, name)
+            if holder not in (former, NOBODY):
+                click.echo(f"waiting for the promotion of {holder}, at most {seconds:g} s", err=True)
+                former = holder
             if time.monotonic() > deadline:
                 raise OSError(
-                    f"{name} exists for more than {seconds:g} s: another promotion is under way. If it was killed, "
-                    "'python -m pipelines promote --unlock' removes what it left"
-                ) from error
+                    f"{name} exists for more than {seconds:g} s: another promotion is under way, of {holder}. If it "
+                    "was killed, 'python -m pipelines promote --unlock' removes what it left"
+                )
             time.sleep(POLL_SECONDS)
-    try:
-        yield
-    finally:
+        try:
+            yield
+        finally:
+            client.delete_registered_model(name)
+
+
+def remove_lock(model: str) -> str:
+    """Remove what a killed promoter left; returns who that was.
+
+    Raises:
+        ValueError: there is no lock.
+    """
+    with explained():
+        client, name = _connect(), f"{model}.promotion-lock"
+        holder = _holder(client, name)
+        if holder == NOBODY:
+            raise ValueError(f"there is no {name}: nobody promotes, and nobody was killed promoting")
         client.delete_registered_model(name)
+    return holder
 
 
-def remove_lock(model: str) -> None:
-    """Remove what a killed promoter left."""
-    _connect().delete_registered_model(f"{model}.promotion-lock")
+def _taken(client: mlflow.MlflowClient, name: str) -> bool:
+    try:
+        client.create_registered_model(name, description=f"process {os.getpid()} on {socket.gethostname()}")
+    except MlflowException as error:
+        # The second is MLflow's answer if the lock was deleted while it looked up whose it was.
+        if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
+            raise
+        return False
+    return True
+
+
+def _holder(client: mlflow.MlflowClient, name: str) -> str:
+    try:
+        return str(client.get_registered_model(name).description)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return NOBODY
 
 
 def _connect() -> mlflow.MlflowClient:
-    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE))
+    mlflow.set_tracking_uri(server())
     return mlflow.MlflowClient()

@@ -28,6 +28,20 @@ FINAL = {
 }  # fmt: skip
 
 
+def server() -> str:
+    """Where runs and models are kept."""
+    return os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Make what MLflow raises an OSError that says where; a user mends that, and needs no traceback."""
+    try:
+        yield
+    except MlflowException as error:
+        raise OSError(f"MLflow at {server()}: {error}; 'python -m pipelines doctor' looks at it") from error
+
+
 def _passes(error: Exception) -> bool:
     return isinstance(error, OSError) or (isinstance(error, MlflowException) and error.error_code not in FINAL)
 
@@ -49,22 +63,28 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
     Args:
         values: all parameters of the pipeline; the stage's own section becomes the run's params.
         tags: what else identifies the stage's work, such as input hashes.
+
+    Raises:
+        OSError: the server does not answer at the start, or refuses.
     """
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE))
+    mlflow.set_tracking_uri(server())
     tags = {"git_commit": git_commit(), **tags}
     if "MLFLOW_RUN_ID" in os.environ:
-        with _run():
+        with explained(), _run():
             _describe(stage, values, tags)
             yield
         _mailbox.flush(FLUSH_SECONDS)
         return
-    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "bifocal"))
     identity = json.dumps([tags["git_commit"], values], sort_keys=True, default=str)
     pipeline = os.environ.get("BIFOCAL_PIPELINE") or sha256(identity.encode()).hexdigest()[:16]
+    with explained():
+        mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "bifocal"))
+        parent = _parent(pipeline)
     with (
-        _run(run_id=_parent(pipeline), run_name=f"pipeline {pipeline[:6]}", tags={PIPELINE_TAG: pipeline}),
+        explained(),
+        _run(run_id=parent, run_name=f"pipeline {pipeline[:6]}", tags={PIPELINE_TAG: pipeline}),
         _run(run_name=stage, nested=True),
     ):
         _describe(stage, values, tags)

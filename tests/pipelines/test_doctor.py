@@ -1,6 +1,7 @@
 """Doctor: each check on a server that answers, on one that does not, and where nothing is set up."""
 
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,12 +57,21 @@ def test_an_endpoint_answers_or_does_not(
 ) -> None:
     monkeypatch.setenv(variable, server)
     assert check().good is True
-    for wrong in (f"{server}/elsewhere", "http://127.0.0.1:9"):
+    for wrong in (f"{server}/elsewhere", "http://127.0.0.1:9", "127.0.0.1:9", "localhost:5000"):
         monkeypatch.setenv(variable, wrong)
         found = check()
         assert found.good is False
         assert wrong in found.said
         assert found.mend
+
+
+def test_a_port_where_something_else_listens_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("KFP_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        threading.Thread(target=lambda: listening.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n"), daemon=True).start()
+        found = doctor.kubeflow()
+    assert found.good is False
+    assert "healthz" in found.said
 
 
 def test_s3_with_and_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +82,13 @@ def test_s3_with_and_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*moto.get_host_and_port()))
     assert doctor.s3().good is True
     moto.stop()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    found = doctor.s3()
-    assert found.good is False
-    assert "AWS_ENDPOINT_URL" in found.mend
+    for wrong, said in (("http://127.0.0.1:9", "Could not connect"), ("127.0.0.1:9", "Invalid endpoint")):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", wrong)
+        found = doctor.s3()
+        assert found.good is False
+        assert found.said.startswith(said)
+        assert wrong in found.said
+        assert "AWS_ENDPOINT_URL" in found.mend
 
 
 def test_packages_and_python_of_another_project_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

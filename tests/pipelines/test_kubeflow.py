@@ -195,3 +195,13 @@ def test_wrong_resources_are_refused(change: dict[str, Any], expected: str, tmp_
     (tmp_path / "resources.yaml").write_text(yaml.safe_dump(values))
     with pytest.raises(ValueError, match=expected):
         resources.read(tmp_path / "resources.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("{", "images.json is not YAML"), ('["a"]', "all of it: .*dictionary"), ('{"cpux": "a"}', "cpux.*'cpu', 'gpu'")],
+)
+def test_wrong_images_are_refused(text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "images.json").write_text(text)
+    with pytest.raises(ValueError, match=expected):
+        resources.read_images(tmp_path / "images.json")

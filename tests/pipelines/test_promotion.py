@@ -1,6 +1,8 @@
 """Promotion in a registry with a real sqlite store, and ten promoters at once."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,11 +14,13 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from onnx import TensorProto, helper
 
 from bifocal.text import Vocabulary
 from components import tracking
 from components.evaluate.evidence import RANKS, TRAINED_ON
+from pipelines.__main__ import main
 from pipelines.decision import Decision, summary
 from pipelines.promotion import promote, rollback
 
@@ -106,6 +110,8 @@ def test_aliases_move_on_yes_stay_on_no_and_come_back(store: str, tmp_path: Path
     assert decisions(second)[0]["promotion"] == "yes"
     assert rollback(RULES) == first
     assert (at(RULES.champion), at(RULES.previous)) == (first, second)
+    done = CliRunner().invoke(main, ["promote", "--rollback"], catch_exceptions=False)
+    assert done.output.splitlines() == ["candidate: version 3", "champion: version 2", "previous: version 1"]
 
 
 def test_the_champion_is_no_candidate_and_a_missing_one_is_said(store: str, tmp_path: Path) -> None:
@@ -116,18 +122,31 @@ def test_the_champion_is_no_candidate_and_a_missing_one_is_said(store: str, tmp_
     assert promote(RULES) == Decision(["version 1 is the champion already"])
 
 
-def test_a_second_promoter_waits_and_then_says_who_is_in_the_way(store: str) -> None:
+def test_a_second_promoter_waits_and_then_says_who_is_in_the_way(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    me = rf"process {os.getpid()} on \S+"
     with (
         tracking.one_promoter(RULES.model, seconds=0),
-        pytest.raises(OSError, match=r"another promotion is under way.*--unlock"),
+        pytest.raises(OSError, match=rf"another promotion is under way, of {me}\. .*--unlock"),
         tracking.one_promoter(RULES.model, seconds=0.5),
     ):
         pass
+    assert re.fullmatch(rf"waiting for the promotion of {me}, at most 0.5 s\n", capsys.readouterr().err)
     with tracking.one_promoter(RULES.model, seconds=0):
-        tracking.remove_lock(RULES.model)
+        assert re.fullmatch(me, tracking.remove_lock(RULES.model))
+        with pytest.raises(ValueError, match=r"there is no bifocal\.promotion-lock: nobody promotes"):
+            tracking.remove_lock(RULES.model)
         with tracking.one_promoter(RULES.model, seconds=0):
             pass
         mlflow.MlflowClient().create_registered_model(f"{RULES.model}.promotion-lock")
+
+
+def test_a_server_that_is_none_is_said(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
+    for work in (promote, rollback):
+        with pytest.raises(OSError, match=r"MLflow at localhost:5000: .*doctor"):
+            work(RULES)
 
 
 PROMOTER = """

@@ -90,7 +90,7 @@ def test_fetch_brings_the_pinned_revision(repository: Path, tmp_path: Path) -> N
 
 
 def test_fetch_says_what_is_not_there(repository: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"dvc cannot get data/none at .* of .*: .*data/none"):
+    with pytest.raises(ValueError, match=r"dvc cannot get data/none at .* of .*: .*data/none.*; is it tracked there"):
         fetch(
             FetchParams(seed=1, paths=["data/none"]),
             repository=str(repository),

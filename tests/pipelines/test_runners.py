@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +42,8 @@ class Notebook:
         self.messages[stage] = message
         if self.failures.get(stage, 0) > 0:
             self.failures[stage] -= 1
-            log.write_text("no memory left\n")
+            with log.open("a") as file:
+                file.write(f"error: no memory\nleft {self.failures[stage]} times\n")
             return 3
         answered = {}
         for name, listed in message["outputs"]["artifacts"].items():
@@ -53,10 +55,28 @@ class Notebook:
         artifact.write_json(Path(message["outputs"]["outputFile"]), {"artifacts": answered})
         return 0
 
+    def stop(self) -> None:
+        raise AssertionError("nobody interrupts it")
 
-def run(folder: Path, engine: Notebook, parallel: int = 1) -> tuple[dict[str, State], list[float]]:
+
+@dataclass
+class Interrupted(Notebook):
+    """Ctrl-C comes while the first step runs, which only ``stop`` ends."""
+
+    killed: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
+        self.started.append(command[3])
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return -signal.SIGKILL if self.killed.wait(20.0) else super().run(container, command, seconds, log)
+
+    def stop(self) -> None:
+        self.killed.set()
+
+
+def run(folder: Path, engine: Notebook, parallel: int = 1, text: str = TEXT) -> tuple[dict[str, State], list[float]]:
     pauses: list[float] = []
-    return Run(TEXT, folder, engine, parallel=parallel, sleep=pauses.append).start(), pauses
+    return Run(text, folder, engine, parallel=parallel, sleep=pauses.append).start(), pauses
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
@@ -87,7 +107,8 @@ def test_a_step_that_keeps_failing_fails_the_run_and_nothing_after_it_starts(tmp
     assert pauses == [first * LOCAL.default.retry_factor**retry for retry in range(RETRIES)]
     status = engine.messages["notify"]["inputs"]["parameterValues"]["status"]
     assert status["state"] == "FAILED"
-    assert "no memory left" in status["error"]["message"]
+    # What the last attempt said, all of it.
+    assert status["error"]["message"].endswith(f"exit code 3: error: no memory\nleft {98 - RETRIES} times")
 
 
 def test_a_step_that_recovers_does_not_fail_the_run(tmp_path: Path) -> None:
@@ -100,7 +121,7 @@ def test_a_step_that_recovers_does_not_fail_the_run(tmp_path: Path) -> None:
 def test_the_next_run_goes_on_where_the_former_failed(tmp_path: Path) -> None:
     run(tmp_path, Notebook({"train_embedding": 99}))
     engine = Notebook()
-    states, _ = run(tmp_path, engine)
+    states, _ = run(tmp_path, engine, text=TEXT.replace("a" * 40, "b" * 40))  # of another commit with the same code
     assert engine.started == ["train_embedding", "evaluate", "export_onnx", "register_model", "notify"]
     assert states["prepare-dataset"] is State.REUSED
     assert all(state.good for state in states.values())
@@ -112,6 +133,17 @@ def test_an_output_that_was_lost_is_made_again(tmp_path: Path) -> None:
     engine = Notebook()
     run(tmp_path, engine)
     assert engine.started[0] == "pretrain_sorter"
+
+
+def test_an_interrupted_run_ends_its_step_and_starts_no_other(tmp_path: Path) -> None:
+    engine, former = Interrupted(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, engine)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert engine.started == ["prepare_dataset"]
+    assert engine.killed.is_set()
 
 
 def test_an_argument_that_the_pipeline_does_not_have_is_refused(tmp_path: Path) -> None:
@@ -135,6 +167,15 @@ def test_the_host_engine_kills_what_takes_too_long_with_all_its_children(tmp_pat
     while _runs(state):
         assert time.monotonic() < end, "the child outlived its parent"
         time.sleep(0.01)
+
+
+def test_the_host_engine_ends_what_it_runs_when_it_is_stopped(tmp_path: Path) -> None:
+    engine = HostEngine({})
+    threading.Timer(0.3, engine.stop).start()
+    assert (
+        engine.run({}, ["python", "-c", "import time; time.sleep(60)"], 90.0, tmp_path / "log.txt") == -signal.SIGKILL
+    )
+    engine.stop()  # of nothing
 
 
 def _runs(state: Path) -> bool:

@@ -116,6 +116,22 @@ def test_a_wrong_cron_is_refused_before_anything_is_sent(cron: str, expected: st
         read(tmp_path / "schedules.yaml")
 
 
+@pytest.mark.parametrize(("text", "expected"), [("a: [", "schedules.yaml is not YAML"), ("- a", "all of it: Input")])
+def test_a_file_that_declares_nothing_is_refused(text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "schedules.yaml").write_text(text)
+    with pytest.raises(ValueError, match=expected):
+        read(tmp_path / "schedules.yaml")
+
+
+def test_a_wrong_parameter_is_said_with_its_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
+    def refuse(recipes: list[str]) -> str:
+        raise ValueError("train_embedding.dim: got 'x'")
+
+    with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.dim: got 'x'"):
+        changes({"weekly": WEEKLY}, server[0], refuse)
+    assert server[1].calls == []
+
+
 @given(st.data())
 def test_every_expression_within_the_ranges_is_taken(data: st.DataObject) -> None:
     parts = []
