@@ -16,6 +16,8 @@ import docker
 from docker.errors import DockerException
 from docker.models.containers import Container
 
+from components import artifact, parameters
+
 ROOT = Path(__file__).parent.parent
 # The repository may belong to another user than the one in the container.
 TRUST = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
@@ -26,6 +28,9 @@ class Engine(Protocol):
 
     def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
         """Run ``command`` for at most ``seconds``, its output in ``log``; returns its exit code."""
+
+    def version(self, container: Mapping[str, Any]) -> str:
+        """What changes with the code that the step would run."""
 
     def stop(self) -> None:
         """Kill what runs."""
@@ -66,6 +71,11 @@ class HostEngine:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+    def version(self, container: Mapping[str, Any]) -> str:
+        """Hash of the stage's code in this checkout."""
+        *_, stage = container["command"]
+        return artifact.code_hash(ROOT, parameters.steps()[stage].sources)
 
     def stop(self) -> None:
         """Kill what runs, with all that it started: it is in a session of its own, where no Ctrl-C reaches it."""
@@ -135,6 +145,12 @@ class ContainerEngine:
             timer.cancel()
             self._running.discard(box)
             box.remove(force=True)
+
+    def version(self, container: Mapping[str, Any]) -> str:
+        """Id of the image, which a name keeps when another is built; empty if there is none."""
+        with suppress(DockerException):
+            return str(self.client.images.get(container["image"]).id)
+        return ""
 
     def stop(self) -> None:
         """Kill the containers."""

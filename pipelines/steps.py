@@ -82,8 +82,9 @@ class Steps:
         }
         container = self.executors[component["executorLabel"]]["container"]
         text = json.dumps(message, sort_keys=True)
-        # As in Kubeflow's cache key, no environment: it names the commit and the servers, of which no result is made.
-        made_by = [message, container["image"], container["command"], container["args"]]
+        # No environment: it names the commit and the servers, of which no result is made. The version says more of the
+        # code than the image's name, under which another may have been built.
+        made_by = [message, self.engine.version(container), container["command"], container["args"]]
         fingerprint = sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
         cached = task.get("cachingOptions", {}).get("enableCache", False)
         if cached and _file(home / FINGERPRINT) == fingerprint and _whole(home / OUTPUT):

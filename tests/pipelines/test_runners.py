@@ -35,6 +35,10 @@ class Notebook:
     failures: dict[str, int] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     messages: dict[str, Any] = field(default_factory=dict)
+    code: str = "first"
+
+    def version(self, container: Mapping[str, Any]) -> str:
+        return self.code
 
     def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
         stage, message = command[3], json.loads(command[5])
@@ -127,6 +131,16 @@ def test_the_next_run_goes_on_where_the_former_failed(tmp_path: Path) -> None:
     assert all(state.good for state in states.values())
 
 
+def test_other_code_runs_again(tmp_path: Path) -> None:
+    run(tmp_path, Notebook())
+    engine = Notebook(code="second")
+    states, _ = run(tmp_path, engine)
+    assert sorted(engine.started) == sorted([*(stage.name for stage in STAGES), "notify"])
+    assert State.REUSED not in states.values()
+    versions = {HostEngine({}).version({"command": ["python", "-m", "components", stage.name]}) for stage in STAGES}
+    assert len(versions) == len(STAGES)
+
+
 def test_an_output_that_was_lost_is_made_again(tmp_path: Path) -> None:
     run(tmp_path, Notebook())
     (tmp_path / "pretrain-sorter" / "sorter" / artifact.MANIFEST).unlink()
@@ -171,10 +185,16 @@ def test_the_host_engine_kills_what_takes_too_long_with_all_its_children(tmp_pat
 
 def test_the_host_engine_ends_what_it_runs_when_it_is_stopped(tmp_path: Path) -> None:
     engine = HostEngine({})
-    threading.Timer(0.3, engine.stop).start()
-    assert (
-        engine.run({}, ["python", "-c", "import time; time.sleep(60)"], 90.0, tmp_path / "log.txt") == -signal.SIGKILL
-    )
+    log = tmp_path / "log.txt"
+
+    def stop_when_it_runs() -> None:
+        while not log.is_file() or not log.read_text():
+            time.sleep(0.01)
+        engine.stop()
+
+    threading.Thread(target=stop_when_it_runs, daemon=True).start()
+    program = "import time; print('began', flush=True); time.sleep(60)"
+    assert engine.run({}, ["python", "-c", program], 90.0, log) == -signal.SIGKILL
     engine.stop()  # of nothing
 
 
