@@ -59,6 +59,9 @@ class Embedder:
         Raises:
             ValueError: a row has none of them, several, or one that is not taken; or no image that can be read.
         """
+        if not set(COLUMNS) & set(model_input.columns):
+            # MLflow takes the columns away that the signature lacks, and with the last of them the rows.
+            raise ValueError(f"no row has {' or '.join(self.columns)}; columns of other names are not read")
         absent = pd.Series([None] * len(model_input), index=model_input.index, dtype=object)
         columns = [model_input.get(name, absent) for name in COLUMNS]
         given = np.array([column.notna().to_numpy() for column in columns])

@@ -147,6 +147,7 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
         for row, said in (
             ({"text": None}, "none, expected one of text, image, features"),
             ({"image": "x"}, "base64 of an image file"),
+            ({"txt": "dog"}, "no row has text or image or features; columns of other names are not read"),
         ):
             with pytest.raises(HTTPError) as refused:
                 ask(port, [row])
