@@ -30,7 +30,7 @@ from bifocal.models import TwoBranchModel, load_model
 from bifocal.sorters import BifocalSorter, save_sorter
 from bifocal.text import TextStore
 from components import parameters
-from components.artifact import artifact_hash
+from components.artifact import artifact_hash, code_hash
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 
@@ -68,7 +68,7 @@ def row(parts: list[str], artifacts: Path, seed: int) -> list[float]:
     sections = parameters.validate(parameters.overlay(values, changed), parameters.stages().values())
     params = sections[COMPONENT.name]
     assert isinstance(params, TrainEmbeddingParams)
-    asked: dict[str, Any] = {"params": params.model_dump(mode="json")}
+    asked: dict[str, Any] = {"params": params.model_dump(mode="json"), "code": code_hash(ROOT, COMPONENT.sources)}
     asked |= {name: artifact_hash(artifacts / name) for name in ("dataset", "features", "text")}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     file = artifacts.parent / "ablation" / f"{digest}.json"

@@ -22,6 +22,7 @@ from bifocal.metrics.boxes import box_iou
 from bifocal.mining.boxes import hard_negative_boxes
 from bifocal.text import Text
 from bifocal.text.vectorizer import SentenceReader
+from bifocal.training.sampling import dealt
 
 
 class PhraseBoxes:
@@ -152,8 +153,10 @@ class PhraseSampler:
         """The rows of each batch, (n, 2), the phrase of a hard negative being -1."""
         generator = Generator().manual_seed(self.seed * 10_007 + epoch)
         hard = None if self.model is None else self.pairs.hard_negatives(self.model, generator, self.at_most)
-        drawn = self.pairs.own[_at_most_of_each(self.pairs.own[:, 0], self.boxes_each, generator)]
-        return [self._more(rows, hard, generator) for rows in drawn.split(self.batch_size)]
+        order, place = dealt(self.pairs.own[:, 0], generator)
+        drawn = order[place < self.boxes_each]
+        drawn = drawn[torch.randperm(len(drawn), generator=generator)]
+        return [self._more(self.pairs.own[rows], hard, generator) for rows in drawn.split(self.batch_size)]
 
     def _more(self, rows: Tensor, hard: list[Tensor] | None, generator: Generator) -> Tensor:
         if hard is None:
@@ -197,17 +200,6 @@ class PhraseValidation:
 def _codes(rows: Tensor) -> Tensor:
     """One number for each pair."""
     return (rows[:, 0] << 32) + rows[:, 1]
-
-
-def _at_most_of_each(keys: Tensor, most: int, generator: Generator) -> Tensor:
-    """Places of ``keys`` in random order, at most ``most`` of each; keys count up from 0, each being there."""
-    order = torch.randperm(len(keys), generator=generator)
-    dealt = order[keys[order].argsort(stable=True)]
-    counts = keys.bincount()
-    place = torch.arange(len(keys)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-    kept = torch.zeros(len(keys), dtype=torch.bool)
-    kept[dealt[place < most]] = True
-    return order[kept[order]]
 
 
 def _first_of_each(rows: Tensor, key: int) -> Tensor:

@@ -3,7 +3,7 @@
 from bifocal.training.distributed import World, torchrun_world
 from bifocal.training.gradients import Precision, recompute_activations
 from bifocal.training.loop import fit
-from bifocal.training.sampling import Sampler, add_captions, distinct_batches, epoch_batches
+from bifocal.training.sampling import Sampler, add_captions, dealt, distinct_batches, epoch_batches
 from bifocal.training.validation import Recall, Validation, model_ranks, recalls, validate
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Validation",
     "World",
     "add_captions",
+    "dealt",
     "distinct_batches",
     "epoch_batches",
     "fit",

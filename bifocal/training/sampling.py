@@ -25,7 +25,7 @@ def epoch_batches(
         image_of_caption (M,) int64 -> about M / batch_size tensors of rows.
     """
     generator = _generator(seed, epoch)
-    order, place = _dealt(image_of_caption, generator)
+    order, place = dealt(image_of_caption, generator)
     groups, group = torch.stack([image_of_caption[order], place // captions_per_image]).unique(
         dim=1, return_inverse=True
     )
@@ -54,7 +54,7 @@ def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch
     if images < batch_size:
         raise ValueError(f"batch_size is {batch_size}, but there are only {images} different images for it: lower it")
     generator = _generator(seed, epoch)
-    order, place = _dealt(image_of_caption, generator)
+    order, place = dealt(image_of_caption, generator)
     batches: list[Tensor] = []
     left = order[:0]
     # Round by round, in each of which every image that still has a caption comes once.
@@ -97,9 +97,22 @@ def add_captions(
         if not len(candidates):
             larger.append(rows)
             continue
-        order, place = _dealt(image_of_caption[candidates], generator)
+        order, place = dealt(image_of_caption[candidates], generator)
         larger.append(torch.cat([rows, candidates[order[place < added]]]))
     return larger
+
+
+def dealt(image_of_caption: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+    """The rows image by image, an image's captions in random order, and the place of each among those of its image.
+
+    Shape:
+        image_of_caption (M,) int64 -> (M,) and (M,).
+    """
+    order = torch.randperm(len(image_of_caption), generator=generator)
+    order = order[image_of_caption[order].argsort(stable=True)]
+    counts = image_of_caption.bincount()
+    place = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return order, place
 
 
 def prefetch(read: Callable[[Tensor], Batch], batches: Sequence[Tensor]) -> Iterator[Batch]:
@@ -114,12 +127,3 @@ def prefetch(read: Callable[[Tensor], Batch], batches: Sequence[Tensor]) -> Iter
 
 def _generator(seed: int, epoch: int) -> Generator:
     return Generator().manual_seed(seed * 10_007 + epoch)
-
-
-def _dealt(image_of_caption: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-    """The rows image by image, an image's captions in random order, and the place of each among those of its image."""
-    order = torch.randperm(len(image_of_caption), generator=generator)
-    order = order[image_of_caption[order].argsort(stable=True)]
-    counts = image_of_caption.bincount()
-    place = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-    return order, place

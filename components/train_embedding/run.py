@@ -17,18 +17,17 @@ from components.tracking import log_metrics
 from components.train_embedding.lessons import Material, lessons
 from components.train_embedding.spec import TrainEmbeddingParams
 
-CHOOSE = ("recall_sum", "ndcg", "phrase_R@1")
-"""Figures that may choose the epoch."""
-
 
 def run(
     params: TrainEmbeddingParams, *, dataset: Path, features: Path, text: Path, sorter: Path, embedding: Path
 ) -> dict[str, float]:
     """Train on the split "train", choose the epoch on "val", write the model and its history."""
     with torchrun_world() as (_, device):
-        history = _train(params, device, dataset, features, text, sorter, embedding)
-    best = max(history, key=lambda row: row["validation"])
-    return {"best_epoch": best["epoch"]} | {f"validation_{name}": best[name] for name in CHOOSE if name in best}
+        history, chosen_by = _train(params, device, dataset, features, text, sorter, embedding)
+    best = max(history, key=lambda row: row[chosen_by])
+    return {"best_epoch": best["epoch"]} | {
+        f"validation_{name}": best[name] for name in {"recall_sum", chosen_by} if name in best
+    }
 
 
 def _train(
@@ -39,7 +38,7 @@ def _train(
     text: Path,
     sorter: Path,
     embedding: Path,
-) -> list[dict[str, float]]:
+) -> tuple[list[dict[str, float]], str]:
     torch.manual_seed(params.seed)
     images, captions = FeatureStore(features), TextStore(text)
     configuration: dict[str, Any] = {
@@ -63,6 +62,7 @@ def _train(
     model.to(device)
     waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
     history: list[dict[str, float]] = []
+    chosen_by = ""
     material = Material(read_dataset(dataset), images, captions, load_vectorizer(text), sorter)
     for lesson in lessons(params, model, material):
         before, passed, chosen_by = copy.deepcopy(model.state_dict()), len(history), lesson.validation.chosen_by
@@ -93,7 +93,7 @@ def _train(
     if World.present().writes:
         save_model(embedding, configuration, model.state_dict())
         pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
-    return history
+    return history, chosen_by
 
 
 def _log(passed: int, row: dict[str, float]) -> None:
