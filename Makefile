@@ -1,10 +1,10 @@
-# make repro   the whole line on the embedded scenes          make repro RECIPE=recipes/flickr8k_smile.yaml
+# make repro   the whole line on the embedded scenes          make repro RECIPE=recipes/flickr8k/smile.yaml
 # make test    all tests                                      make check   linters and types, before every commit
 PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
-RUN := $(if $(RECIPE),runs/$(basename $(notdir $(RECIPE))),.)
+RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
 .PHONY: setup repro test leaderboard check requirements containers-test mlflow clean
 .DELETE_ON_ERROR:

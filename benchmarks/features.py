@@ -1,6 +1,6 @@
 """Is the feature store as fast as memory, and does decoding keep up with the network?
 
-python -m benchmarks.features [--images 512] [--kinds Grid RMac ...]
+python -m benchmarks.features [--images 512] [--kinds Grid RMAC ...]
 
 Extraction and the bare forward pass on the same batches take turns, so that both see the same machine; the ratio is
 the median over the turns, and the memory is what extraction needs beyond that of the forward pass. Selective search,
@@ -21,21 +21,13 @@ import psutil
 import torch
 from PIL import Image
 
+from bifocal.backbones.whitening import Whitening
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
-from bifocal.features import (
-    FeatureStore,
-    FeatureWriter,
-    Grid,
-    MultiLevel,
-    Proposals,
-    Regions,
-    RMac,
-    TenCrop,
-)
-from bifocal.features.base import PixelFeatures
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.features.base import FeatureExtractor
 from bifocal.features.extraction import NetworkFeatures, write_features
-from bifocal.features.whitening import Whitening
+from bifocal.features.extractors import RMAC, Grid, MultiLevel, Proposals, Regions, TenCrop
 
 REGIONS, DIM, BATCH = 36, 2048, 192
 
@@ -104,18 +96,18 @@ def resident_memory(folder: Path, gigabytes: float = 20.0) -> None:
 
 BACKBONE = "mobilenetv2_100"  # a quick one, so that decoding has little time
 LAYERS = ("blocks.2", "blocks.3", "blocks.4", "blocks.6")
-KINDS: dict[str, tuple[Callable[[], PixelFeatures], int]] = {
+KINDS: dict[str, tuple[Callable[[], FeatureExtractor], int]] = {
     "Grid": (lambda: Grid(BACKBONE), 1),
     "TenCrop": (lambda: TenCrop(BACKBONE), 8),
     "MultiLevel": (lambda: MultiLevel(BACKBONE, layers=LAYERS), 4),
-    "RMac": (lambda: _whitened(RMac(BACKBONE)), 8),
+    "RMAC": (lambda: _whitened(RMAC(BACKBONE)), 8),
     "Regions": (lambda: Regions("fasterrcnn_mobilenet_v3_large_320_fpn"), 4),
     "Proposals": (lambda: Proposals(BACKBONE, stage=4), 8),
 }
 """Each kind, and what part of the images it is given: one in so many."""
 
 
-def _whitened(kind: RMac) -> RMac:
+def _whitened(kind: RMAC) -> RMAC:
     kind.whitening = Whitening(torch.zeros(kind.channels), torch.eye(kind.channels))
     return kind
 

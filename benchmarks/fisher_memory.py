@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from benchmarks.text import captions, peak_kilobytes, report
-from bifocal.text import FisherVectors, write_text
+from bifocal.text.vectorizers import FisherVectors
+from bifocal.text.vectorizers.base import write_text
 
 
 def main(count: int) -> None:

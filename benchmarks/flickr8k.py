@@ -2,10 +2,10 @@
 
 python -m benchmarks.flickr8k [--artifacts runs/flickr8k_smile/artifacts] [--seeds 1 2 3] [--output docs/flickr8k.md]
 
-Needs dataset, features and text of "make repro RECIPE=recipes/flickr8k_smile.yaml". The whole system is the recipe with
+Needs dataset, features and text of "make repro RECIPE=recipes/flickr8k/smile.yaml". The whole system is the recipe with
 the structure within the views, hardest negatives and a loss on ranks beside its InfoNCE; each is switched off in turn,
 at the same budget and seeds, and re-ranking is switched off in the columns. The weights were set once, before the run.
-Judged on the dev split, which also chooses the epoch.
+GroupPredictions on the dev split, which also chooses the epoch.
 Its figures are kept beside the artifacts, and nothing is trained twice: a second process with --backwards shares the
 work.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.embedding import embed
 from bifocal.features import FeatureStore
@@ -29,13 +29,14 @@ from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.models import TwoBranchModel, load_model
 from bifocal.sorters import BifocalSorter, save_sorter
 from bifocal.text import TextStore
-from components import parameters
-from components.artifact import artifact_hash, code_hash
+from components import catalog
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from runtime import parameters
+from runtime.artifacts import artifact_hash, code_hash
 
 ROOT = Path(__file__).parents[1]
-RECIPE = ROOT / "recipes" / "flickr8k_smile.yaml"
+RECIPE = ROOT / "recipes" / "flickr8k" / "smile.yaml"
 INFO_NCE = {"name": "InfoNCELoss", "temperature": 0.07}
 PARTS: dict[str, tuple[dict[str, Any], float]] = {
     "the structure term": ({"name": "StructurePreservingLoss", "visual_weight": 0.0, "textual_weight": 0.2}, 0.1),
@@ -55,7 +56,7 @@ def loss(parts: list[str]) -> dict[str, Any]:
     """InfoNCE and the given parts."""
     chosen = [PARTS[part] for part in parts]
     return {
-        "name": "SumLoss",
+        "name": "WeightedSumLoss",
         "losses": [INFO_NCE, *(term for term, _ in chosen)],
         "weights": [1.0, *(w for _, w in chosen)],
     }
@@ -63,12 +64,15 @@ def loss(parts: list[str]) -> dict[str, Any]:
 
 def row(parts: list[str], artifacts: Path, seed: int) -> list[float]:
     """R@1 of caption retrieval, plain and re-ranked, then of image retrieval, in percent; trained unless it was."""
-    values = parameters.read(ROOT / "params.yaml", [RECIPE])
+    values = parameters.load(ROOT / "params.yaml", [RECIPE])
     changed = {"seed": seed, "train_embedding": {"loss": loss(parts)}}
-    sections = parameters.validate(parameters.overlay(values, changed), parameters.stages().values())
+    sections = parameters.validate(parameters.merge(values, changed), catalog.configurable_components().values())
     params = sections[COMPONENT.name]
     assert isinstance(params, TrainEmbeddingParams)
-    asked: dict[str, Any] = {"params": params.model_dump(mode="json"), "code": code_hash(ROOT, COMPONENT.sources)}
+    asked: dict[str, Any] = {
+        "params": params.model_dump(mode="json"),
+        "code": code_hash(ROOT, COMPONENT.all_code_paths),
+    }
     asked |= {name: artifact_hash(artifacts / name) for name in ("dataset", "features", "text")}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     file = artifacts.parent / "ablation" / f"{digest}.json"
@@ -90,7 +94,7 @@ def trained(params: TrainEmbeddingParams, artifacts: Path) -> list[float]:
         embedding.mkdir()
         save_sorter(sorter, BifocalSorter(), {})
         run(params, dataset=dataset, features=features, text=text, sorter=sorter, embedding=embedding)
-        dev = Pairs(read_dataset(dataset).split("val"), FeatureStore(features), TextStore(text))
+        dev = ImageCaptionPairs(read_dataset(dataset).split("val"), FeatureStore(features), TextStore(text))
         model = load_model(embedding)
         assert isinstance(model, TwoBranchModel)  # so the recipe says
         images, captions = embed(model, dev)

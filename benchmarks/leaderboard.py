@@ -20,36 +20,38 @@ from typing import Any
 import torch
 
 from bifocal.baselines import fit_cca
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.embedding import embed
 from bifocal.features import FeatureStore
-from bifocal.localization import BeanHeatmap, OwnLocalizer
-from bifocal.metrics import centre_hits, chance_report, summarize
+from bifocal.localization import AutoLocalizer, BEANHeatmap
+from bifocal.metrics import center_baseline, chance_report, summarize
 from bifocal.models import GroundingModel, Model, TwoBranchModel, build_model, load_model, save_model
-from bifocal.text import TextStore, load_vectorizer
-from bifocal.training import model_ranks
-from components import parameters
-from components.artifact import MANIFEST
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
+from bifocal.training.validators.recall import model_ranks
+from components import catalog
 from components.evaluate.meaning import semantic_figures
 from components.evaluate.pointer import Pointer, asked, can_point, embed_texts
 from components.evaluate.pointing import choose_k, point
-from components.stage import run_stage
+from runtime import parameters
+from runtime.artifacts import MANIFEST
+from runtime.stage import run_stage
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "runs" / "leaderboard"
 BAR_MINUTES, TIMES_CHANCE = 40.0, 10.0
 SYSTEMS = {
-    "SMILE": "scenes_smile",
-    "BEAN": "scenes_bean",
-    "BEAN + SoDeep": "scenes_bean_sodeep",
-    "multi-level grounding": "scenes_multi_level",
-    "structure-preserving": "scenes_structure_preserving",
-    "semantic retrieval (V)": "scenes_semantic_visual",
-    "semantic retrieval (V+T)": "scenes_semantic",
-    "WSABIE": "scenes_wsabie",
-    "order-free": "scenes_order_free",
-    "CCA": "scenes_wsabie",
+    "SMILE": "scenes/smile",
+    "BEAN": "scenes/bean",
+    "BEAN + SoDeep": "scenes/bean_sodeep",
+    "multi-level grounding": "scenes/multi_level",
+    "structure-preserving": "scenes/structure_preserving",
+    "semantic retrieval (V)": "scenes/semantic_visual",
+    "semantic retrieval (V+T)": "scenes/semantic",
+    "WSABIE": "scenes/wsabie",
+    "order-free": "scenes/order_free",
+    "CCA": "scenes/wsabie",
 }
 VISUAL = "semantic retrieval (V)"
 """Learns nothing of texts: captions do not find its images, and only NDCG is its figure."""
@@ -69,14 +71,14 @@ class Artifacts:
 
 def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home: Path) -> Path:
     """The artifact that ``stage`` writes, made now unless it stands there already."""
-    component = parameters.stages()[stage]
+    component = catalog.configurable_components()[stage]
     (output,) = component.outputs
     key = json.dumps(
         [values["seed"], values[stage], {name: path.name for name, path in inputs.items()}], sort_keys=True
     )
     path = home / f"{output}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
     if not (path / MANIFEST).is_file():
-        section = parameters.validate(values, [*parameters.stages().values()])[stage]
+        section = parameters.validate(values, [*catalog.configurable_components().values()])[stage]
         started = time.monotonic()
         run_stage(component, section, inputs, {output: path}, values)
         (home / f"{path.name}.seconds").write_text(f"{time.monotonic() - started}\n")
@@ -85,7 +87,7 @@ def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home
 
 def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[Artifacts, float]:
     """Train a system; returns its artifacts and the minutes of training."""
-    values = parameters.read(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"], settings)
+    values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"], settings)
     dataset = make("prepare_dataset", values, {}, home)
     shared = {
         "dataset": dataset,
@@ -101,7 +103,7 @@ def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[
 def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifacts, float]:
     """Canonical correlation analysis, on the features and texts of the linear twin."""
     features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
-    pairs = Pairs(read_dataset(shared["dataset"]).split("train"), features, text)
+    pairs = ImageCaptionPairs(read_dataset(shared["dataset"]).split("train"), features, text)
     configuration: dict[str, Any] = {
         "image_encoder": {"name": "LinearEncoder"},
         "text_encoder": {"name": "LinearEncoder"},
@@ -130,7 +132,7 @@ def measure(artifacts: Artifacts, *, texts: bool) -> tuple[list[float], float]:
     """
     model = load_model(artifacts.embedding)
     whole, features = read_dataset(artifacts.dataset), FeatureStore(artifacts.features)
-    pairs = Pairs(whole.split("test"), features, TextStore(artifacts.text))
+    pairs = ImageCaptionPairs(whole.split("test"), features, TextStore(artifacts.text))
     report = summarize(model_ranks(model, pairs), (1, 5, 10))
     chance = chance_report(pairs.image_of_caption, (1,))
     found = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
@@ -148,7 +150,7 @@ def floor(dataset: Path) -> list[Any]:
     chance = chance_report(torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), (1, 5, 10))
     phrases = asked(test)
     sizes = test.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(float)
-    centre = 100 * float(centre_hits(sizes, list(phrases["boxes"])).mean())
+    centre = 100 * float(center_baseline(sizes, list(phrases["boxes"])).mean())
     recalls = [part[f"R@{k}"] for part in chance.values() for k in (1, 5, 10)]
     medians = [part["median_rank"] for part in chance.values()]
     return ["chance; the image's centre", "-", "-", *recalls, *medians, centre, math.nan]
@@ -156,17 +158,17 @@ def floor(dataset: Path) -> list[Any]:
 
 def pointing(model: Model, features: FeatureStore, text: Path, whole: Dataset) -> float:
     """Accuracy of the pointing game in percent, BEAN's k chosen on val; NaN if the model cannot point."""
-    localizer, test = OwnLocalizer.of(model.image_encoder), whole.split("test")
+    localizer, test = AutoLocalizer.of(model.image_encoder), whole.split("test")
     if localizer is None or can_point(model, localizer, features, test):
         return math.nan
     pointer = Pointer(model, localizer, features, load_vectorizer(text))
-    if isinstance(localizer, BeanHeatmap):
+    if isinstance(localizer, BEANHeatmap):
         dim = embed_texts(model, pointer.reader, ["a"]).shape[1]
         pointer, _ = choose_k(pointer, dim, whole.split("val"), seed=0)
     return 100 * float(point(pointer, test).hits.mean())
 
 
-def ndcg(model: Model, whole: Dataset, pairs: Pairs) -> float:
+def ndcg(model: Model, whole: Dataset, pairs: ImageCaptionPairs) -> float:
     """Area under NDCG@R in percent, images found by images; relevance from tf-idf of all captions of each."""
     if isinstance(model, GroundingModel):
         return math.nan

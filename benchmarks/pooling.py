@@ -14,37 +14,38 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
 from bifocal.text import TextStore
-from bifocal.training.validation import validate
-from components import parameters
+from bifocal.training.validators.recall import validate
+from components import catalog
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from runtime import parameters
 
 ENCODERS: dict[str, dict[str, Any]] = {
-    "SMILE": {"name": "SmileEncoder"},
-    "SMILE, Mean": {"name": "SmileEncoder", "ablation": "mean"},
-    "BEAN, max + min": {"name": "BeanEncoder", "backbone": None, "maps": 512},
-    "BEAN, GAP": {"name": "BeanEncoder", "backbone": None, "maps": 512, "pooling": "average"},
+    "SMILE": {"name": "SMILEEncoder"},
+    "SMILE, Mean": {"name": "SMILEEncoder", "ablation": "mean"},
+    "BEAN, max + min": {"name": "BEANEncoder", "backbone": None, "maps": 512},
+    "BEAN, GAP": {"name": "BEANEncoder", "backbone": None, "maps": 512, "pooling": "average"},
 }
 FIGURES = ("caption_retrieval.R@1", "image_retrieval.R@1", "recall_sum")
 
 
 def trained(encoder: dict[str, Any], artifacts: Path, seed: int, epochs: int) -> dict[str, float]:
     """R@K, in percent, of the split "test" after training with this encoder and seed."""
-    values = parameters.read(Path("params.yaml"))
+    values = parameters.load(Path("params.yaml"))
     changed = {"seed": seed, "train_embedding": {"image_encoder": encoder, "epochs": epochs}}
-    sections = parameters.validate(parameters.overlay(values, changed), parameters.stages().values())
+    sections = parameters.validate(parameters.merge(values, changed), catalog.configurable_components().values())
     params = sections[COMPONENT.name]
     assert isinstance(params, TrainEmbeddingParams)
     dataset, features, text = (artifacts / name for name in ("dataset", "features", "text"))
     with tempfile.TemporaryDirectory() as folder:
         embedding = Path(folder)
         run(params, dataset=dataset, features=features, text=text, sorter=artifacts / "sorter", embedding=embedding)
-        test = Pairs(read_dataset(dataset).split("test"), FeatureStore(features), TextStore(text))
+        test = ImageCaptionPairs(read_dataset(dataset).split("test"), FeatureStore(features), TextStore(text))
         return validate(load_model(embedding), test)
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bifocal.metrics import retrieval_ranks
-from bifocal.metrics.counting import CAPTIONS, IMAGES
+from bifocal.metrics.retrieval.blockwise_ranks import CAPTIONS, IMAGES
 
 RATIO, MEGABYTES, DIM = 1.5, 300.0, 1024
 SHAPES = (1000, 2000, 5000, 10_000)

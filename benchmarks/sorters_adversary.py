@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.sorter_rows import HANDCRAFTED, OURS, line
-from bifocal.sorters import load_sorter, play_adversary
+from bifocal.sorters import load_sorter
+from bifocal.sorters.adversary import run_adversary
 
 LENGTH = 32
 TRICK = 0.1
@@ -27,7 +28,7 @@ def main() -> None:
     print(f"tricked: what the sorter says has fallen by {TRICK:g} more than the truth; bar of {OURS}: honest")
     for name, sorter in sorters.items():
         length = getattr(sorter, "length", LENGTH)
-        before, after = play_adversary(sorter, length=length, rows=128, steps=400, learning_rate=0.02, seed=0)
+        before, after = run_adversary(sorter, length=length, rows=128, steps=400, learning_rate=0.02, seed=0)
         tricked = (before.said - after.said) > (before.true - after.true) + TRICK
         figure = f"said {before.said:6.3f} -> {after.said:6.3f}  true {before.true:6.3f} -> {after.true:6.3f}"
         line(name, figure, "tricked" if tricked else "honest", None if name != OURS else not tricked)

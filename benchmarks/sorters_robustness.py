@@ -33,7 +33,7 @@ def shifts(n: int) -> Mapping[str, Tensor]:
     }
 
 
-class Found(NamedTuple):
+class SearchHit(NamedTuple):
     """L1 error, whether everything is finite, and whether every row has a gradient."""
 
     error: float
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         return "NaN" if not self.finite else f"{self.error:.4f}" + ("" if self.alive else " dead")
 
 
-def look(sorter: nn.Module, scores: Tensor) -> Found:
+def look(sorter: nn.Module, scores: Tensor) -> SearchHit:
     leaf = scores.clone().requires_grad_()
     ranks = sorter(leaf)
     weights = torch.randn(ranks.shape, generator=torch.Generator().manual_seed(1))
@@ -52,7 +52,7 @@ def look(sorter: nn.Module, scores: Tensor) -> Found:
     assert leaf.grad is not None
     error = float((ranks.detach() - exact_ranks(scores)).abs().mean()) / scores.shape[1]
     finite = bool(ranks.isfinite().all() and leaf.grad.isfinite().all())
-    return Found(error, finite, bool((leaf.grad != 0).any(dim=1).all()))
+    return SearchHit(error, finite, bool((leaf.grad != 0).any(dim=1).all()))
 
 
 def main() -> None:

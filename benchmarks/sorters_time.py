@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.sorter_rows import HANDCRAFTED, OURS, QUADRATIC, line
-from bifocal.sorters import BifocalSorter, CNNSorter, LSTMSorter, synthetic_scores
+from bifocal.sorters import BifocalSorter, CNNSorter, LSTMSorter
+from bifocal.sorters.synthetic import synthetic_scores
 
 MOST_SORTS = 3.0
 LARGEST_MATRIX = 1e8

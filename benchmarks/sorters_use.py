@@ -22,9 +22,9 @@ from bifocal.losses import (
     HardestTripletLoss,
     InfoNCELoss,
     MeanAveragePrecisionLoss,
+    MultiLabelSoftMarginLoss,
     RecallLoss,
     RegressionLoss,
-    SoftMarginLoss,
     SpearmanLoss,
     TripletLoss,
 )
@@ -84,7 +84,7 @@ LABELS: Losses = {
     "ours, soft": lambda: MeanAveragePrecisionLoss(soft()),
     "ours, exact + soft margin": lambda: MeanAveragePrecisionLoss(alignment_weight=1.0),
     "pairwise": lambda: MeanAveragePrecisionLoss(PairwiseSorter()),
-    "cross-entropy (soft margin)": SoftMarginLoss,
+    "cross-entropy (soft margin)": MultiLabelSoftMarginLoss,
 }
 # The task, its losses, the one with a bar, and its floors.
 QUESTIONS: dict[str, tuple[str, Task, Losses, str, tuple[str, ...]]] = {

@@ -19,11 +19,12 @@ import torch
 from torch import nn
 
 from bifocal.registry import build
-from bifocal.text import Elmo, FisherVectors, TfIdf
-from bifocal.text.elmo_files import ElmoOptions
+from bifocal.text import Elmo
+from bifocal.text.elmo.format import ElmoOptions
+from bifocal.text.vectorizers import TFIDF, FisherVectors
 
 BATCH, STEPS, WORD_DIM, DIM, LAYERS = 160, 20, 620, 2400, 4
-RECURRENCES = ("SruEncoder", "GruEncoder", "LstmEncoder")
+RECURRENCES = ("SRUEncoder", "GRUEncoder", "LSTMEncoder")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -71,8 +72,8 @@ def recurrences(rounds: int) -> None:
         megabytes = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         report(f"{name}, {what}", medians[name], "s / step", peer=f"{megabytes:.0f} MB extra")
     bar = 3.0 if DEVICE == "cuda" else 1.5
-    report("SRU, times as fast as GRU", medians["GruEncoder"] / medians["SruEncoder"], "x", bar)
-    report("SRU, times as fast as LSTM", medians["LstmEncoder"] / medians["SruEncoder"], "x")
+    report("SRU, times as fast as GRU", medians["GRUEncoder"] / medians["SRUEncoder"], "x", bar)
+    report("SRU, times as fast as LSTM", medians["LSTMEncoder"] / medians["SRUEncoder"], "x")
 
 
 def extra_memory(name: str) -> float:
@@ -105,7 +106,7 @@ def captions(count: int, words: int = 10_000, length: int = 11) -> list[str]:
 def tf_idf(count: int) -> None:
     """Fit and vectorize."""
     texts = captions(count)
-    vectorizer = TfIdf()
+    vectorizer = TFIDF()
 
     def run() -> None:
         vectorizer.fit(texts, seed=0)

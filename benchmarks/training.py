@@ -20,14 +20,18 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.checkpoint import save_checkpoint
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.losses import HardestTripletLoss
 from bifocal.models import build_model
-from bifocal.text import TextStore, Word2Vec, write_text
-from bifocal.training import Recall, epoch_batches, fit
+from bifocal.text import TextStore
+from bifocal.text.vectorizers import Word2Vec
+from bifocal.text.vectorizers.base import write_text
+from bifocal.training import fit
+from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.validators.recall import Recall
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
@@ -86,11 +90,11 @@ def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
 
 def main(steps: int, folder: Path) -> None:
     tables, features, text = collection(folder)
-    train, validation = (Pairs(tables.split(split), features, text) for split in ("train", "val"))
+    train, validation = (ImageCaptionPairs(tables.split(split), features, text) for split in ("train", "val"))
     torch.manual_seed(0)
     model: Any = build_model(
-        image_encoder={"name": "SmileEncoder"},
-        text_encoder={"name": "SruEncoder"},
+        image_encoder={"name": "SMILEEncoder"},
+        text_encoder={"name": "SRUEncoder"},
         dim=DIM,
         feature_dim=FEATURE_DIM,
         text_dim=WORD_DIM,

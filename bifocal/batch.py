@@ -12,7 +12,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.text import Text, TextStore
 
-Half = TypeVar("Half", bound=NamedTuple)
+Modality = TypeVar("Modality", bound=NamedTuple)
 """The images of a batch, or its captions: tensors with one row for each."""
 
 
@@ -43,7 +43,7 @@ class Batch:
         )
 
 
-class ReadsBatches(Protocol):
+class BatchSource(Protocol):
     """What training draws its batches from."""
 
     def batch(self, rows: Tensor, /, rank: int = 0, ranks: int = 1) -> Batch:
@@ -51,7 +51,7 @@ class ReadsBatches(Protocol):
         ...
 
 
-class Pairs:
+class ImageCaptionPairs:
     """The captions of a dataset with their images, features and text: what training and evaluation iterate over.
 
     Args:
@@ -117,7 +117,7 @@ class Pairs:
         return (self.text.gather(rows) for rows in _split(self._text_rows, size))
 
 
-def to_device(half: Half, device: torch.device) -> Half:
+def to_device(half: Modality, device: torch.device) -> Modality:
     """The same images or captions on ``device``."""
     return type(half)(*(part.to(device, non_blocking=True) for part in half))
 

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from bifocal.batch import Pairs, to_device
+from bifocal.batch import ImageCaptionPairs, to_device
 from bifocal.features import RegionBatch
 from bifocal.text import Text
 
@@ -13,7 +13,7 @@ BATCH = 256
 
 
 @runtime_checkable
-class Embeds(Protocol):
+class DualEncoder(Protocol):
     """A model of one vector for each image and each caption."""
 
     @property
@@ -34,7 +34,7 @@ class Embeds(Protocol):
         ...
 
 
-def embed(model: Embeds, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
     """Embeddings of all images (N, d) and captions (M, d), float32 on the CPU; leaves the model in evaluation mode."""
     model.eval()
     device = model.device

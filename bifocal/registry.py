@@ -22,8 +22,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def parts(package: str) -> dict[str, type]:
     """Every part of ``package`` by its name."""
-    module = import_module(package)
-    return {name: part for name in module.__all__ if inspect.isclass(part := getattr(module, name))}
+    library = package.partition(".")[0]
+    return {
+        name: part
+        for name, part in vars(import_module(package)).items()
+        if inspect.isclass(part) and part.__module__.partition(".")[0] == library and not name.startswith("_")
+    }
 
 
 def find(package: str, name: str) -> type:

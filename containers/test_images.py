@@ -14,15 +14,16 @@ from urllib.request import urlopen
 
 import pytest
 
-from components import parameters
-from pipelines import kubeflow, resources
-from pipelines.engines import ContainerEngine
-from pipelines.runners import Run
-from pipelines.steps import State
+from pipelines.kubeflow import compile as kubeflow
+from pipelines.kubeflow import resources
+from pipelines.local.engines import ContainerEngine
+from pipelines.local.runner import Run
+from pipelines.local.step import State
+from runtime import parameters
 
 ROOT = Path(__file__).parents[1]
 DIGEST = json.loads(Path(os.environ["IMAGES"]).read_text())["cpu"]
-VALUES = parameters.read(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 import yaml
 
-from components import parameters
+from components import catalog
 from pipelines import dvc
+from runtime import parameters
 
 recipes = click.option(
     "--recipe",
@@ -37,7 +38,7 @@ def render(recipe: Path | None, check: bool) -> None:
     A recipe gets a folder of its own, runs/<name of the recipe>, with the overlaid params.yaml, a dvc.yaml and its
     artifacts, so that it overwrites nothing of the default run: 'dvc repro runs/<name>/dvc.yaml'.
     """
-    values = parameters.read(Path("params.yaml"), [recipe] if recipe else [])
+    values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])
     if recipe is None:
         text, file = dvc.render(values), Path("dvc.yaml")
         if check:
@@ -45,7 +46,7 @@ def render(recipe: Path | None, check: bool) -> None:
                 raise ValueError("dvc.yaml differs from the declarations: run 'python -m pipelines render'")
             return
     else:
-        home = Path("runs") / recipe.stem
+        home = Path("runs") / recipe.parent.name / recipe.stem
         home.mkdir(parents=True, exist_ok=True)
         (home / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
         text, file = dvc.render(values, home.as_posix()), home / "dvc.yaml"
@@ -59,7 +60,7 @@ def figures(home: Path) -> None:
     """Print the figures of the run in HOME: here, or runs/<name of a recipe>."""
     from rich.console import Console
 
-    from pipelines.figures import figures_table
+    from pipelines.metrics import figures_table
 
     Console().print(figures_table(home), soft_wrap=False)
 
@@ -100,12 +101,12 @@ def run(
 ) -> None:
     """Compile the pipeline and run it: on this machine, in containers by DOCKER_HOST, or on KFP_ENDPOINT's cluster."""
     if runner == "cluster":
-        from pipelines import cluster
+        from pipelines.kubeflow import client as cluster
 
         click.echo(cluster.submit(compiled(recipe, images, revision)))
         return
-    from pipelines.engines import ContainerEngine, Engine, HostEngine
-    from pipelines.runners import Run
+    from pipelines.local.engines import ContainerEngine, Engine, HostEngine
+    from pipelines.local.runner import Run
 
     # What the stages read of it: the keys of a cluster's secrets are not here.
     given = {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "AWS_", "BIFOCAL_"))}
@@ -134,8 +135,9 @@ def promote(rollback: bool, unlock: bool) -> None:
     """Compare the candidate with the champion, by the rules of promotion.yaml, and move the alias if it is better."""
     if rollback and unlock:
         raise click.UsageError("--rollback and --unlock are two things: give one of them, then the other")
-    from components import tracking
-    from pipelines import decision, promotion
+    from pipelines.promotion import policy as decision
+    from pipelines.promotion import promote as promotion
+    from runtime import mlflow as tracking
 
     rules = decision.read()
     if unlock:
@@ -152,7 +154,7 @@ def promote(rollback: bool, unlock: bool) -> None:
         if made.promoted:
             click.secho("promoted", fg="green")
     for alias in (rules.candidate, rules.champion, rules.previous):
-        version = tracking.version_at(rules.model, alias)
+        version = tracking.get_version(rules.model, alias)
         if version:
             click.echo(f"{alias}: version {version.number}")
 
@@ -179,10 +181,10 @@ def doctor() -> None:
 def schedule(images: Path | None, action: str) -> None:
     """Show what would change on the cluster at KFP_ENDPOINT, change it, or list what is there.
 
-    The declarations are in pipelines/schedules.yaml; each is pinned to this commit, its images and its parameters.
+    The declarations are in pipelines/kubeflow/schedules.yaml; each is pinned to this commit, its images and its parameters.
     """
-    from pipelines import cluster
-    from pipelines import schedule as scheduling
+    from pipelines.kubeflow import client as cluster
+    from pipelines.kubeflow import schedule as scheduling
 
     schedules = scheduling.read()
     with cluster.connected() as client:
@@ -200,10 +202,11 @@ def schedule(images: Path | None, action: str) -> None:
 
 def compiled(recipe: tuple[Path, ...], images: Path | None, revision: str | None, *, record: bool | None = None) -> str:
     """The pipeline of params.yaml with recipes; ``record`` in the place of what resources.yaml says."""
-    from pipelines import kubeflow, resources  # kfp takes seconds to import, and 'render' needs none of it
+    from pipelines.kubeflow import compile as kubeflow
+    from pipelines.kubeflow import resources
 
-    values = parameters.read(Path("params.yaml"), recipe)
-    parameters.validate(values, parameters.stages().values())
+    values = parameters.load(Path("params.yaml"), recipe)
+    parameters.validate(values, catalog.configurable_components().values())
     given = resources.read(images=resources.read_images(images) if images else None)
     if record is not None:
         given = given.model_copy(update={"record": record})

@@ -112,7 +112,7 @@ def s3() -> Finding:
         return Finding(
             "S3", None, "no keys in the environment", "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=..."
         )
-    from components.storage import Storage, StorageError
+    from runtime.s3.storage import Storage, StorageError
 
     try:
         buckets = Storage(attempts=1, timeout=SECONDS).buckets()

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from components.spec import Component
-from pipelines.graph import STAGES
+from components.catalog import pipeline_components
+from runtime.spec import Component
 
 HEADER = "# Rendered from components/*/spec.py by 'python -m pipelines render'; edit those instead.\n"
 
@@ -21,8 +21,8 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
     """
     home = PurePosixPath(folder)
     document: dict[str, Any] = {
-        "stages": {component.name: _stage(component, values, home) for component in STAGES},
-        "metrics": [f"artifacts/{path}" for component in STAGES for path in component.metrics],
+        "stages": {component.name: _stage(component, values, home) for component in pipeline_components()},
+        "metrics": [f"artifacts/{path}" for component in pipeline_components() for path in component.metrics],
         "plots": [
             {
                 plot.title: {
@@ -33,10 +33,10 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
                     "y_label": plot.y,
                 }
             }
-            for component in STAGES
+            for component in pipeline_components()
             for plot in component.plots
         ]
-        + [f"artifacts/{path}" for component in STAGES for path in component.pictures],
+        + [f"artifacts/{path}" for component in pipeline_components() for path in component.image_dirs],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
 
@@ -49,8 +49,12 @@ def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath)
     if not at_root:
         stage["wdir"] = "/".join([".."] * len(home.parts))
     stage["deps"] = [
-        *component.sources,
-        *(str(values[component.name][name]) for name in component.source_fields() if values[component.name].get(name)),
+        *component.all_code_paths,
+        *(
+            str(values[component.name][name])
+            for name in component.user_path_fields()
+            if values[component.name].get(name)
+        ),
         *(str(home / "artifacts" / name) for name in component.inputs),
     ]
     stage["params"] = keys if at_root else [{str(home / "params.yaml"): keys}]

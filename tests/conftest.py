@@ -1,12 +1,25 @@
-"""Every test computes on one thread: the two workers of 'make test' share two cores."""
+"""Shared by all tests: one thread each, S3 over a real socket (moto's server, and a proxy that breaks requests)."""
 
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
 import pytest
 import torch
 from hypothesis import settings
+from moto.server import ThreadedMotoServer
 
+sys.path.insert(0, str(Path(__file__).parent))
+from broken_s3 import Faults, Proxy
+
+# The two workers of 'make test' share two cores.
 torch.set_num_threads(1)
 
-# The machine is shared, so a deadline per example would measure the neighbours.
+# The machine is shared, so a deadline per example would measure the neighbors.
 settings.register_profile("bifocal", deadline=None)
 settings.load_profile("bifocal")
 
@@ -14,3 +27,58 @@ settings.load_profile("bifocal")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of whole pipelines first: they take minutes, and the other worker has the rest meanwhile."""
     items.sort(key=lambda item: "tests/pipelines/" not in item.path.as_posix())
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[int]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield server.get_host_and_port()[1]
+    server.stop()
+
+
+@pytest.fixture
+def bucket(moto: int) -> Iterator[None]:
+    """An empty bucket, ``s3://bucket``."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{moto}",
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    client.create_bucket(Bucket="bucket")
+    yield
+    for entry in client.list_objects_v2(Bucket="bucket").get("Contents", []):
+        client.delete_object(Bucket="bucket", Key=entry["Key"])
+
+
+def ask(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "BIFOCAL_S3_PATH_STYLE": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def s3(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server itself is asked."""
+    ask(moto, monkeypatch)
+
+
+@pytest.fixture
+def faults(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
+    """The proxy is asked."""
+    broken = Faults(moto)
+    handler = type("Broken", (Proxy,), {"faults": broken})
+    server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    ask(server.server_address[1], monkeypatch)
+    yield broken
+    broken.stalled.set()
+    server.shutdown()
+    server.server_close()

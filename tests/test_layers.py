@@ -18,16 +18,16 @@ from bifocal.losses import HardestTripletLoss
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import build_model
 from bifocal.registry import parts
-for package in ("datasets", "features", "text", "sorters", "losses", "image_encoders", "text_encoders"):
+for package in ("datasets.corpora", "features.extractors", "text.vectorizers", "sorters", "losses", "text_encoders"):
     assert parts(f"bifocal.{package}"), package
 model = build_model(
-    {"name": "SmileEncoder"}, {"name": "GruEncoder"}, dim=8, feature_dim=6, text_dim=5, text_kind="tokens", words=9
+    {"name": "SMILEEncoder"}, {"name": "GRUEncoder"}, dim=8, feature_dim=6, text_dim=5, text_kind="tokens", words=9
 )
 """
 
 COMPILER = """
 import sys
-import pipelines.graph
+import components.catalog
 assert not {"torch", "mlflow", "pandas", "numpy"} & set(sys.modules)
 """
 

@@ -15,13 +15,14 @@ from bifocal.models import build_model
 from bifocal.registry import build, find
 from bifocal.sorters import LSTMSorter
 from bifocal.text import Text
-from bifocal.training.stages import build_optimizer, check_parts, set_stage
-from components.parameters import read, stages, validate
+from bifocal.training.freezing import build_optimizer, check_parts, set_stage
+from components.catalog import configurable_components
 from components.train_embedding.spec import TrainEmbeddingParams
+from runtime.parameters import load, validate
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
-CHANNELS = {"BottomUpTsv": 2048, "Precomputed": 2048, "TenCrop": 4096, "MultiLevel": 512, "Pixels": 3}
+RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
+CHANNELS = {"BottomUpTSV": 2048, "PrecomputedFeatures": 2048, "TenCrop": 4096, "MultiLevel": 512, "Pixels": 3}
 """D of the features; 128 of the others."""
 IMAGES, WORDS, TERMS = 3, 4, 40
 
@@ -54,8 +55,8 @@ def one_step(section: str, channels: int, vectorizer: str) -> None:
     """What precedes the optimiser's step; recipes often share their sections."""
     captions, told = text(json.loads(vectorizer))
     seen = regions(channels)
-    values = read(ROOT / "params.yaml") | {"train_embedding": json.loads(section)}
-    params = validate(values, stages().values())["train_embedding"]
+    values = load(ROOT / "params.yaml") | {"train_embedding": json.loads(section)}
+    params = validate(values, configurable_components().values())["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     parts = {name: params.model_dump()[name] for name in ("model", "image_encoder", "text_encoder")}
     if parts["image_encoder"].get("crop"):
@@ -83,7 +84,7 @@ def one_step(section: str, channels: int, vectorizer: str) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_model_of_a_recipe_trains(recipe: Path) -> None:
-    values = read(ROOT / "params.yaml", [recipe])
+    values = load(ROOT / "params.yaml", [recipe])
     kind = values["extract_features"]["features"]["name"]
     section, vectorizer = values["train_embedding"], values["vectorize_captions"]["vectorizer"]
     one_step(json.dumps(section), CHANNELS.get(kind, 128), json.dumps(vectorizer))

@@ -2,5 +2,3 @@
 
 from bifocal.baselines.cca import cca_projections, fit_cca
 from bifocal.baselines.precomputed import read_embeddings
-
-__all__ = ["cca_projections", "fit_cca", "read_embeddings"]

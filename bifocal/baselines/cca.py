@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import BATCH
 from bifocal.models.two_branch import TwoBranchModel
 
@@ -51,7 +51,9 @@ def cca_projections(
     return (scale * (roots[0] @ left[:, :dim])).T, (scale * (roots[1] @ right.T[:, :dim])).T
 
 
-def fit_cca(model: TwoBranchModel, pairs: Pairs, *, regularization: float = 1e-4, power: float = 4.0) -> TwoBranchModel:
+def fit_cca(
+    model: TwoBranchModel, pairs: ImageCaptionPairs, *, regularization: float = 1e-4, power: float = 4.0
+) -> TwoBranchModel:
     """Put the canonical correlation analysis of ``pairs`` into a model of two ``LinearEncoder``.
 
     Every caption is a pair with its image. Sums are float64, batch by batch: features need not fit into memory.
@@ -83,7 +85,7 @@ def _projection(encoder: nn.Module) -> nn.Linear:
     return projection
 
 
-def _moments(pairs: Pairs) -> Moments:
+def _moments(pairs: ImageCaptionPairs) -> Moments:
     images = torch.cat([_means(batch.features, batch.mask) for batch in pairs.image_batches(BATCH)])
     dim = pairs.text.dim
     x_total, y_total = images.new_zeros(images.shape[1]), images.new_zeros(dim)

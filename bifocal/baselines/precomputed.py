@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 
 
-def read_embeddings(images: Path, captions: Path, pairs: Pairs | None = None) -> tuple[Tensor, Tensor]:
+def read_embeddings(images: Path, captions: Path, pairs: ImageCaptionPairs | None = None) -> tuple[Tensor, Tensor]:
     """Embeddings of images and captions, such as those of CLIP, from two ``.npy`` files, l2-normalised.
 
     Give them to ``bifocal.metrics.retrieval_ranks`` for the zero-shot row of a table.

@@ -70,7 +70,7 @@ class LabelEntry:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RejectedEntry:
     """What is not in the dataset, and why.
 
     Attributes:
@@ -93,7 +93,7 @@ class Corpus:
     images: Sequence[ImageEntry]
     captions: Sequence[CaptionEntry]
     phrases: Sequence[PhraseEntry] = ()
-    left_out: Sequence[Refusal] = field(default=())
+    left_out: Sequence[RejectedEntry] = field(default=())
     labels: Sequence[LabelEntry] = ()
 
 
@@ -112,7 +112,7 @@ class Source(Protocol):
         ...
 
 
-def given_root(root: Path | str | None, source: str, files: str) -> Path:
+def require_root(root: Path | str | None, source: str, files: str) -> Path:
     """The folder of a source that reads files.
 
     Raises:

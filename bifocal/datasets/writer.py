@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path, PurePath
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, Refusal
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.images import ImageFile, inspect_image
 from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, LEAKAGE, PHRASES, REJECTED, write_table
 from bifocal.progress import say, track
@@ -88,7 +88,7 @@ def write_dataset(
     }
 
 
-def _listed(corpus: Corpus) -> tuple[list[ImageEntry], list[Refusal]]:
+def _listed(corpus: Corpus) -> tuple[list[ImageEntry], list[RejectedEntry]]:
     """The images that have a caption or a label, a name of their own and a place inside the image root."""
     described = {caption.image_id for caption in corpus.captions if caption.text.strip()}
     described |= {label.image_id for label in corpus.labels}
@@ -105,13 +105,13 @@ def _listed(corpus: Corpus) -> tuple[list[ImageEntry], list[Refusal]]:
         else:
             images[image.image_id] = image
             continue
-        refused.append(Refusal("image", image.path or image.image_id, reason))
+        refused.append(RejectedEntry("image", image.path or image.image_id, reason))
     return list(images.values()), refused
 
 
 def _inspected(
     images: list[ImageEntry], root: Path, copies: Path | None, max_pixels: int
-) -> tuple[dict[str, ImageFile], list[Refusal]]:
+) -> tuple[dict[str, ImageFile], list[RejectedEntry]]:
     def inspect(image: ImageEntry) -> ImageFile | str:
         if image.path is None:
             return NO_FILE
@@ -129,13 +129,13 @@ def _inspected(
             if isinstance(file, ImageFile):
                 files[image.image_id] = file
             else:
-                refused.append(Refusal("image", str(image.path), file))
+                refused.append(RejectedEntry("image", str(image.path), file))
     return files, refused
 
 
 def _of_images(
     corpus: Corpus, files: dict[str, ImageFile]
-) -> tuple[list[CaptionEntry], list[PhraseEntry], list[Refusal]]:
+) -> tuple[list[CaptionEntry], list[PhraseEntry], list[RejectedEntry]]:
     """The captions and phrases of the images in ``files``; phrases clipped to their image."""
     captions: dict[int, CaptionEntry] = {}
     phrases, refused = [], []
@@ -150,7 +150,7 @@ def _of_images(
         else:
             captions[caption.caption_id] = replace(caption, text=text)
             continue
-        refused.append(Refusal("caption", f"{caption.caption_id} of {caption.image_id}", reason))
+        refused.append(RejectedEntry("caption", f"{caption.caption_id} of {caption.image_id}", reason))
     for phrase in corpus.phrases:
         if phrase.image_id not in files:
             reason = f"its image {phrase.image_id} is not in the dataset"
@@ -161,11 +161,11 @@ def _of_images(
         else:
             phrases.append(replace(phrase, boxes=boxes))
             continue
-        refused.append(Refusal("phrase", f"{phrase.phrase!r} of {phrase.image_id}", reason))
+        refused.append(RejectedEntry("phrase", f"{phrase.phrase!r} of {phrase.image_id}", reason))
     return list(captions.values()), phrases, refused
 
 
-def _labels(corpus: Corpus, files: dict[str, ImageFile]) -> tuple[list[LabelEntry], list[Refusal]]:
+def _labels(corpus: Corpus, files: dict[str, ImageFile]) -> tuple[list[LabelEntry], list[RejectedEntry]]:
     labels: dict[tuple[str, str, str], LabelEntry] = {}
     refused = []
     for label in corpus.labels:
@@ -179,7 +179,7 @@ def _labels(corpus: Corpus, files: dict[str, ImageFile]) -> tuple[list[LabelEntr
         else:
             labels[key] = label
             continue
-        refused.append(Refusal("label", f"{label.task} {label.label} of {label.image_id}", reason))
+        refused.append(RejectedEntry("label", f"{label.task} {label.label} of {label.image_id}", reason))
     return list(labels.values()), refused
 
 
@@ -196,7 +196,7 @@ def _clipped(phrase: PhraseEntry, file: ImageFile) -> tuple[tuple[float, float, 
     return tuple((x0, y0, x1, y1) for x0, y0, x1, y1 in inside if x0 < x1 and y0 < y1)
 
 
-def _check_fraction(corpus: Corpus, refused: list[Refusal], allowed: float, directory: Path) -> None:
+def _check_fraction(corpus: Corpus, refused: list[RejectedEntry], allowed: float, directory: Path) -> None:
     broken = [refusal for refusal in refused if refusal.kind in ("image", "caption")]
     total = len(corpus.images) + len(corpus.captions)
     for kind, count in _counts(corpus.left_out):
@@ -213,7 +213,7 @@ def _check_fraction(corpus: Corpus, refused: list[Refusal], allowed: float, dire
         )
 
 
-def _counts(refusals: Iterable[Refusal]) -> list[tuple[str, int]]:
+def _counts(refusals: Iterable[RejectedEntry]) -> list[tuple[str, int]]:
     counts: dict[str, int] = defaultdict(int)
     for refusal in refusals:
         counts[refusal.kind] += 1

@@ -50,7 +50,7 @@ class Backbone(Protocol):
 
 
 @runtime_checkable
-class PixelFeatures(Protocol):
+class FeatureExtractor(Protocol):
     """A kind of features that a network makes of an image."""
 
     @property
@@ -76,14 +76,14 @@ class PixelFeatures(Protocol):
 
 
 @runtime_checkable
-class CellFeatures(PixelFeatures, Protocol):
+class GridExtractor(FeatureExtractor, Protocol):
     """A kind whose regions are the cells of a map, as many in each image of one size: one graph makes them."""
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, 3, H, W) uint8 to the features (B, R, D) and boxes (R, 4) of their cells."""
 
 
-class RegionSource(Protocol):
+class FeatureSource(Protocol):
     """Where the regions of a dataset's images come from.
 
     Attributes:
@@ -106,10 +106,10 @@ class RegionSource(Protocol):
 
 
 @runtime_checkable
-class StoredFeatures(Protocol):
+class FeatureReader(Protocol):
     """A kind of features that somebody has extracted: they are read, and no image is looked at."""
 
-    def open(self, dataset: Dataset, source: Path | None) -> RegionSource:
+    def open(self, dataset: Dataset, source: Path | None) -> FeatureSource:
         """Open the user's file or folder ``source``, or that which the dataset itself names.
 
         Raises:

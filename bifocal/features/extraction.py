@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from bifocal.datasets import Dataset, open_image
-from bifocal.features.base import ImageRegions, PixelFeatures
+from bifocal.features.base import FeatureExtractor, ImageRegions
 from bifocal.features.writer import FeatureWriter
 from bifocal.progress import track
 
@@ -43,7 +43,7 @@ class NetworkFeatures:
         batch_size: images that the network sees at once.
     """
 
-    def __init__(self, kind: PixelFeatures, dataset: Dataset, batch_size: int) -> None:
+    def __init__(self, kind: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
         self.kind, self.dataset, self.batch_size = kind, dataset, batch_size
         self.regions, self.dim = kind.regions, kind.dim
 

@@ -1,17 +1,8 @@
 """Image encoders, one per file: features (B, R, D) or pixels (B, 3, H, W), and their mask -> embeddings (B, d)."""
 
-from bifocal.image_encoders.bean import BeanEncoder
+from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.image_encoders.linear import LinearEncoder
 from bifocal.image_encoders.multi_level import MultiLevelEncoder
 from bifocal.image_encoders.projection import ProjectionEncoder
-from bifocal.image_encoders.rmac import RMacEncoder
-from bifocal.image_encoders.smile import SmileEncoder
-
-__all__ = [
-    "BeanEncoder",
-    "LinearEncoder",
-    "MultiLevelEncoder",
-    "ProjectionEncoder",
-    "RMacEncoder",
-    "SmileEncoder",
-]
+from bifocal.image_encoders.rmac import RMACEncoder
+from bifocal.image_encoders.smile import SMILEEncoder

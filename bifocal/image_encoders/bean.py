@@ -8,13 +8,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.features.weights import CARRIED, fit_weights
-from bifocal.image_encoders.pixels import PixelBackbone, Protocol, by_size, random_crops, scaled, seen, whole_images
+from bifocal.backbones.state import CARRIED, fit_weights
+from bifocal.backbones.trainable import PixelBackbone, Protocol, by_size, random_crops, scaled, seen, whole_images
 
 Pooling = Literal["max_min", "average"]
 
 
-class BeanEncoder(nn.Module):
+class BEANEncoder(nn.Module):
     """A fully convolutional backbone, a 1 x 1 adaptation, max + min pooling, and a normalised affine projection.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (1)-(3): G = g(F), h[k] = max G[:, :, k] +
@@ -32,7 +32,7 @@ class BeanEncoder(nn.Module):
         dropout: probability.
         backbone: name of a timm model; None to read stored features.
         crop: pixels, of the side of a random crop in training; None to train as in evaluation.
-        protocol: how an image is seen in evaluation, see ``bifocal.image_encoders.pixels.Protocol``.
+        protocol: how an image is seen in evaluation, see ``bifocal.backbones.trainable.Protocol``.
         side: pixels, that "stretch" resizes to.
         model_arguments: more keyword arguments of ``timm.create_model``.
 
@@ -59,12 +59,12 @@ class BeanEncoder(nn.Module):
     ) -> None:
         super().__init__()
         if pooling not in ("max_min", "average"):
-            raise ValueError(f"no pooling {pooling!r}; BeanEncoder has max_min and average")
+            raise ValueError(f"no pooling {pooling!r}; BEANEncoder has max_min and average")
         if protocol not in ("stretch", "scale_and_crop", "as_is"):
-            raise ValueError(f"no protocol {protocol!r}; BeanEncoder has stretch, scale_and_crop and as_is")
+            raise ValueError(f"no protocol {protocol!r}; BEANEncoder has stretch, scale_and_crop and as_is")
         if backbone is not None and input_dim != 3:
             raise ValueError(
-                f"BeanEncoder: the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}; "
+                f"BEANEncoder: the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}; "
                 "extract features of the kind Pixels, or set backbone: null to stand on stored ones"
             )
         self.backbone = None if backbone is None else PixelBackbone(backbone, model_arguments)

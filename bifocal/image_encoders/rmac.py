@@ -6,17 +6,17 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.features.region_grid import region_maxima
-from bifocal.features.weights import fit_weights
-from bifocal.features.whitening import Whitening
-from bifocal.image_encoders.pixels import PixelBackbone, by_size, whole_images
+from bifocal.backbones.state import fit_weights
+from bifocal.backbones.trainable import PixelBackbone, by_size, whole_images
+from bifocal.backbones.whitening import Whitening
+from bifocal.features.extractors.rmac_regions import region_maxima
 
 
-class RMacEncoder(nn.Module):
+class RMACEncoder(nn.Module):
     """Regional maximum activations with the whitening as a layer, over the features of the kind Pixels.
 
-    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: as ``bifocal.features.RMac``,
-    and every weight trains. The layer starts from the whitening if the artifact of the kind RMac carries one. The
+    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: as ``bifocal.features.RMAC``,
+    and every weight trains. The layer starts from the whitening if the artifact of the kind RMAC carries one. The
     network's batch normalisations keep their statistics: images of different shapes pass one shape at a time.
 
     Args:
@@ -42,7 +42,7 @@ class RMacEncoder(nn.Module):
     ) -> None:
         super().__init__()
         if input_dim != 3:
-            raise ValueError(f"RMacEncoder reads pixels, of 3 channels, and the features have {input_dim}: use Pixels")
+            raise ValueError(f"RMACEncoder reads pixels, of 3 channels, and the features have {input_dim}: use Pixels")
         self.backbone = PixelBackbone(backbone, model_arguments)
         self.whitening = nn.Linear(self.backbone.channels, dim)
         self.scales, self.side_of_graph = scales, side_of_graph

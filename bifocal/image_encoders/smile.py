@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 Ablation = Literal["mean", "scalar", "no_convolution", "no_softmax"]
 
 
-class SmileEncoder(nn.Module):
+class SMILEEncoder(nn.Module):
     """Distributed self-attention over regions or grid cells.
 
     Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.5)-(3.8): a 1 x 1 convolution to ``dim``
@@ -36,7 +36,7 @@ class SmileEncoder(nn.Module):
         elif ablation == "scalar":
             self.attention = nn.Linear(dim, 1, bias=False)
         elif ablation not in ("mean", "no_convolution"):
-            raise ValueError(f"no ablation {ablation!r}; SmileEncoder has mean, scalar, no_convolution, no_softmax")
+            raise ValueError(f"no ablation {ablation!r}; SMILEEncoder has mean, scalar, no_convolution, no_softmax")
         self.uniform = ablation == "mean"
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from bifocal.features import RegionBatch
 
 
-class Located(NamedTuple):
+class RegionScores(NamedTuple):
     """How much each region of each image speaks of its text.
 
     Attributes:
@@ -20,7 +20,7 @@ class Located(NamedTuple):
     boxes: Tensor
 
 
-class Seen(NamedTuple):
+class RegionVectors(NamedTuple):
     """What a localizer takes of N images before it hears a text.
 
     Attributes:
@@ -33,15 +33,15 @@ class Seen(NamedTuple):
     mask: Tensor
     boxes: Tensor
 
-    def of(self, rows: Tensor) -> "Seen":
+    def of(self, rows: Tensor) -> "RegionVectors":
         """The images of ``rows`` (n,); one may come more than once."""
-        return Seen(*(part[rows] for part in self))
+        return RegionVectors(*(part[rows] for part in self))
 
 
 class Localizer(Protocol):
     """A part of ``bifocal.localization``."""
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
         """What there is to be looked at in N images, whatever the text.
 
         Args:
@@ -52,7 +52,7 @@ class Localizer(Protocol):
         """
         ...
 
-    def heat(self, seen: Seen, texts: Tensor) -> Located:
+    def heat(self, seen: RegionVectors, texts: Tensor) -> RegionScores:
         """Locate one text in each image.
 
         Args:
@@ -60,7 +60,7 @@ class Localizer(Protocol):
         """
         ...
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
         """Both, one after the other."""
         ...
 
@@ -91,7 +91,7 @@ def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
     return torch.einsum("nrd,nd->nr", regions, texts)
 
 
-def points(located: Located) -> Tensor:
+def points(located: RegionScores) -> Tensor:
     """Where each heatmap points: the centre of its best region, x y relative to the image's width and height.
 
     Of regions that score the same the point is that which lies nearest to the image's centre, then the upper, then

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from bifocal.backbones.trainable import reads_pixels
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BeanEncoder, SmileEncoder
-from bifocal.image_encoders.pixels import reads_pixels
-from bifocal.localization.base import Located, Seen, as_numbers
+from bifocal.image_encoders import BEANEncoder, SMILEEncoder
+from bifocal.localization.base import RegionScores, RegionVectors, as_numbers
 
 
 @runtime_checkable
@@ -21,7 +21,7 @@ class AdaptedCells(Protocol):
     projection: nn.Linear
 
 
-class BeanHeatmap:
+class BEANHeatmap:
     """BEAN's heatmap, eq. (8)-(9), over the cells of stored features or those of its fully convolutional network.
 
     An image of pixels is looked at as a whole: squeezed to a square where the encoder's protocol does that, else in its
@@ -35,33 +35,33 @@ class BeanHeatmap:
     def __init__(self, k: int = 180) -> None:
         self.k = k
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
         """See ``bifocal.localization.base.Localizer``."""
-        if isinstance(encoder, SmileEncoder):
+        if isinstance(encoder, SMILEEncoder):
             activations = encoder.convolution(as_numbers(encoder, regions.features))
         elif isinstance(encoder, AdaptedCells) and not reads_pixels(encoder):
             cells = encoder.adaptation(as_numbers(encoder, regions.features))
             activations = class_activation_maps(cells, encoder.projection.weight)
-        elif isinstance(encoder, BeanEncoder):
+        elif isinstance(encoder, BEANEncoder):
             return see_pixels(encoder, regions)
         else:
             raise ValueError(
-                f"BeanHeatmap localizes with a BeanEncoder or SmileEncoder, and the model has a "
+                f"BEANHeatmap localizes with a BEANEncoder or SMILEEncoder, and the model has a "
                 f"{type(encoder).__name__}"
             )
-        return Seen(activations, regions.mask, regions.boxes)
+        return RegionVectors(activations, regions.mask, regions.boxes)
 
-    def heat(self, seen: Seen, texts: Tensor) -> Located:
+    def heat(self, seen: RegionVectors, texts: Tensor) -> RegionScores:
         """See ``bifocal.localization.base.Localizer``."""
         scores = bean_heatmaps(seen.vectors, texts, self.k)
-        return Located(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
+        return RegionScores(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
         """See ``bifocal.localization.base.Localizer``."""
         return self.heat(self.see(encoder, regions), texts)
 
 
-def see_pixels(encoder: BeanEncoder, regions: RegionBatch) -> Seen:
+def see_pixels(encoder: BEANEncoder, regions: RegionBatch) -> RegionVectors:
     """G' of eq. (8) of whole images: as many cells as the network's map has, which depends on the image's size."""
     assert encoder.backbone is not None
     found, places = [], []
@@ -71,7 +71,7 @@ def see_pixels(encoder: BeanEncoder, regions: RegionBatch) -> Seen:
         found.append(cells)
         places.append(cell_boxes(*maps.shape[2:]).to(cells))
     present = [cells.new_ones(len(cells), dtype=torch.bool) for cells in found]
-    return Seen(*(pad_sequence(parts, batch_first=True) for parts in (found, present, places)))
+    return RegionVectors(*(pad_sequence(parts, batch_first=True) for parts in (found, present, places)))
 
 
 def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = 180) -> Tensor:

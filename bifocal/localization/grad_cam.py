@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bifocal.backbones.trainable import whole_images
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BeanEncoder, RMacEncoder
-from bifocal.image_encoders.pixels import whole_images
+from bifocal.image_encoders import BEANEncoder, RMACEncoder
 from bifocal.localization.base import as_numbers
 
 Embed = Callable[[Tensor], Tensor]
@@ -34,8 +34,8 @@ def last_activations(encoder: nn.Module, regions: RegionBatch) -> Activations:
         ValueError: the encoder gives no single vector for an image.
     """
     features = as_numbers(encoder, regions.features)
-    if isinstance(encoder, BeanEncoder | RMacEncoder) and encoder.backbone is not None:
-        if isinstance(encoder, BeanEncoder):
+    if isinstance(encoder, BEANEncoder | RMACEncoder) and encoder.backbone is not None:
+        if isinstance(encoder, BEANEncoder):
             (image,) = encoder.whole_views(features, regions.mask)
         else:
             (image,) = whole_images(features, regions.mask)

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.image_encoders import MultiLevelEncoder
-from bifocal.localization.base import Located, Seen, as_numbers
+from bifocal.localization.base import RegionScores, RegionVectors, as_numbers
 
 NO_PART = 1e-12
 """Below it a sum of weights is zero."""
@@ -45,7 +45,7 @@ class MultiLevelHeatmap:
     def __init__(self, in_sentences: bool = True) -> None:
         self.in_sentences = in_sentences
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
         """See ``bifocal.localization.base.Localizer``; vectors (N, L, R, d)."""
         if not isinstance(encoder, MultiLevelEncoder):
             raise ValueError(
@@ -53,9 +53,9 @@ class MultiLevelHeatmap:
             )
         cells = encoder(as_numbers(encoder, regions.features), regions.mask)
         places = cells.shape[2]
-        return Seen(cells, regions.mask[:, :places], regions.boxes[:, :places])
+        return RegionVectors(cells, regions.mask[:, :places], regions.boxes[:, :places])
 
-    def heat(self, seen: Seen, texts: Tensor, words: Sequence[Tensor | None] | None = None) -> Located:
+    def heat(self, seen: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None) -> RegionScores:
         """See ``bifocal.localization.base.Localizer``.
 
         Args:
@@ -67,9 +67,9 @@ class MultiLevelHeatmap:
                 for text, spoken, cells in zip(texts, words or [None] * len(texts), seen.vectors, strict=True)
             ]
         )
-        return Located(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
+        return RegionScores(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
         """See ``bifocal.localization.base.Localizer``; phrases alone."""
         return self.heat(self.see(encoder, regions), texts)
 

@@ -5,11 +5,11 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
-from bifocal.image_encoders import SmileEncoder
-from bifocal.localization.base import Located, Seen, as_numbers, region_scores
+from bifocal.image_encoders import SMILEEncoder
+from bifocal.localization.base import RegionScores, RegionVectors, as_numbers, region_scores
 
 
-class SmileRegions:
+class SMILERegions:
     """Scores of SMILE's regions, thesis, eq. (4.3).
 
     Args:
@@ -19,25 +19,25 @@ class SmileRegions:
     def __init__(self, attended: bool = False) -> None:
         self.attended = attended
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> Seen:
+    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
         """See ``bifocal.localization.base.Localizer``."""
-        if not isinstance(encoder, SmileEncoder):
-            raise ValueError(f"SmileRegions needs a SmileEncoder, and the model has a {type(encoder).__name__}")
+        if not isinstance(encoder, SMILEEncoder):
+            raise ValueError(f"SMILERegions needs a SMILEEncoder, and the model has a {type(encoder).__name__}")
         vectors = normalize(encoder.convolution(as_numbers(encoder, regions.features)), dim=2)
         if self.attended:
             vectors = encoder.weights(vectors, regions.mask) * vectors
-        return Seen(vectors, regions.mask, regions.boxes)
+        return RegionVectors(vectors, regions.mask, regions.boxes)
 
-    def heat(self, seen: Seen, texts: Tensor) -> Located:
+    def heat(self, seen: RegionVectors, texts: Tensor) -> RegionScores:
         """See ``bifocal.localization.base.Localizer``."""
-        return Located(region_scores(seen.vectors, texts).masked_fill(~seen.mask, -torch.inf), seen.boxes)
+        return RegionScores(region_scores(seen.vectors, texts).masked_fill(~seen.mask, -torch.inf), seen.boxes)
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> Located:
+    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
         """See ``bifocal.localization.base.Localizer``."""
         return self.heat(self.see(encoder, regions), texts)
 
 
-def dense_map(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
+def rasterize(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
     """Each pixel gets the top score among the regions it belongs to; thesis, section 4.2.2.
 
     A pixel belongs to a box that holds its centre. One that no box holds gets the lowest score of all: nothing is
@@ -52,7 +52,7 @@ def dense_map(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
 
     Example:
         >>> halves = torch.tensor([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
-        >>> dense_map(torch.tensor([1.0, 2.0]), halves, height=1, width=4).tolist()
+        >>> rasterize(torch.tensor([1.0, 2.0]), halves, height=1, width=4).tolist()
         [[1.0, 1.0, 2.0, 2.0]]
     """
     x = (torch.arange(width) + 0.5) / width

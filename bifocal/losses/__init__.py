@@ -4,28 +4,12 @@ from bifocal.losses.grounding import GroundingLoss
 from bifocal.losses.hardest_triplet import HardestTripletLoss
 from bifocal.losses.info_nce import InfoNCELoss
 from bifocal.losses.mean_average_precision import MeanAveragePrecisionLoss
+from bifocal.losses.multi_label_soft_margin import MultiLabelSoftMarginLoss
 from bifocal.losses.recall import RecallLoss
 from bifocal.losses.regression import RegressionLoss
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.losses.sigmoid import SigmoidLoss
-from bifocal.losses.soft_margin import SoftMarginLoss
 from bifocal.losses.spearman import SpearmanLoss
 from bifocal.losses.structure_preserving import StructurePreservingLoss
-from bifocal.losses.sum import SumLoss
 from bifocal.losses.triplet import TripletLoss
-
-__all__ = [
-    "GroundingLoss",
-    "HardestTripletLoss",
-    "InfoNCELoss",
-    "MeanAveragePrecisionLoss",
-    "RecallLoss",
-    "RegressionLoss",
-    "SemanticTripletLoss",
-    "SigmoidLoss",
-    "SoftMarginLoss",
-    "SpearmanLoss",
-    "StructurePreservingLoss",
-    "SumLoss",
-    "TripletLoss",
-]
+from bifocal.losses.weighted_sum import WeightedSumLoss

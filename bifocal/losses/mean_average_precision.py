@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from bifocal.losses.ranking import RankLoss
-from bifocal.losses.soft_margin import SoftMarginLoss
+from bifocal.losses.multi_label_soft_margin import MultiLabelSoftMarginLoss
+from bifocal.losses.sorter_loss import RankLoss
 
 
 class MeanAveragePrecisionLoss(RankLoss):
@@ -21,7 +21,7 @@ class MeanAveragePrecisionLoss(RankLoss):
         scores.cross (C classes, n elements), matches (C, n) bool -> scalar.
     """
 
-    plain = SoftMarginLoss
+    plain = MultiLabelSoftMarginLoss
 
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
         counts = matches.sum(dim=1)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from bifocal.losses.hardest_triplet import HardestTripletLoss
-from bifocal.losses.ranking import RankLoss
+from bifocal.losses.sorter_loss import RankLoss
 from bifocal.scores import Scores, check_matches
 
 Surrogate = Literal["triplet", "rank", "log_rank", "recall"]

@@ -4,8 +4,8 @@ from functools import partial
 
 from torch import Tensor
 
-from bifocal.losses.ranking import RankLoss
 from bifocal.losses.regression import RegressionLoss
+from bifocal.losses.sorter_loss import RankLoss
 from bifocal.sorters import exact_ranks
 
 

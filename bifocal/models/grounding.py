@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from bifocal.batch import Batch, Pairs, to_device
+from bifocal.batch import Batch, ImageCaptionPairs, to_device
 from bifocal.embedding import BATCH
 from bifocal.features import RegionBatch
 from bifocal.metrics import Ranks, score_ranks
@@ -108,7 +108,7 @@ class GroundingModel(nn.Module):
         encoder: WordEncoder = self.text_encoder  # type: ignore[assignment]
         return encoder(values, text.lengths), encoder.words(values, text.lengths)
 
-    def retrieval_ranks(self, pairs: Pairs) -> tuple[Ranks, Ranks]:
+    def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
         """Ranks of caption retrieval and of image retrieval; the cells of all images stand in memory, float32."""
         self.eval()
         with torch.inference_mode():
@@ -122,7 +122,7 @@ class GroundingModel(nn.Module):
 
             return score_ranks(scores, pairs.image_of_caption, images=len(cells))
 
-    def _collection(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    def _collection(self, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
         batches = [self.embed_captions(to_device(text, self.device)) for text in pairs.caption_batches(BATCH)]
         longest = max(words.shape[1] for _, words in batches)
         words = torch.cat([pad(words, (0, 0, 0, longest - words.shape[1])) for _, words in batches])

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 
-class MlpHead(nn.Module):
+class MLPHead(nn.Module):
     """The mean over the regions, then a perceptron of two layers.
 
     Thesis 5.5.1 regresses features of an image to its memorability by such a perceptron.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
 from bifocal.features import RegionBatch
-from bifocal.ranking_heads.labelled import LabelledImages, Measure, judge, measure
+from bifocal.ranking_heads.labeled import LabelledImages, Measure, judge, measure
 from bifocal.scores import Scores
 
 IMAGES_AT_ONCE = 256

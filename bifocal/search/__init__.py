@@ -2,7 +2,5 @@
 
 from bifocal.search.explanation import Heatmaps
 from bifocal.search.grounding import GroundingSearch
-from bifocal.search.index import Found, Index
+from bifocal.search.index import Index, SearchHit
 from bifocal.search.query import Search
-
-__all__ = ["Found", "GroundingSearch", "Heatmaps", "Index", "Search"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bifocal.batch import to_device
 from bifocal.features import FeatureStore
-from bifocal.localization import OwnLocalizer, dense_map
+from bifocal.localization import AutoLocalizer, rasterize
 from bifocal.localization.base import Localizer
 from bifocal.models import Model
 
@@ -35,18 +35,18 @@ class Heatmaps:
         self._localizer()
 
     def __call__(self, image_id: str, query: Tensor) -> Tensor:
-        """(side, side), rows from the top: how much each place speaks of the query (d,); see ``dense_map``."""
+        """(side, side), rows from the top: how much each place speaks of the query (d,); see ``rasterize``."""
         device = self.model.device
         regions = to_device(self.features.gather(self.features.rows([image_id])), device)
         with torch.inference_mode():
             located = self._localizer()(self.model.image_encoder, regions, query.to(device).unsqueeze(0))
         scores, boxes = (part[0].float().cpu() for part in located)
         present = ~scores.isneginf()
-        return dense_map(scores[present], boxes[present], self.side, self.side)
+        return rasterize(scores[present], boxes[present], self.side, self.side)
 
     def _localizer(self) -> Localizer:
         encoder = self.model.image_encoder
-        found = self.localizer or OwnLocalizer.of(encoder)
+        found = self.localizer or AutoLocalizer.of(encoder)
         if found is None:
             raise ValueError(f"a {type(encoder).__name__} has no localization of its own: search without explain")
         return found

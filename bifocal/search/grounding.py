@@ -11,8 +11,8 @@ from bifocal.batch import to_device
 from bifocal.embedding import BATCH
 from bifocal.features import FeatureStore
 from bifocal.models import GroundingModel
-from bifocal.search.index import Found
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.search.index import SearchHit
+from bifocal.text.vectorizers.base import FittedVectorizer
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class GroundingSearch:
     """
 
     model: GroundingModel
-    reader: SentenceReader
+    reader: FittedVectorizer
     image_ids: Sequence[str]
     cells: Tensor
 
     @classmethod
     def over(
-        cls, model: GroundingModel, reader: SentenceReader, image_ids: Sequence[str], features: FeatureStore
+        cls, model: GroundingModel, reader: FittedVectorizer, image_ids: Sequence[str], features: FeatureStore
     ) -> "GroundingSearch":
         """Encode these images, and search among them."""
         model.eval()
@@ -42,7 +42,9 @@ class GroundingSearch:
             cells = [model.embed_images(to_device(features.gather(some), model.device)).cpu() for some in rows]
         return cls(model, reader, image_ids, torch.cat(cells))
 
-    def by_text(self, sentence: str, k: int = 10, explain: Callable[[str, Tensor], Any] | None = None) -> list[Found]:
+    def by_text(
+        self, sentence: str, k: int = 10, explain: Callable[[str, Tensor], Any] | None = None
+    ) -> list[SearchHit]:
         """The images that ``sentence`` describes best, by R_w + R_s; equal ones in the collection's order.
 
         Args:
@@ -59,4 +61,4 @@ class GroundingSearch:
         scores, query = torch.cat(blocks), captions[0][0].float().cpu().clone()
         best = scores.argsort(descending=True, stable=True)[:k].tolist()
         names = [(self.image_ids[row], float(scores[row])) for row in best]
-        return [Found(image_id, score, explain(image_id, query) if explain else None) for image_id, score in names]
+        return [SearchHit(image_id, score, explain(image_id, query) if explain else None) for image_id, score in names]

@@ -17,7 +17,7 @@ BLOCK = 65_536
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchHit:
     """One result.
 
     Attributes:
@@ -86,7 +86,7 @@ class Index:
 
     def nearest(
         self, query: Tensor, k: int, *, leave_out: str | None = None, explain: Callable[[str], Any] | None = None
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """The ``k`` images of the highest cosine with ``query`` (d,), best first; equal ones in the index's order.
 
         Args:
@@ -106,7 +106,7 @@ class Index:
             (self.image_ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row >= 0
         ]
         kept = [(image_id, score) for image_id, score in results if image_id != leave_out][:k]
-        return [Found(image_id, score, explain(image_id) if explain else None) for image_id, score in kept]
+        return [SearchHit(image_id, score, explain(image_id) if explain else None) for image_id, score in kept]
 
     def build_approximate(self, cells: int | None = None, probes: int = 16) -> None:
         """From now on search through an inverted file of faiss: faster on millions, and no longer exact.

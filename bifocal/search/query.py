@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.embedding import Embeds
+from bifocal.embedding import DualEncoder
 from bifocal.models import GroundingModel
-from bifocal.search.index import Found, Index
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.search.index import Index, SearchHit
+from bifocal.text.vectorizers.base import FittedVectorizer
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Search:
         TypeError: the model has no single vector for an image.
     """
 
-    model: Embeds
-    reader: SentenceReader
+    model: DualEncoder
+    reader: FittedVectorizer
     index: Index
 
     def __post_init__(self) -> None:
@@ -42,7 +42,9 @@ class Search:
             vector = self.model.embed_captions(type(text)(*(part.to(self.model.device) for part in text)))[0]
         return vector.float().cpu().clone()
 
-    def by_text(self, sentence: str, k: int = 10, explain: Callable[[str, Tensor], Any] | None = None) -> list[Found]:
+    def by_text(
+        self, sentence: str, k: int = 10, explain: Callable[[str, Tensor], Any] | None = None
+    ) -> list[SearchHit]:
         """The images that ``sentence`` describes best.
 
         Args:
@@ -57,7 +59,7 @@ class Search:
         minus: Sequence[str] = (),
         k: int = 10,
         explain: Callable[[str, Tensor], Any] | None = None,
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """The images most like ``image``, with what ``plus`` says added, and what ``minus`` says taken away.
 
         Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5: the query is the
@@ -76,6 +78,6 @@ class Search:
 
     def _find(
         self, query: Tensor, k: int, leave_out: str | None, explain: Callable[[str, Tensor], Any] | None
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         told = None if explain is None else lambda image_id: explain(image_id, query)
         return self.index.nearest(query, k, leave_out=leave_out, explain=told)

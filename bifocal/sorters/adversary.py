@@ -8,16 +8,16 @@ from torch import nn
 from bifocal.sorters.ranks import exact_ranks
 
 
-class Played(NamedTuple):
+class RankGap(NamedTuple):
     """Mean rank of the positives, divided by n: what the sorter says, and what is true."""
 
     said: float
     true: float
 
 
-def play_adversary(
+def run_adversary(
     sorter: nn.Module, *, length: int, rows: int, steps: int, learning_rate: float, seed: int
-) -> tuple[Played, Played]:
+) -> tuple[RankGap, RankGap]:
     """Lower the rank that ``sorter`` gives to the first score of every row, eq. (5.13), all scores being free.
 
     The scores start uniform over [-1, 1], as the synthetic ones that sorters are trained on, and Adam moves them. A
@@ -41,6 +41,6 @@ def play_adversary(
 
 
 @torch.no_grad()
-def _look(sorter: nn.Module, scores: torch.Tensor) -> Played:
+def _look(sorter: nn.Module, scores: torch.Tensor) -> RankGap:
     ranks = (sorter(scores), exact_ranks(scores))
-    return Played(*(float(found[:, 0].mean()) / scores.shape[1] for found in ranks))
+    return RankGap(*(float(found[:, 0].mean()) / scores.shape[1] for found in ranks))

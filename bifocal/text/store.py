@@ -12,9 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from bifocal.text.rows import DTYPES, Array, Kind, Layout, Rows, Text, collate
+from bifocal.text.format import DTYPES, Array, Kind, Layout, Rows, Text, collate
 from bifocal.text.vocabulary import Vocabulary
-from bifocal.text.words import WordTable
+from bifocal.text.word_vectors.word_vectors import WordVectors
 
 CAPTIONS, LAYOUT = "captions.arrow", "text.json"
 BATCH = 1024
@@ -116,12 +116,12 @@ class TextStore:
         return torch.from_numpy(self._words.vectors)
 
     @cached_property
-    def _words(self) -> WordTable:
+    def _words(self) -> WordVectors:
         if self.kind != "tokens":
             raise ValueError(
                 f"{self.directory} holds {self.kind}, no tokens: it has neither vocabulary nor word vectors"
             )
-        return WordTable.load(self.directory)
+        return WordVectors.load(self.directory)
 
 
 def _ragged(rows: Sequence[Array]) -> pa.ListArray:

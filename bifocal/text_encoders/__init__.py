@@ -6,18 +6,8 @@ per caption (B, K): bag of words, projection.
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
 from bifocal.text_encoders.elmo_mixture import ElmoMixtureEncoder
-from bifocal.text_encoders.gru import GruEncoder
+from bifocal.text_encoders.gru import GRUEncoder
 from bifocal.text_encoders.linear import LinearEncoder
-from bifocal.text_encoders.lstm import LstmEncoder
+from bifocal.text_encoders.lstm import LSTMEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
-from bifocal.text_encoders.sru import SruEncoder
-
-__all__ = [
-    "BagOfWordsEncoder",
-    "ElmoMixtureEncoder",
-    "GruEncoder",
-    "LinearEncoder",
-    "LstmEncoder",
-    "ProjectionEncoder",
-    "SruEncoder",
-]
+from bifocal.text_encoders.sru import SRUEncoder

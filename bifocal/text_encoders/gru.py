@@ -5,7 +5,7 @@ from torch import nn
 from bifocal.text_encoders.recurrent import RecurrentEncoder
 
 
-class GruEncoder(RecurrentEncoder):
+class GRUEncoder(RecurrentEncoder):
     """GRU; arguments and shapes are those of ``RecurrentEncoder``.
 
     Faghri et al., "VSE++", BMVC 2018 (one layer of 1024); Lee et al., "Stacked cross attention", ECCV 2018 (the mean

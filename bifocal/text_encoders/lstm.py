@@ -5,7 +5,7 @@ from torch import nn
 from bifocal.text_encoders.recurrent import RecurrentEncoder
 
 
-class LstmEncoder(RecurrentEncoder):
+class LSTMEncoder(RecurrentEncoder):
     """LSTM; arguments and shapes are those of ``RecurrentEncoder``.
 
     Hochreiter and Schmidhuber, "Long short-term memory", 1997.

@@ -7,10 +7,10 @@ from torch.nn.functional import linear, normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from bifocal.text_encoders.sequences import check_sequences, last_true_step
-from bifocal.text_encoders.sru_layer import SruLayerFunction
+from bifocal.text_encoders.sru_layer import SRULayerFunction
 
 
-class SruLayer(nn.Module):
+class SRULayer(nn.Module):
     """One layer of simple recurrent units.
 
     Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates see the input alone::
@@ -46,7 +46,7 @@ class SruLayer(nn.Module):
             return self._forward_padded(x)
         input_mask = self._mask(x, sizes[0], x.shape[1], self.input_dropout)
         output_mask = self._mask(x, sizes[0], self.dim, self.output_dropout)
-        output: Tensor = SruLayerFunction.apply(x, self.weight, self.bias, input_mask, output_mask, sizes)
+        output: Tensor = SRULayerFunction.apply(x, self.weight, self.bias, input_mask, output_mask, sizes)
         return output
 
     def _forward_padded(self, x: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class SruLayer(nn.Module):
         return torch.empty(batch, dim, dtype=like.dtype, device=like.device).bernoulli_(keep).div_(keep)
 
 
-class SruEncoder(nn.Module):
+class SRUEncoder(nn.Module):
     """Stacked SRU; the output at the last true token, l2-normalised, is the embedding.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (4); thesis 3.2.1. Inside, sequences are packed:
@@ -92,7 +92,7 @@ class SruEncoder(nn.Module):
         super().__init__()
         self.input_dim = input_dim
         self.layers = nn.ModuleList(
-            SruLayer(
+            SRULayer(
                 input_dim if index == 0 else dim,
                 dim,
                 input_dropout=dropout,

@@ -11,7 +11,7 @@ from bifocal.text_encoders import sru_recurrence
 from bifocal.text_encoders.sru_recurrence import multiply_steps_
 
 
-class SruLayerFunction(torch.autograd.Function):
+class SRULayerFunction(torch.autograd.Function):
     """x (N, n), weight (3 d or 4 d, n), bias (2 d) -> h (N, d), over packed sequences.
 
     A weight of 4 d rows projects x for the highway; with 3 d rows, n = d and the highway carries x itself.

@@ -8,5 +8,5 @@ def check_vectors(values: Tensor, input_dim: int) -> None:
     if values.ndim != 2 or values.shape[1] != input_dim:
         raise ValueError(
             f"values {tuple(values.shape)}, expected (B, {input_dim}): this text encoder reads one vector per caption; "
-            "vectorize with TfIdf, MeanWords or FisherVectors"
+            "vectorize with TFIDF, MeanWordVectors or FisherVectors"
         )

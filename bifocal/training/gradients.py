@@ -7,7 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Batch, Half
+from bifocal.batch import Batch, Modality
 from bifocal.features import RegionBatch
 from bifocal.scores import Scores
 from bifocal.text import Text
@@ -18,7 +18,7 @@ Encodings = tuple[Tensor, ...]
 
 
 @runtime_checkable
-class EncodesApart(Protocol):
+class TwoTower(Protocol):
     """A model whose images and captions are encoded by themselves, and meet in ``score``.
 
     ``forward(batch)`` is ``score(embed_images(batch.regions), embed_captions(batch.text))``. An encoding is a tensor,
@@ -64,7 +64,7 @@ def backward(
         value: Tensor = loss(scores.float(), batch.matches)
         value.backward()
         return value.detach()
-    if not isinstance(model, EncodesApart):
+    if not isinstance(model, TwoTower):
         raise TypeError(
             f"{type(model).__name__} is trained as one: micro-batches and several processes need a model with "
             "embed_images, embed_captions and score"
@@ -156,7 +156,7 @@ def _casting(device: str, precision: Precision) -> Callable[[], torch.autocast]:
     return lambda: torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def _chunks(half: Half, size: int) -> Iterator[Half]:
+def _chunks(half: Modality, size: int) -> Iterator[Modality]:
     # Of nearly equal size: batch normalisation can do nothing with a single one that is left over.
     count = -(-len(half[0]) // size)
     for parts in zip(*(part.tensor_split(count) for part in half), strict=True):

@@ -10,22 +10,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from bifocal.batch import Batch, ReadsBatches
+from bifocal.batch import Batch, BatchSource
 from bifocal.progress import say, track
-from bifocal.training.averaging import average_weights
+from bifocal.training.batches.captions import Sampler, prefetch
 from bifocal.training.distributed import World
+from bifocal.training.freezing import TrainFrom, build_optimizer, check_parts, learning_rate_at, set_stage
 from bifocal.training.gradients import Precision, backward
-from bifocal.training.sampling import Sampler, prefetch
-from bifocal.training.stages import TrainFrom, build_optimizer, check_parts, learning_rate_at, set_stage
+from bifocal.training.sigterm import termination
 from bifocal.training.state import Progress, State
-from bifocal.training.termination import termination
-from bifocal.training.validation import Validation
+from bifocal.training.validators.recall import Validation
+from bifocal.training.weight_averaging import average_weights
 
 
 def fit(
     model: nn.Module,
     loss: nn.Module,
-    pairs: ReadsBatches,
+    pairs: BatchSource,
     validation: Validation,
     *,
     sampler: Sampler,
@@ -52,7 +52,7 @@ def fit(
 
     Args:
         model: ``model(batch) -> Scores``; for micro-batches and several processes see
-            ``training.gradients.EncodesApart``.
+            ``training.gradients.TwoTower``.
         loss: ``loss(scores, matches) -> scalar``; parameters and state of its own are trained and kept with the
             model's.
         validation: judges the model after every epoch, says which figure chooses the best: ``Recall(pairs)``.

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bifocal.datasets import Dataset
-from bifocal.plots import plot_heatmap, plot_rank_histogram, plot_recall, plot_semantic
+from bifocal.report.plots import plot_heatmap, plot_rank_histogram, plot_recall, plot_semantic
 from components.evaluate.heatmaps import Heated, Similar
 from components.evaluate.pictures import Thumbnails
 

@@ -7,11 +7,11 @@ import pandas as pd
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import BeanHeatmap, OwnLocalizer
+from bifocal.localization import AutoLocalizer, BEANHeatmap
 from bifocal.localization.base import Localizer
 from bifocal.progress import say
 from bifocal.registry import build
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.text.vectorizers.base import FittedVectorizer
 from components.evaluate.objects import named_objects, object_figures
 from components.evaluate.pointer import Pointer, can_point, embed_texts, model_encoder
 from components.evaluate.pointing import Pointing, choose_k, point
@@ -40,21 +40,21 @@ class Grounded:
 
 
 def ground(
-    params: EvaluateParams, model: Any, features: FeatureStore, reader: SentenceReader, whole: Dataset
+    params: EvaluateParams, model: Any, features: FeatureStore, reader: FittedVectorizer, whole: Dataset
 ) -> Grounded:
     """Measure it on the split of ``params``; what must be chosen is chosen on the split val, if that is another."""
     split = whole.split(params.split)
-    asked_for: Localizer | OwnLocalizer | None = None
+    asked_for: Localizer | AutoLocalizer | None = None
     if params.pointing is not None:
         asked_for = build("bifocal.localization", params.pointing.name, **params.pointing.arguments)
     why_not = can_point(model, asked_for, features, split)
-    localizer = asked_for.of(model_encoder(model)) if isinstance(asked_for, OwnLocalizer) else asked_for
+    localizer = asked_for.of(model_encoder(model)) if isinstance(asked_for, AutoLocalizer) else asked_for
     if why_not or localizer is None:
         say(f"pointing: {why_not}")
         return Grounded(why_not)
     pointer, choice = Pointer(model, localizer, features, reader), dict[str, Any]()
     validation = None if params.split == "val" else whole.split("val")
-    if isinstance(asked_for, OwnLocalizer) and isinstance(localizer, BeanHeatmap):
+    if isinstance(asked_for, AutoLocalizer) and isinstance(localizer, BEANHeatmap):
         choice = {"k": localizer.k, "chosen_on": 0}
         if validation is not None and len(validation.phrases):
             dim = embed_texts(model, reader, list(split.phrases["phrase"].iloc[:1])).shape[1]

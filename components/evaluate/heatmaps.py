@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from bifocal.batch import to_device
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import dense_map, last_activations, pair_heatmaps
+from bifocal.localization import last_activations, pair_heatmaps, rasterize
 from components.evaluate.grounding import Grounded
 from components.evaluate.pointer import model_encoder
 
@@ -112,5 +112,5 @@ def similar_pairs(
 
 
 def _dense(scores: Tensor, boxes: Tensor) -> NDArray[np.floating]:
-    heatmap: NDArray[np.floating] = dense_map(scores.float().cpu(), boxes.float().cpu(), SIDE, SIDE).numpy()
+    heatmap: NDArray[np.floating] = rasterize(scores.float().cpu(), boxes.float().cpu(), SIDE, SIDE).numpy()
     return heatmap

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.artifact import artifact_hash, read_manifest
-from components.tracking import git_commit
+from runtime.artifacts import artifact_hash, read_manifest
+from runtime.mlflow import git_commit
 
 
 def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bifocal.datasets import Dataset, read_triplets
+from bifocal.datasets import Dataset
+from bifocal.datasets.formats.human_triplets import read_triplets
 from bifocal.metrics import area_under, choose_queries, semantic_curves, triplet_agreement
-from bifocal.relevance import caption_vectors, image_vectors, matched_captions, relevance
-from bifocal.text import FisherVectors, TfIdf
-from bifocal.text.vectorizer import SentenceReader, Vectorizer
+from bifocal.metrics.ranking.semantic_relevance import caption_vectors, image_vectors, matched_captions, relevance
+from bifocal.text.vectorizers import TFIDF, FisherVectors
+from bifocal.text.vectorizers.base import FittedVectorizer, Vectorizer
 from components.evaluate.measure import Measured
 from components.evaluate.modifiers import modifier_figures
 from components.evaluate.pointer import embed_texts
@@ -41,7 +42,7 @@ class Meaning:
 
 
 def measure_meaning(
-    params: EvaluateParams, model: Any, measured: Measured, reader: SentenceReader, whole: Dataset
+    params: EvaluateParams, model: Any, measured: Measured, reader: FittedVectorizer, whole: Dataset
 ) -> Meaning:
     """Measure it on the split of ``params``; nothing of a model without single vectors.
 
@@ -73,7 +74,7 @@ def semantic_figures(images: Tensor, whole: Dataset, split: Dataset, seed: int) 
         figures with what random scores give under ``chance``, and the curves, columns R, NDCG, PCC.
     """
     queries = choose_queries(len(images), seed)
-    relevant = relevance(image_vectors(fitted(TfIdf(), whole, split, seed), split), queries)
+    relevant = relevance(image_vectors(fitted(TFIDF(), whole, split, seed), split), queries)
     rs = [r for r in RESULTS if r < len(images)] or [len(images) - 1]
     random = torch.rand(relevant.shape, generator=torch.Generator().manual_seed(seed))
     curves = [semantic_curves(scores, relevant, queries, rs) for scores in (images[queries] @ images.T, random)]
@@ -102,7 +103,7 @@ def triplet_figures(path: Path, images: Tensor, whole: Dataset, split: Dataset, 
         raise ValueError(f"{path}: none of {len(table)} triplets is of three images of the split that is evaluated")
     votes = torch.from_numpy(kept[["o1", "o2", "o3"]].to_numpy())
     places = kept[names].map(lambda image_id: row[image_id]).to_numpy()
-    tf_idf = fitted(TfIdf(), whole, split, seed)
+    tf_idf = fitted(TFIDF(), whole, split, seed)
     proxy = image_vectors(tf_idf, split)
 
     def agreement(score: Callable[[int, int], float]) -> float:

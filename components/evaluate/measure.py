@@ -7,12 +7,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bifocal.batch import Pairs, to_device
+from bifocal.batch import ImageCaptionPairs, to_device
 from bifocal.embedding import embed
 from bifocal.metrics import PROTOCOLS, Ranks, protocol_ranks, protocol_score_ranks, split_folds
-from bifocal.metrics.counting import BlockScores
-from bifocal.metrics.protocols import Fold
-from bifocal.metrics.ranks import joined
+from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
+from bifocal.metrics.retrieval.protocols import Fold
+from bifocal.metrics.retrieval.ranks import joined
 from bifocal.models import TwoBranchModel
 
 IMAGES = 32
@@ -53,7 +53,7 @@ class Measured:
         return torch.cat([fold.image_of_caption + start for fold, start in zip(self.folds, starts, strict=False)])
 
 
-def measure(model: Any, pairs: Pairs, caption_ids: ArrayLike, protocol: str) -> Measured:
+def measure(model: Any, pairs: ImageCaptionPairs, caption_ids: ArrayLike, protocol: str) -> Measured:
     """Rank the split of ``pairs``.
 
     Args:
@@ -80,7 +80,7 @@ def measure(model: Any, pairs: Pairs, caption_ids: ArrayLike, protocol: str) -> 
     )
 
 
-def _pair_scores(model: Any, pairs: Pairs, caption_ids: ArrayLike) -> BlockScores:
+def _pair_scores(model: Any, pairs: ImageCaptionPairs, caption_ids: ArrayLike) -> BlockScores:
     """Blocks of scores of a grounding model, which scores cells against words; all cells stand in memory."""
     text_rows = pairs.text.rows(caption_ids)
     model.eval()

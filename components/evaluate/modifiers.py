@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.metrics.modifiers import modified_queries, modifier_precision
+from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
 from bifocal.report.page import Modified, Result
 from bifocal.text import tokenize
 from components.evaluate.examples import top_results

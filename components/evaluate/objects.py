@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.localization import dense_map, points
-from bifocal.localization.base import Located
-from bifocal.metrics import mask_iou, mask_map, point_map
+from bifocal.localization import points, rasterize
+from bifocal.localization.base import RegionScores
+from bifocal.metrics import mask_iou, mask_mean_ap, point_mean_ap
 from components.evaluate.pointer import Pointer, embed_texts
 
 IMAGES, SIDE = 32, 64
@@ -41,7 +41,7 @@ class Searched:
     def masks(self, level: float) -> dict[str, float]:
         """mAP of segmentation at a level, in percent."""
         present = np.array([[len(truth) > 0 for truth in row] for row in self.boxes])
-        found = mask_map(self.scores, self.overlaps[LEVELS.index(level)], present)
+        found = mask_mean_ap(self.scores, self.overlaps[LEVELS.index(level)], present)
         return {name: 100 * value for name, value in found.items()}
 
 
@@ -70,8 +70,8 @@ def object_figures(pointer: Pointer, dataset: Dataset, validation: Dataset | Non
     sizes = dataset.images[["width", "height"]].to_numpy(np.float64)
     centre = np.broadcast_to(sizes / 2, found.points.shape)
     return {
-        "point_mAP": 100 * point_map(found.scores, found.points, found.boxes),
-        "centre_mAP": 100 * point_map(0 * found.scores, centre, found.boxes),
+        "point_mAP": 100 * point_mean_ap(found.scores, found.points, found.boxes),
+        "centre_mAP": 100 * point_mean_ap(0 * found.scores, centre, found.boxes),
         **found.masks(level),
         "level": level,
         "chosen_on": chosen_on,
@@ -99,7 +99,7 @@ def search(pointer: Pointer, dataset: Dataset) -> Searched:
         for number, text in enumerate(texts):
             with torch.inference_mode():
                 heat = pointer.localizer.heat(seen, text.expand(len(rows), -1))
-            located = Located(*(part.float().cpu() for part in heat))
+            located = RegionScores(*(part.float().cpu() for part in heat))
             scores[number, rows] = located.scores.amax(dim=1).numpy()
             spots[number, rows] = points(located).numpy() * sizes[rows]
             for place, row in enumerate(rows):
@@ -112,7 +112,7 @@ def search(pointer: Pointer, dataset: Dataset) -> Searched:
 
 def _heatmap(scores: Tensor, boxes: Tensor) -> Tensor:
     here = scores.isfinite()
-    return dense_map(scores[here], boxes[here], SIDE, SIDE)
+    return rasterize(scores[here], boxes[here], SIDE, SIDE)
 
 
 def _mask(boxes: NDArray[np.float64]) -> Tensor:
@@ -120,4 +120,4 @@ def _mask(boxes: NDArray[np.float64]) -> Tensor:
     places = torch.from_numpy(boxes).float()
     # Beside them one box without area, whose score is what no box holds.
     scores = torch.cat([torch.ones(len(places)), torch.zeros(1)])
-    return dense_map(scores, torch.cat([places, torch.zeros(1, 4)]), SIDE, SIDE) > 0
+    return rasterize(scores, torch.cat([places, torch.zeros(1, 4)]), SIDE, SIDE) > 0

@@ -12,10 +12,10 @@ from torch import Tensor
 from bifocal.batch import to_device
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import Located, MultiLevelHeatmap, OwnLocalizer, find_phrase
-from bifocal.localization.base import Localizer, Seen
+from bifocal.localization import AutoLocalizer, MultiLevelHeatmap, RegionScores, find_phrase
+from bifocal.localization.base import Localizer, RegionVectors
 from bifocal.text import tokenize
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.text.vectorizers.base import FittedVectorizer
 
 BATCH = 256
 
@@ -32,15 +32,15 @@ class Pointer:
     model: Any
     localizer: Localizer
     features: FeatureStore
-    reader: SentenceReader
+    reader: FittedVectorizer
 
-    def see(self, image_ids: Sequence[str]) -> Seen:
+    def see(self, image_ids: Sequence[str]) -> RegionVectors:
         """What there is to be looked at in these images."""
         regions = to_device(self.features.gather(self.features.rows(image_ids)), self.model.device)
         with torch.inference_mode():
             return self.localizer.see(model_encoder(self.model), regions)
 
-    def locate(self, phrases: pd.DataFrame) -> Located:
+    def locate(self, phrases: pd.DataFrame) -> RegionScores:
         """Heatmaps of some phrases, rows of ``asked``, on the CPU."""
         images, place = np.unique(phrases["image_id"].to_numpy(dtype=str), return_inverse=True)
         seen = self.see(images.tolist()).of(torch.from_numpy(place).to(self.model.device))
@@ -50,7 +50,7 @@ class Pointer:
                 located = self.localizer.heat(seen, texts, self._words(phrases))
             else:
                 located = self.localizer.heat(seen, texts)
-        return Located(*(part.float().cpu() for part in located))
+        return RegionScores(*(part.float().cpu() for part in located))
 
     def _words(self, phrases: pd.DataFrame) -> list[Tensor | None]:
         """Of each phrase inside a sentence the vectors of its words there; None for one that is said alone."""
@@ -88,13 +88,13 @@ def asked(dataset: Dataset) -> pd.DataFrame:
     return dataset.phrases.assign(sentence=pd.Series(inside, index=dataset.phrases.index, dtype=object), number=number)
 
 
-def can_point(model: Any, localizer: Localizer | OwnLocalizer | None, features: FeatureStore, dataset: Dataset) -> str:
+def can_point(model: Any, localizer: Localizer | AutoLocalizer | None, features: FeatureStore, dataset: Dataset) -> str:
     """Why the model is not asked to point; empty if it is."""
     if localizer is None:
         return "No pointing was asked for (evaluate.pointing is null)."
     if not len(dataset.phrases):
         return "The split has no phrases with boxes to point at."
-    if isinstance(localizer, OwnLocalizer) and localizer.of(model_encoder(model)) is None:
+    if isinstance(localizer, AutoLocalizer) and localizer.of(model_encoder(model)) is None:
         return f"A {type(model_encoder(model)).__name__} has no localization of its own."
     if not features.pixels and features.gather([0]).boxes.isnan().all():
         return "The features have no boxes, so nothing can be pointed at."
@@ -106,7 +106,7 @@ def model_encoder(model: Any) -> Any:
     return getattr(model, "image_encoder", model)
 
 
-def embed_texts(model: Any, reader: SentenceReader, texts: list[str]) -> Tensor:
+def embed_texts(model: Any, reader: FittedVectorizer, texts: list[str]) -> Tensor:
     """Embeddings of sentences, phrases or words (T, d), on the model's device; equal ones are read once."""
     unique = sorted(set(texts))
     place = {text: row for row, text in enumerate(unique)}

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
-from bifocal.localization import BeanHeatmap, points
-from bifocal.metrics import accuracy_by, centre_hits, pointing_hits, random_chances
+from bifocal.localization import BEANHeatmap, points
+from bifocal.metrics import accuracy_by, center_baseline, pointing_hits, random_baseline
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from components.evaluate.pointer import BATCH, Pointer, asked
 
@@ -47,8 +47,8 @@ class Pointing:
         low, high = percentile_interval(bootstrap_means(totals, counts, resamples, seed)[:, 0], 0.95)
         values = {
             "accuracy": self.hits.astype(np.float64),
-            "centre": centre_hits(self.sizes, boxes).astype(np.float64),
-            "random": random_chances(self.sizes, boxes),
+            "centre": center_baseline(self.sizes, boxes).astype(np.float64),
+            "random": random_baseline(self.sizes, boxes),
         }
         found = {name: 100 * float(value.mean()) for name, value in values.items()}
         return {**found, "low": low, "high": high, "phrases": len(self.hits), "categories": self._categories(values)}
@@ -96,7 +96,7 @@ def choose_k(pointer: Pointer, dim: int, dataset: Dataset, seed: int) -> tuple[P
     drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:CHOSEN_ON]
     rows = sorted(drawn.tolist())
     candidates = sorted({max(1, round(share * dim)) for share in SHARES})
-    pointers = {k: replace(pointer, localizer=BeanHeatmap(k)) for k in candidates}
+    pointers = {k: replace(pointer, localizer=BEANHeatmap(k)) for k in candidates}
     found = {k: 100 * float(point(one, dataset, rows).hits.mean()) for k, one in pointers.items()}
     best = max(candidates, key=lambda k: (found[k], -k))
     return pointers[best], {"k": best, "chosen_on": len(rows), "accuracy_of_k": {str(k): found[k] for k in candidates}}

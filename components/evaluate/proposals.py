@@ -7,14 +7,14 @@ import pandas as pd
 import torch
 
 from bifocal.datasets import Dataset
-from bifocal.localization.base import Seen
+from bifocal.localization.base import RegionVectors
 from bifocal.metrics import Proposed, phrase_average_precision, recall_over_proposals
 from components.evaluate.pointer import BATCH, Pointer, asked
 
 RESULTS = (1, 5, 10)
 
 
-def are_proposals(seen: Seen) -> bool:
+def are_proposals(seen: RegionVectors) -> bool:
     """Whether the regions of these images are boxes of things, and no cells of a grid, which have all one size."""
     sizes = (seen.boxes[:, :, 2:] - seen.boxes[:, :, :2]).cpu()
     return any(

@@ -13,7 +13,7 @@ from bifocal.datasets import Dataset
 from bifocal.report.duplicates import near_duplicates, shared_captions
 from bifocal.report.page import Alike, Difference, Modified, Page, Pointed, SimilarImages
 from bifocal.report.pictures import heatmap_overlay
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.text.vectorizers.base import FittedVectorizer
 from components.evaluate.examples import extreme_queries
 from components.evaluate.figures import DIRECTIONS, charts, rows_of, tiles
 from components.evaluate.heatmaps import Heated, Similar
@@ -29,7 +29,7 @@ WORDS, SHARED, ALIKE_SHOWN = 4, 10, 12
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReportInputs:
     """What is reported on.
 
     Attributes:
@@ -43,7 +43,7 @@ class Subject:
     model: Any
     whole: Dataset
     split: Dataset
-    reader: SentenceReader
+    reader: FittedVectorizer
     measured: Measured
     why_not: str
     pointed: Sequence[Heated]
@@ -51,7 +51,7 @@ class Subject:
 
 
 def make_page(
-    subject: Subject,
+    subject: ReportInputs,
     figures: Mapping[str, Any],
     tables: Mapping[str, pd.DataFrame],
     champion: tuple[str, Sequence[Difference]],
@@ -155,7 +155,7 @@ def _meaning_note(figures: Mapping[str, Any]) -> str:
     )
 
 
-def _modified(subject: Subject, figures: Mapping[str, Any], thumbnails: Thumbnails) -> tuple[list[Modified], str]:
+def _modified(subject: ReportInputs, figures: Mapping[str, Any], thumbnails: Thumbnails) -> tuple[list[Modified], str]:
     if subject.measured.images is None:
         return [], "The model has no vectors of images and words that could be added."
     words, shows = telling_words(subject.split, WORDS)
@@ -173,7 +173,7 @@ def _modified(subject: Subject, figures: Mapping[str, Any], thumbnails: Thumbnai
     )
 
 
-def _alike(subject: Subject, thumbnails: Thumbnails) -> tuple[list[Alike], str]:
+def _alike(subject: ReportInputs, thumbnails: Thumbnails) -> tuple[list[Alike], str]:
     """Images of other splits that look like one of this split; a limited number is compared, and the page says so."""
     limit = subject.params.compared_images
     whole = subject.whole.images[subject.whole.images["path"].notna()]

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from bifocal.metrics import chance_report, retrieval_intervals, summarize_folds
-from bifocal.metrics.ranks import joined
+from bifocal.metrics.retrieval.ranks import joined
 from components.evaluate.measure import Measured
 from components.evaluate.spec import EvaluateParams
 

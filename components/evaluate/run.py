@@ -4,13 +4,13 @@ from pathlib import Path
 
 import torch
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
 from bifocal.report.page import render
-from bifocal.text import TextStore, load_vectorizer
-from components.artifact import write_json
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.card import CARD, model_card
 from components.evaluate.champion import champion_ranks, compare
 from components.evaluate.drawings import draw
@@ -21,10 +21,11 @@ from components.evaluate.heatmaps import pointed_examples, similar_pairs
 from components.evaluate.meaning import measure_meaning
 from components.evaluate.measure import measure
 from components.evaluate.pointer import model_encoder
-from components.evaluate.report import Subject, make_page
+from components.evaluate.report import ReportInputs, make_page
 from components.evaluate.retrieval import recall_curves, retrieval_figures, tracked
 from components.evaluate.spec import EvaluateParams
-from components.tracking import log_figure, log_files
+from runtime.artifacts import write_json
+from runtime.mlflow import log_figure, log_files
 
 RANK_EDGES = (0, 1, 2, 3, 5, 10, 20, 50)
 
@@ -43,7 +44,7 @@ def run(
     model = load_model(embedding, "cuda" if torch.cuda.is_available() else "cpu")
     whole, store, reader = read_dataset(dataset), FeatureStore(features), load_vectorizer(text)
     split = whole.split(params.split)
-    pairs = Pairs(split, store, TextStore(text))
+    pairs = ImageCaptionPairs(split, store, TextStore(text))
     measured = measure(model, pairs, split.captions["caption_id"].to_numpy(), params.protocol)
     grounded = ground(params, model, store, reader, whole)
     meaning = measure_meaning(params, model, measured, reader, whole)
@@ -69,7 +70,7 @@ def run(
 
     champion, former = champion_ranks(params.champion) if params.champion else ("No champion was named.", None)
     differences = [] if former is None else compare(ranks, former, params.recall_at, params.resamples, params.seed)
-    subject = Subject(params, model, whole, split, reader, measured, grounded.why_not, pointed, similar)
+    subject = ReportInputs(params, model, whole, split, reader, measured, grounded.why_not, pointed, similar)
     artifacts = {"dataset": dataset, "features": features, "text": text, "embedding": embedding}
     page = make_page(subject, figures, tables, (champion, differences), artifacts)
     (report / "index.html").write_text(render(page), encoding="utf-8")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, Plot, SourcePath
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, UserPath
 
 
 class EvaluateParams(Params):
@@ -17,10 +17,10 @@ class EvaluateParams(Params):
     recall_at: list[int] = Field(min_length=1, description="the K of R@K")
     curve_to: int = Field(ge=1, description="the largest K of the recall curves")
     resamples: int = Field(ge=100, description="of the bootstrap behind the intervals")
-    pointing: Annotated[Part | None, PartOf("bifocal.localization")] = Field(
+    pointing: Annotated[ClassRef | None, FromRegistry("bifocal.localization")] = Field(
         description="how phrases with boxes are pointed at, a part of bifocal.localization; null for not at all"
     )
-    triplets: SourcePath | None = Field(
+    triplets: UserPath | None = Field(
         description="CSV file of triplets of images that people judged, columns query, first, second, o1, o2, o3; null "
         "for none"
     )
@@ -39,7 +39,7 @@ COMPONENT = Component(
     params=EvaluateParams,
     inputs=("dataset", "features", "text", "embedding"),
     outputs=("metrics", "report"),
-    code=("bifocal",),
+    code_paths=("bifocal",),
     metrics=("metrics/metrics.json",),
     plots=(
         Plot("metrics/recall_curves.csv", x="K", y="caption_retrieval", title="Caption retrieval: R@K, percent"),
@@ -47,5 +47,5 @@ COMPONENT = Component(
         Plot("metrics/semantic_curves.csv", x="R", y="NDCG", title="Semantic ranking: NDCG@R, percent"),
         Plot("metrics/rank_histogram.csv", x="rank", y="image_retrieval", title="Image retrieval: ranks, percent"),
     ),
-    pictures=("metrics/pictures",),
+    image_dirs=("metrics/pictures",),
 )

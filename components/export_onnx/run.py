@@ -7,19 +7,19 @@ from typing import get_args
 
 import pandas as pd
 
-from bifocal.export import Branch, Parity, compare, export_branch, sees_squares
-from bifocal.export_backbone import GRAPH, backbone_of, compare_backbone, export_backbone, write_preprocessing
+from bifocal.export.backbone import GRAPH, backbone_of, compare_backbone, export_backbone, write_preprocessing
+from bifocal.export.encoders import Branch, Parity, compare, export_branch, sees_squares
 from bifocal.features import FeatureStore
 from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
-from components.export_onnx.spec import ExportOnnxParams
+from components.export_onnx.spec import ExportONNXParams
 
 
-def run(params: ExportOnnxParams, *, features: Path, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
+def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
     """Write the two graphs, their parity with torch, and beside them what turns a sentence into their input.
 
-    What turns an image into it is ``backbone.onnx``, if one graph makes the features: see ``bifocal.export_backbone``;
+    What turns an image into it is ``backbone.onnx``, if one graph makes the features: see ``bifocal.export.backbone``;
     nothing but a resize for an encoder that reads the pixels of squares.
 
     Raises:

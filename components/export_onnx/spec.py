@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from components.spec import Component, Params
+from runtime.spec import Component, Params
 
 
-class ExportOnnxParams(Params):
+class ExportONNXParams(Params):
     """Section ``export_onnx`` of params.yaml."""
 
     tolerance: float = Field(
@@ -19,8 +19,8 @@ COMPONENT = Component(
     name="export_onnx",
     summary="Write encoders and backbone as ONNX with dynamic batch, regions and time, and compare them with torch.",
     image="cpu",
-    params=ExportOnnxParams,
+    params=ExportONNXParams,
     inputs=("features", "text", "embedding"),
     outputs=("onnx",),
-    code=("bifocal",),
+    code_paths=("bifocal",),
 )

@@ -7,23 +7,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bifocal.backbones.state import CARRIED, load_weights, read_safetensors
+from bifocal.backbones.whitening import Whitening, learn_whitening
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets import Dataset
-from bifocal.features import Grid, Pixels, Proposals, RMac
-from bifocal.features.base import CellFeatures, PixelFeatures
+from bifocal.features.base import FeatureExtractor, GridExtractor
 from bifocal.features.extraction import NetworkFeatures
-from bifocal.features.pretraining import pretrain
-from bifocal.features.weights import CARRIED, load_weights, read_safetensors
-from bifocal.features.whitening import Whitening, learn_whitening
-from bifocal.image_encoders.classifier import pretrain_classifier
-from bifocal.image_encoders.labelled_images import class_folders, labels_of
+from bifocal.features.extractors import RMAC, Grid, Pixels, Proposals
+from bifocal.pretraining.image_classifier import pretrain_classifier
+from bifocal.pretraining.labeled_images import class_folders, labels_of
+from bifocal.pretraining.phrase_words import pretrain
 from components.extract_features.spec import ClassifierParams, ExtractFeaturesParams
 
 PARTS = ("whitening.mean", "whitening.projection")
 
 
 def prepare(
-    kind: PixelFeatures, params: ExtractFeaturesParams, tables: Dataset, features: Path, alone: bool
+    kind: FeatureExtractor, params: ExtractFeaturesParams, tables: Dataset, features: Path, alone: bool
 ) -> tuple[str, dict[str, float]]:
     """Give ``kind`` its weights: from a file, from the library, or trained here.
 
@@ -43,7 +43,7 @@ def prepare(
     learnt_before = carried.is_file()
     learns = [name for name in ("pretraining", "classifier") if getattr(params, name) is not None]
     whitened = params.weights is not None and PARTS[0] in read_safetensors(params.weights)
-    if isinstance(kind, RMac) and not whitened:
+    if isinstance(kind, RMAC) and not whitened:
         learns.append("whitening")
     if learns and not alone:
         raise ValueError(
@@ -51,7 +51,7 @@ def prepare(
             f"need be, then set extract_features.weights to the {CARRIED} of that artifact, and pretraining and "
             "classifier to null"
         )
-    if learnt_before and (learns or not isinstance(kind, CellFeatures)):
+    if learnt_before and (learns or not isinstance(kind, GridExtractor)):
         return _restore(kind, carried)
     figures: dict[str, float] = {}
     beside: dict[str, Tensor] = {}
@@ -75,21 +75,21 @@ def prepare(
             beside, figures = _classifier(kind, params.classifier, params, tables, features)
     elif params.classifier is not None:
         raise ValueError(f"extract_features.classifier trains the backbone of Pixels, not of {type(kind).__name__}")
-    elif isinstance(kind, RMac):
+    elif isinstance(kind, RMAC):
         found = _beside(params.weights) if params.weights is not None and whitened else _whitening(kind, params, tables)
         beside = dict(zip(PARTS, (found[name] for name in PARTS), strict=True))
     else:
-        if isinstance(kind, CellFeatures):  # for export_onnx, which makes a graph of the backbone
+        if isinstance(kind, GridExtractor):  # for export_onnx, which makes a graph of the backbone
             write_tensors(carried, kind.backbone.network.state_dict(), figures)
         return digest, figures
     write_tensors(carried, kind.backbone.network.state_dict() | beside, figures)
     return _restore(kind, carried)
 
 
-def _restore(kind: PixelFeatures, carried: Path) -> tuple[str, dict[str, float]]:
+def _restore(kind: FeatureExtractor, carried: Path) -> tuple[str, dict[str, float]]:
     digest = load_weights(kind.backbone, carried)
     tensors, figures = read_tensors(carried)
-    if isinstance(kind, RMac):
+    if isinstance(kind, RMAC):
         kind.whitening = Whitening(*(tensors[name] for name in PARTS))
         kind.whitening = Whitening(kind.whitening.mean, kind.whitening.projection[: kind.dim])
     return digest, figures
@@ -100,7 +100,7 @@ def _beside(path: Path) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in found.items() if name.split(".")[0] in ("adaptation", "whitening")}
 
 
-def _whitening(kind: RMac, params: ExtractFeaturesParams, tables: Dataset) -> dict[str, Tensor]:
+def _whitening(kind: RMAC, params: ExtractFeaturesParams, tables: Dataset) -> dict[str, Tensor]:
     train = [str(image_id) for image_id in tables.split("train").images["image_id"]]
     drawn = np.random.default_rng(params.seed).permutation(len(train))[: kind.learnt_on]
     batches = NetworkFeatures(kind, tables, params.batch_size).batches([train[row] for row in sorted(drawn)])

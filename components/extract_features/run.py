@@ -7,12 +7,12 @@ import torch
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureWriter
-from bifocal.features.base import PixelFeatures, RegionSource, StoredFeatures
+from bifocal.features.base import FeatureExtractor, FeatureReader, FeatureSource
 from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.registry import build
-from components import shards
 from components.extract_features.learning import prepare
 from components.extract_features.spec import ExtractFeaturesParams
+from runtime import shards
 
 
 def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1") -> dict[str, float]:
@@ -29,11 +29,13 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
     tables = read_dataset(dataset)
     number, count = shards.parse(shard)
     image_ids = list(shards.share([str(image_id) for image_id in tables.images["image_id"]], shard))
-    kind: PixelFeatures | StoredFeatures = build("bifocal.features", params.features.name, **params.features.arguments)
+    kind: FeatureExtractor | FeatureReader = build(
+        "bifocal.features.extractors", params.features.name, **params.features.arguments
+    )
     figures: dict[str, float] = {}
     metadata: dict[str, Any] = {"kind": params.features.name, "arguments": params.features.arguments}
-    origin: RegionSource
-    if isinstance(kind, StoredFeatures):
+    origin: FeatureSource
+    if isinstance(kind, FeatureReader):
         origin = kind.open(tables, params.source)
     else:
         kind.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -4,10 +4,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from components.spec import Component, Params, Part, PartOf, SourcePath, Values
+from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath
 
 
-class PretrainingParams(Values):
+class PretrainingParams(StrictModel):
     """Training of the backbone on the phrases and boxes of the dataset's split "train"."""
 
     epochs: int = Field(ge=1, description="passes over the images")
@@ -21,7 +21,7 @@ class PretrainingParams(Values):
     )
 
 
-class ClassifierParams(Values):
+class ClassifierParams(StrictModel):
     """Training of the backbone of Pixels, and of BEAN's adaptation layer on it, as a classifier."""
 
     task: str | None = Field(
@@ -39,8 +39,10 @@ class ClassifierParams(Values):
 class ExtractFeaturesParams(Params):
     """Section ``extract_features`` of params.yaml."""
 
-    features: Annotated[Part, PartOf("bifocal.features")] = Field(description="the kind, see bifocal.features")
-    weights: SourcePath | None = Field(
+    features: Annotated[ClassRef, FromRegistry("bifocal.features.extractors")] = Field(
+        description="the kind, see bifocal.features"
+    )
+    weights: UserPath | None = Field(
         description="safetensors file of the backbone's weights; null for the library's own, which it downloads"
     )
     pretraining: PretrainingParams | None = Field(
@@ -49,9 +51,9 @@ class ExtractFeaturesParams(Params):
     classifier: ClassifierParams | None = Field(
         description="train the backbone of Pixels and BEAN's adaptation as a classifier; null to train nothing"
     )
-    source: SourcePath | None = Field(
+    source: UserPath | None = Field(
         description="file or folder of features that somebody has extracted, or of class folders for the classifier; "
-        "null for other kinds that look at the images, and for Precomputed, whose dataset names the folder"
+        "null for other kinds that look at the images, and for PrecomputedFeatures, whose dataset names the folder"
     )
     batch_size: int = Field(ge=1, description="images that the network sees at once")
     shard_size: int = Field(ge=1, description="images in a file of the store, and what a killed run can lose")
@@ -65,9 +67,9 @@ class ExtractFeaturesParams(Params):
         return self
 
     @property
-    def divisible(self) -> bool:
+    def shardable(self) -> bool:
         """Not where something is learnt first: every shard would learn its own."""
-        whitens = self.features.name == "RMac" and self.weights is None
+        whitens = self.features.name == "RMAC" and self.weights is None
         return self.pretraining is None and self.classifier is None and not whitens
 
 
@@ -78,6 +80,6 @@ COMPONENT = Component(
     params=ExtractFeaturesParams,
     inputs=("dataset",),
     outputs=("features",),
-    code=("bifocal/datasets", "bifocal/features", "bifocal/image_encoders"),
-    merge="merge_features",
+    code_paths=("bifocal/datasets", "bifocal/features", "bifocal/image_encoders"),
+    merge_step="merge",
 )

@@ -9,7 +9,7 @@ from bifocal.datasets import write_dataset
 from bifocal.datasets.base import Source
 from components.prepare_dataset.spec import PrepareDatasetParams
 
-PACKAGE = "bifocal.datasets"
+PACKAGE = "bifocal.datasets.corpora"
 
 
 def run(params: PrepareDatasetParams, *, dataset: Path) -> dict[str, float]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, SourcePath
+from runtime.spec import ClassRef, Component, FromRegistry, Params, UserPath
 
 # Pillow warns above this many pixels, and refuses twice as many whatever is said here.
 PILLOW_LIMIT = 89_478_485
@@ -13,10 +13,10 @@ PILLOW_LIMIT = 89_478_485
 class PrepareDatasetParams(Params):
     """Section ``prepare_dataset`` of params.yaml."""
 
-    source: Annotated[Part, PartOf("bifocal.datasets", filled=("root", "seed"))] = Field(
+    source: Annotated[ClassRef, FromRegistry("bifocal.datasets.corpora", injected=("root", "seed"))] = Field(
         description="the corpus and its own options, see bifocal/datasets"
     )
-    root: SourcePath | None = Field(description="folder of the corpus's files; null for Scenes, which reads none")
+    root: UserPath | None = Field(description="folder of the corpus's files; null for Scenes, which reads none")
     copy_images: bool = Field(
         description="copy the images into the artifact, so that it travels; else refer to them where they are"
     )
@@ -34,5 +34,5 @@ COMPONENT = Component(
     image="cpu",
     params=PrepareDatasetParams,
     outputs=("dataset",),
-    code=("bifocal/datasets",),
+    code_paths=("bifocal/datasets",),
 )

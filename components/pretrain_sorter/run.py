@@ -9,21 +9,12 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
+from bifocal.pretraining.sorter import Epoch, held_out_scores, pretrain, rank_l1
 from bifocal.progress import track
-from bifocal.sorters import (
-    BifocalSorter,
-    CNNSorter,
-    PairwiseSorter,
-    build_sorter,
-    held_out_scores,
-    pretrain,
-    rank_l1,
-    save_sorter,
-)
+from bifocal.sorters import BifocalSorter, CNNSorter, PairwiseSorter, build_sorter, save_sorter
 from bifocal.sorters.plots import plot_behaviour, plot_depths, plot_errors
-from bifocal.sorters.pretraining import Epoch
 from components.pretrain_sorter.spec import PretrainSorterParams
-from components.tracking import log_figure, log_metrics
+from runtime.mlflow import log_figure, log_metrics
 
 
 def run(params: PretrainSorterParams, *, sorter: Path) -> dict[str, float]:

@@ -4,13 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, Plot
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot
 
 
 class PretrainSorterParams(Params):
     """Section ``pretrain_sorter`` of params.yaml."""
 
-    sorter: Annotated[Part, PartOf("bifocal.sorters", filled=("length",))] = Field(
+    sorter: Annotated[ClassRef, FromRegistry("bifocal.sorters", injected=("length",))] = Field(
         description="see bifocal/sorters; one without weights is stored as it is, and nothing below is used"
     )
     length: int = Field(ge=2, description="scores per vector; the most, for a sorter of several lengths")
@@ -32,6 +32,6 @@ COMPONENT = Component(
     image="gpu",
     params=PretrainSorterParams,
     outputs=("sorter",),
-    code=("bifocal/sorters", "bifocal/checkpoint.py"),
+    code_paths=("bifocal/sorters", "bifocal/checkpoint.py"),
     plots=(Plot("sorter/history.csv", x="epoch", y="held_out_l1", title="L1 of ranks divided by n"),),
 )

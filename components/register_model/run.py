@@ -10,10 +10,10 @@ import onnxruntime
 import pandas
 import PIL
 
-from components.artifact import artifact_hash, read_manifest, write_json
 from components.register_model.serving import Embedder
 from components.register_model.spec import RegisterModelParams
-from components.tracking import register
+from runtime.artifacts import artifact_hash, read_manifest, write_json
+from runtime.mlflow import register
 
 ROOT = Path(__file__).parents[2]
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"

@@ -87,7 +87,7 @@ class Embedder:
         """(B, d) float32."""
         if self.vocabulary is None:
             # Word ids need no more than a vocabulary; what else a text encoder reads needs bifocal itself.
-            from bifocal.text import load_vectorizer
+            from bifocal.text.vectorizers.base import load_vectorizer
 
             values, lengths = (
                 tensor.numpy() for tensor in load_vectorizer(self.directory / "text").vectorize(sentences)

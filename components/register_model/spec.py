@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from components.spec import Component, Params
+from runtime.spec import Component, Params
 
 
 class RegisterModelParams(Params):
@@ -19,5 +19,5 @@ COMPONENT = Component(
     params=RegisterModelParams,
     inputs=("metrics", "onnx"),
     outputs=("registration",),
-    code=("bifocal/datasets/images.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py"),
+    code_paths=("bifocal/datasets/images.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py"),
 )

@@ -7,27 +7,22 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from bifocal.batch import Pairs, ReadsBatches
+from bifocal.batch import BatchSource, ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.losses import SemanticTripletLoss
-from bifocal.mining import (
-    MiningSampler,
-    PhraseBoxes,
-    PhraseSampler,
-    PhraseValidation,
-    SemanticPairs,
-    SemanticValidation,
-    relevant_images,
-)
 from bifocal.models import TwoBranchModel
 from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
-from bifocal.text.vectorizer import SentenceReader
-from bifocal.training import Recall, Sampler, Validation, add_captions, distinct_batches, epoch_batches
-from components.spec import Part
+from bifocal.text.vectorizers.base import FittedVectorizer
+from bifocal.training.batches.captions import Sampler, append_captions, distinct_batches, epoch_batches
+from bifocal.training.batches.mined_triplets import MiningSampler, SemanticPairs, relevant_images
+from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseSampler, PhraseValidation
+from bifocal.training.validators.recall import Recall, Validation
+from bifocal.training.validators.semantic import SemanticValidation
 from components.train_embedding.spec import MiningParams, PhrasesParams, TrainEmbeddingParams
+from runtime.spec import ClassRef
 
 
 @dataclass(frozen=True)
@@ -37,18 +32,18 @@ class Material:
     tables: Dataset
     features: FeatureStore
     text: TextStore
-    reader: SentenceReader
+    reader: FittedVectorizer
     sorter: Path
 
-    def pairs(self, split: str) -> Pairs:
+    def pairs(self, split: str) -> ImageCaptionPairs:
         """Captions and images of a split."""
-        return Pairs(self.tables.split(split), self.features, self.text)
+        return ImageCaptionPairs(self.tables.split(split), self.features, self.text)
 
     def phrases(self, split: str) -> PhraseBoxes:
         """Phrases and boxes of a split."""
         return PhraseBoxes(self.tables.split(split), self.features, self.reader)
 
-    def loss(self, part: Part) -> nn.Module:
+    def loss(self, part: ClassRef) -> nn.Module:
         """The loss of that name, with the sorter if it takes one."""
         takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", part.name)).parameters
         given = {"sorter": load_sorter(self.sorter)} if takes_sorter else {}
@@ -61,7 +56,7 @@ class Lesson:
     """One training; see ``bifocal.training.fit``. Its name is that of the folder of its checkpoints."""
 
     name: str
-    pairs: ReadsBatches
+    pairs: BatchSource
     sampler: Sampler
     validation: Validation
     loss: nn.Module
@@ -87,7 +82,7 @@ def lessons(params: TrainEmbeddingParams, model: nn.Module, material: Material) 
 
 
 def _first(
-    params: TrainEmbeddingParams, loss: nn.Module, pairs: ReadsBatches, sampler: Sampler, validation: Validation
+    params: TrainEmbeddingParams, loss: nn.Module, pairs: BatchSource, sampler: Sampler, validation: Validation
 ) -> Lesson:
     return Lesson(
         name="first",
@@ -102,7 +97,7 @@ def _first(
     )
 
 
-def _drawn(params: TrainEmbeddingParams, train: Pairs) -> Sampler:
+def _drawn(params: TrainEmbeddingParams, train: ImageCaptionPairs) -> Sampler:
     rows, size, seed = train.image_of_caption, params.batch_size, params.seed
 
     def sample(epoch: int) -> Sequence[Tensor]:
@@ -110,7 +105,7 @@ def _drawn(params: TrainEmbeddingParams, train: Pairs) -> Sampler:
             drawn = distinct_batches(rows, size, seed, epoch)
         else:
             drawn = epoch_batches(rows, size, params.captions_per_image, seed, epoch)
-        return add_captions(rows, drawn, params.added_captions, seed, epoch) if params.added_captions else drawn
+        return append_captions(rows, drawn, params.added_captions, seed, epoch) if params.added_captions else drawn
 
     return sample
 

@@ -11,11 +11,12 @@ import torch
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.models import build_model, save_model
-from bifocal.text import TextStore, load_vectorizer
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import World, fit, recompute_activations, torchrun_world
-from components.tracking import log_metrics
 from components.train_embedding.lessons import Material, lessons
 from components.train_embedding.spec import TrainEmbeddingParams
+from runtime.mlflow import log_metrics
 
 
 def run(

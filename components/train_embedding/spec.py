@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, Plot, Values
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
 
 
-class MiningParams(Values):
+class MiningParams(StrictModel):
     """Triplets of images mined with the model as it is, instead of captions in random order."""
 
     neighbours: int = Field(ge=1, description="images of the nearest texts, which are relevant to an image")
@@ -17,11 +17,11 @@ class MiningParams(Values):
     updates: int = Field(ge=1, description="steps between two minings; an epoch is so long")
 
 
-class FineTuningParams(Values):
+class FineTuningParams(StrictModel):
     """Epochs that follow, on boxes that the model as it is takes for a phrase's own."""
 
     epochs: int = Field(ge=1, description="passes over all pairs; the boxes are mined anew when each begins")
-    loss: Annotated[Part, PartOf("bifocal.losses", filled=("sorter",))] = Field(
+    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="without structure within the views, which the boxes would outnumber"
     )
     learning_rate: float = Field(gt=0, description="throughout")
@@ -29,7 +29,7 @@ class FineTuningParams(Values):
     drawn: int = Field(ge=1, description="of these, that join a batch for each of its phrases")
 
 
-class PhrasesParams(Values):
+class PhrasesParams(StrictModel):
     """Pairs of a phrase and one of its boxes, instead of captions and images."""
 
     boxes_each: int = Field(ge=1, description="boxes of a phrase that are drawn in an epoch, at most")
@@ -41,22 +41,22 @@ class TrainEmbeddingParams(Params):
 
     dim: int = Field(ge=1, description="d, of the embedding space")
     model: Annotated[
-        Part,
-        PartOf(
+        ClassRef,
+        FromRegistry(
             "bifocal.models",
-            filled=("image_encoder", "text_encoder", "words", "feature_dim", "text_dim", "text_kind"),
+            injected=("image_encoder", "text_encoder", "words", "feature_dim", "text_dim", "text_kind"),
         ),
     ] = Field(
         description="see bifocal/models: TwoBranchModel compares one vector of each, GroundingModel words and cells"
     )
-    image_encoder: Annotated[Part, PartOf("bifocal.image_encoders", filled=("input_dim", "dim"))] = Field(
+    image_encoder: Annotated[ClassRef, FromRegistry("bifocal.image_encoders", injected=("input_dim", "dim"))] = Field(
         description="see bifocal/image_encoders"
     )
-    text_encoder: Annotated[Part, PartOf("bifocal.text_encoders", filled=("input_dim", "dim"))] = Field(
+    text_encoder: Annotated[ClassRef, FromRegistry("bifocal.text_encoders", injected=("input_dim", "dim"))] = Field(
         description="see bifocal/text_encoders"
     )
     fine_tune_words: bool = Field(description="train the word vectors too")
-    loss: Annotated[Part, PartOf("bifocal.losses", filled=("sorter",))] = Field(
+    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="see bifocal/losses; one that takes a sorter gets the pretrained one"
     )
     epochs: int = Field(ge=1, description="passes over all captions")
@@ -87,7 +87,7 @@ class TrainEmbeddingParams(Params):
     gradient_checkpointing: bool = Field(
         description="compute a backbone's activations a second time instead of keeping them: less memory, more time"
     )
-    optimizer: Annotated[Part, PartOf("torch.optim", filled=("params", "lr"))] = Field(
+    optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="of torch.optim: {name: SGD, momentum: 0.9, weight_decay: 0.0005}"
     )
     learning_rate: float = Field(gt=0, description="at the start")
@@ -114,7 +114,7 @@ COMPONENT = Component(
     params=TrainEmbeddingParams,
     inputs=("dataset", "features", "text", "sorter"),
     outputs=("embedding",),
-    code=("bifocal",),
+    code_paths=("bifocal",),
     plots=(
         Plot("embedding/history.csv", x="epoch", y="loss", title="Training loss"),
         Plot("embedding/history.csv", x="epoch", y="validation", title="Validation figure that chooses the epoch"),

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
-from bifocal.ranking_heads import LabelledImages, fit_head, judge, measure, predict, save_head
+from bifocal.ranking_heads.labeled import LabelledImages, judge, measure
+from bifocal.ranking_heads.serialization import save_head
+from bifocal.ranking_heads.training import fit_head, predict
 from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
-from components.spec import Part
-from components.tracking import log_metrics
 from components.train_ranking_head.spec import TrainRankingHeadParams
+from runtime.mlflow import log_metrics
+from runtime.spec import ClassRef
 
 
 def run(
@@ -70,7 +72,7 @@ class _Fitted(NamedTuple):
 
 def _fit(
     params: TrainRankingHeadParams,
-    part: Part,
+    part: ClassRef,
     rate: float,
     splits: dict[str, LabelledImages],
     dim: int,
@@ -98,7 +100,7 @@ def _fit(
     return _Fitted(head, history, rate, max(row["validation"] for row in history))
 
 
-def _build_loss(part: Part, sorter: Part | None, pretrained: Path) -> nn.Module:
+def _build_loss(part: ClassRef, sorter: ClassRef | None, pretrained: Path) -> nn.Module:
     given: dict[str, nn.Module] = {}
     if "sorter" in inspect.signature(find("bifocal.losses", part.name)).parameters:
         given["sorter"] = load_sorter(pretrained) if sorter is None else _untrained(sorter)
@@ -106,7 +108,7 @@ def _build_loss(part: Part, sorter: Part | None, pretrained: Path) -> nn.Module:
     return loss
 
 
-def _untrained(part: Part) -> nn.Module:
+def _untrained(part: ClassRef) -> nn.Module:
     sorter: nn.Module = build("bifocal.sorters", part.name, **part.arguments)
     weights: list[Tensor] = list(sorter.parameters())
     if weights:

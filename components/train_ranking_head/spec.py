@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, Plot
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot
 
 
 class TrainRankingHeadParams(Params):
@@ -14,16 +14,16 @@ class TrainRankingHeadParams(Params):
     measure: Literal["spearman", "average_precision"] = Field(
         description="by which the best epoch is chosen: spearman of graded labels, average_precision of 0 and 1"
     )
-    head: Annotated[Part, PartOf("bifocal.ranking_heads", filled=("input_dim", "labels"))] = Field(
+    head: Annotated[ClassRef, FromRegistry("bifocal.ranking_heads", injected=("input_dim", "labels"))] = Field(
         description="see bifocal/ranking_heads"
     )
-    loss: Annotated[Part, PartOf("bifocal.losses", filled=("sorter",))] = Field(
+    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="see bifocal/losses; one that takes a sorter gets the one below"
     )
-    sorter: Annotated[Part | None, PartOf("bifocal.sorters")] = Field(
+    sorter: Annotated[ClassRef | None, FromRegistry("bifocal.sorters")] = Field(
         description="one without weights; null for that of pretrain_sorter, whose length must be batch_size"
     )
-    surrogate: Annotated[Part | None, PartOf("bifocal.losses", filled=("sorter",))] = Field(
+    surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="a plain loss that a second head is fitted with, the same way, to be compared; null for none"
     )
     epochs: int = Field(ge=1, description="passes over the images")
@@ -41,7 +41,8 @@ COMPONENT = Component(
     params=TrainRankingHeadParams,
     inputs=("dataset", "features", "sorter"),
     outputs=("ranking_head",),
-    code=("bifocal",),
+    in_pipeline=False,
+    code_paths=("bifocal",),
     metrics=("ranking_head/metrics.json",),
     plots=(Plot("ranking_head/history.csv", x="epoch", y="validation", title="Ranking head: measure on val"),),
 )

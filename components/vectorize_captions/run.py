@@ -5,11 +5,10 @@ from pathlib import Path
 
 from bifocal.datasets import read_dataset
 from bifocal.registry import build, find
-from bifocal.text import write_text
-from bifocal.text.vectorizer import Vectorizer
+from bifocal.text.vectorizers.base import Vectorizer, write_text
 from components.vectorize_captions.spec import VectorizeCaptionsParams
 
-PACKAGE = "bifocal.text"
+PACKAGE = "bifocal.text.vectorizers"
 
 
 def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[str, float]:

@@ -4,16 +4,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.spec import Component, Params, Part, PartOf, SourcePath
+from runtime.spec import ClassRef, Component, FromRegistry, Params, UserPath
 
 
 class VectorizeCaptionsParams(Params):
     """Section ``vectorize_captions`` of params.yaml."""
 
-    vectorizer: Annotated[Part, PartOf("bifocal.text", filled=("source",))] = Field(
+    vectorizer: Annotated[ClassRef, FromRegistry("bifocal.text.vectorizers", injected=("source",))] = Field(
         description="how a caption becomes numbers, see bifocal/text"
     )
-    source: SourcePath | None = Field(
+    source: UserPath | None = Field(
         description="file or folder that the vectorizer starts from, such as word vectors; null: the captions alone"
     )
 
@@ -25,5 +25,5 @@ COMPONENT = Component(
     params=VectorizeCaptionsParams,
     inputs=("dataset",),
     outputs=("text",),
-    code=("bifocal/text", "bifocal/datasets"),
+    code_paths=("bifocal/text", "bifocal/datasets"),
 )

@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.text import TextStore, Word2Vec, write_text
+from bifocal.text import TextStore
+from bifocal.text.vectorizers import Word2Vec
+from bifocal.text.vectorizers.base import write_text
 
 KINDS = ("a red ball", "a blue cube", "two green dogs", "an old house", "the sea", "a tall tree", "some bread", "a car")
 REGIONS, DIM = 3, 12
@@ -48,9 +50,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureSt
 
 
 @pytest.fixture(scope="session")
-def pairs(stores: tuple[Dataset, FeatureStore, TextStore]) -> Pairs:
+def pairs(stores: tuple[Dataset, FeatureStore, TextStore]) -> ImageCaptionPairs:
     """All of ``stores``."""
-    return Pairs(*stores)
+    return ImageCaptionPairs(*stores)
 
 
 @pytest.fixture

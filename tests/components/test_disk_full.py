@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from bifocal.checkpoint import read_tensors
-from components import artifact, parameters
+from components import catalog
 from components.pretrain_sorter.spec import COMPONENT
-from components.stage import run_stage
+from runtime import artifacts as artifact
+from runtime import parameters
+from runtime.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,8 +46,8 @@ def check_one_line(full: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
-    values = parameters.overlay(
-        parameters.read(ROOT / "params.yaml"),
+    values = parameters.merge(
+        parameters.load(ROOT / "params.yaml"),
         {"prepare_dataset": {"source": {"train": 24, "val": 8, "test": 8, "size": 64}}},
     )
     params = tmp_path / "params.yaml"
@@ -66,7 +68,7 @@ def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     # The weights are 18 kB, a checkpoint three times that: the second does not fit beside the first.
     section = {"sorter": {"hidden": 22}, "length": 5, "vectors_per_epoch": 256, "epochs": 3}
-    values = parameters.overlay(parameters.read(ROOT / "params.yaml"), {"pretrain_sorter": section})
+    values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"pretrain_sorter": section})
     params = tmp_path / "params.yaml"
     params.write_text(yaml.safe_dump(values))
     full = run("pretrain_sorter", small_disk, params)
@@ -75,6 +77,6 @@ def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(
     checkpoint = next((small_disk / "sorter.partial").rglob("last.safetensors"))
     assert len(read_tensors(checkpoint)[1]["history"]) == 1
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
-    checked = parameters.validate(values, parameters.stages().values())["pretrain_sorter"]
+    checked = parameters.validate(values, catalog.configurable_components().values())["pretrain_sorter"]
     run_stage(COMPONENT, checked, {}, {"sorter": small_disk / "sorter"}, values)
     assert len((small_disk / "sorter" / "history.csv").read_text().splitlines()) == 1 + 3

@@ -9,16 +9,17 @@ import boto3
 import pytest
 import yaml
 
-from components import artifact, parameters
-from components.spec import Component, Params, SourcePath
-from components.storage import Storage, localized
+from runtime import artifacts as artifact
+from runtime import parameters
+from runtime.s3.storage import Storage, localized
+from runtime.spec import Component, Params, UserPath
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_stages_read_and_write_s3(s3: None, tmp_path: Path) -> None:
-    values = parameters.overlay(
-        parameters.read(ROOT / "params.yaml"),
+    values = parameters.merge(
+        parameters.load(ROOT / "params.yaml"),
         {"prepare_dataset": {"source": {"train": 6, "val": 2, "test": 2, "size": 64}}},
     )
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
@@ -36,8 +37,8 @@ def test_stages_read_and_write_s3(s3: None, tmp_path: Path) -> None:
 
 
 class Toy(Params):
-    words: SourcePath | None
-    other: SourcePath | None
+    words: UserPath | None
+    other: UserPath | None
 
 
 def test_a_file_of_the_user_may_be_on_s3(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from pipelines.decision import FILE, read
+from pipelines.promotion.policy import FILE, read
 
 RULES = read(FILE).model_copy(update={"resamples": 300, "wait": 60.0, "latency_ms": 1000.0})
 IMAGES, CAPTIONS = 60, 3

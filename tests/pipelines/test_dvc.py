@@ -18,21 +18,21 @@ import pytest
 import yaml
 from moto.server import ThreadedMotoServer
 
-from components.artifact import hash_files, read_manifest
-from components.parameters import read
+from components.catalog import pipeline_components
 from pipelines.dvc import render
-from pipelines.graph import STAGES
+from runtime.artifacts import hash_files, read_manifest
+from runtime.parameters import load
 
 ROOT = Path(__file__).parents[2]
 HOME = "runs/small"
 
 
 def test_the_committed_dvc_yaml_is_rendered() -> None:
-    assert (ROOT / "dvc.yaml").read_text() == render(read(ROOT / "params.yaml"))
+    assert (ROOT / "dvc.yaml").read_text() == render(load(ROOT / "params.yaml"))
 
 
 def test_a_path_of_the_users_is_a_dependency() -> None:
-    values = read(ROOT / "params.yaml", [ROOT / "recipes/flickr8k_smile.yaml"])
+    values = load(ROOT / "params.yaml", [ROOT / "recipes/flickr8k/smile.yaml"])
     stages = yaml.safe_load(render(values, "runs/x"))["stages"]
     assert "../shared/data/flickr8k" in stages["prepare_dataset"]["deps"]
     assert stages["prepare_dataset"]["outs"] == ["runs/x/artifacts/dataset"]
@@ -41,7 +41,7 @@ def test_a_path_of_the_users_is_a_dependency() -> None:
 
 def test_every_artifact_has_one_writer_before_its_readers() -> None:
     written: list[str] = []
-    for component in STAGES:
+    for component in pipeline_components():
         assert set(component.inputs) <= set(written), component.name
         written += component.outputs
     assert len(set(written)) == len(written)
@@ -73,7 +73,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_bytes((ROOT / name).read_bytes())
     (folder / "small.yaml").write_bytes((ROOT / "tests" / "small.yaml").read_bytes())
     run(folder, "git", "init", "--quiet")
-    assert repro(folder) == {component.name for component in STAGES}
+    assert repro(folder) == {component.name for component in pipeline_components()}
     return folder
 
 
@@ -94,7 +94,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts = checkout / HOME / "artifacts"
-    for component in STAGES:
+    for component in pipeline_components():
         for name in component.outputs:
             manifest = read_manifest(artifacts / name)
             assert manifest["component"] == component.name
@@ -115,10 +115,10 @@ def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: py
     runs = client.search_runs([experiment.experiment_id])
     (parent,) = [one for one in runs if "stage" not in one.data.tags]
     stages = {one.data.tags["stage"]: one for one in runs if one is not parent}
-    assert stages.keys() == {component.name for component in STAGES}
+    assert stages.keys() == {component.name for component in pipeline_components()}
     assert all(one.data.tags["mlflow.parentRunId"] == parent.info.run_id for one in stages.values())
     assert all(one.info.status == "FINISHED" for one in runs)
-    loss = read(checkout / HOME / "params.yaml")["train_embedding"]["loss"]["name"]
+    loss = load(checkout / HOME / "params.yaml")["train_embedding"]["loss"]["name"]
     assert stages["train_embedding"].data.params["loss.name"] == loss
     assert "input.dataset" in stages["train_embedding"].data.tags
 
@@ -144,7 +144,7 @@ def test_another_machine_pulls_the_artifacts_from_s3_and_need_not_run(checkout: 
     other, artifacts = tmp_path / "other", Path(HOME) / "artifacts"
     assert not (other / artifacts / "dataset").exists()
     run(other, "dvc", "pull", "--quiet", f"{HOME}/dvc.yaml")
-    for name in (name for stage in STAGES for name in stage.outputs):
+    for name in (name for stage in pipeline_components() for name in stage.outputs):
         assert hash_files(other / artifacts / name) == hash_files(checkout / artifacts / name)
     assert repro(other) == set()
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from components import parameters
+from runtime import parameters
 
 ROOT = Path(__file__).parents[2]
 
 
 def tiny_values() -> dict[str, Any]:
     """``params.yaml`` under ``tests/small.yaml``."""
-    return parameters.read(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+    return parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])

@@ -10,12 +10,14 @@ from torch.nn.functional import normalize
 
 from bifocal.baselines import cca_projections, fit_cca, read_embeddings
 from bifocal.baselines.cca import Moments
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import embed
 from bifocal.image_encoders import LinearEncoder as ImageLinear
 from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.models import TwoBranchModel
-from bifocal.text import MeanWords, TextStore, write_text
+from bifocal.text import TextStore
+from bifocal.text.vectorizers import MeanWordVectors
+from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import LinearEncoder as TextLinear
 
 
@@ -55,12 +57,12 @@ def test_projections_are_white_and_scaled_by_their_correlations() -> None:
         cca_projections(known, 6)
 
 
-def test_fitted_model_finds_captions(pairs: Pairs, stores: tuple, tmp_path: Path) -> None:
+def test_fitted_model_finds_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
     tables, features, _ = stores
-    vectorizer = MeanWords(dim=12)
+    vectorizer = MeanWordVectors(dim=12)
     vectorizer.fit(tables.captions["text"].tolist(), seed=0)
     write_text(tmp_path, vectorizer, tables.captions["caption_id"].tolist(), tables.captions["text"].tolist())
-    own = Pairs(tables, features, TextStore(tmp_path))
+    own = ImageCaptionPairs(tables, features, TextStore(tmp_path))
     model = TwoBranchModel(
         ImageLinear(features.dim, 8), TextLinear(12, 8), feature_dim=features.dim, text_dim=12, text_kind="vectors"
     )
@@ -69,7 +71,7 @@ def test_fitted_model_finds_captions(pairs: Pairs, stores: tuple, tmp_path: Path
     assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5
 
 
-def test_embeddings_of_another_model(tmp_path: Path, pairs: Pairs) -> None:
+def test_embeddings_of_another_model(tmp_path: Path, pairs: ImageCaptionPairs) -> None:
     images, captions = np.random.default_rng(0).normal(size=(40, 5)), np.random.default_rng(1).normal(size=(80, 5))
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "captions.npy", captions)

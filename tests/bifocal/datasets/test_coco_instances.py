@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.datasets import CocoInstances
+from bifocal.datasets.corpora import COCOInstances
 from tests.bifocal.datasets.corpora import NOWHERE, splits, texts
 
 
@@ -31,7 +31,7 @@ def write_coco(root: Path, part: str, ids: range, crowd: bool = False) -> None:
 
 def test_coco_instances_makes_one_phrase_of_a_category(tmp_path):
     write_coco(tmp_path, "train2017", range(1, 2), crowd=True)
-    corpus = CocoInstances(tmp_path, val=0.0).read(NOWHERE)
+    corpus = COCOInstances(tmp_path, val=0.0).read(NOWHERE)
     phrases = {phrase.phrase: phrase for phrase in corpus.phrases}
     assert phrases["person"].boxes == ((10.5, 20, 40.5, 60), (10.5, 20, 40.5, 62))
     assert phrases["dog"].boxes == ((10.5, 20, 40.5, 61),)
@@ -44,7 +44,7 @@ def test_coco_instances_makes_one_phrase_of_a_category(tmp_path):
 def test_coco_instances_reads_a_part_for_a_split(tmp_path):
     write_coco(tmp_path, "train2017", range(1, 4))
     write_coco(tmp_path, "val2017", range(4, 6))
-    corpus = CocoInstances(tmp_path).read(NOWHERE)
+    corpus = COCOInstances(tmp_path).read(NOWHERE)
     assert splits(corpus) == {"1": "train", "2": "train", "3": "train", "4": "val", "5": "val"}
     assert corpus.images[3].path == "val2017/000000000004.jpg"
     assert len(texts(corpus)["5"]) == 5
@@ -54,7 +54,7 @@ def test_coco_instances_draws_fractions_with_the_seed(tmp_path):
     write_coco(tmp_path, "train2017", range(40))
 
     def drawn(seed: int) -> dict[str, str]:
-        return splits(CocoInstances(tmp_path, val=0.25, test=0.1, seed=seed).read(NOWHERE))
+        return splits(COCOInstances(tmp_path, val=0.25, test=0.1, seed=seed).read(NOWHERE))
 
     first = drawn(1)
     assert Counter(first.values()) == {"train": 26, "val": 10, "test": 4}
@@ -67,14 +67,14 @@ def test_coco_instances_draws_fractions_with_the_seed(tmp_path):
 @pytest.mark.parametrize("fractions", [{"val": -0.1}, {"val": 0.5, "test": 0.5}])
 def test_coco_instances_refuses_impossible_fractions(fractions):
     with pytest.raises(ValueError, match="together less than 1"):
-        CocoInstances(**fractions)
+        COCOInstances(**fractions)
 
 
 def test_coco_instances_says_what_is_wrong(tmp_path):
     write_coco(tmp_path, "train2017", range(2))
     with pytest.raises(ValueError, match=r"captions_val2017\.json: no such file"):
-        CocoInstances(tmp_path).read(NOWHERE)
+        COCOInstances(tmp_path).read(NOWHERE)
     path = tmp_path / "annotations" / "instances_train2017.json"
     path.write_text(json.dumps({"annotations": [{"image_id": 1, "category_id": 7}], "categories": []}))
     with pytest.raises(ValueError, match=r"instances_train2017\.json is not in COCO's format: KeyError 7"):
-        CocoInstances(tmp_path, val=0.0).read(NOWHERE)
+        COCOInstances(tmp_path, val=0.0).read(NOWHERE)

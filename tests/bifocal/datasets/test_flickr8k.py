@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.datasets import Flickr8k
+from bifocal.datasets.corpora import Flickr8k
 from tests.bifocal.datasets.corpora import NOWHERE, splits, texts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.datasets import Coco, Flickr30k
+from bifocal.datasets.corpora import COCO, Flickr30k
 from tests.bifocal.datasets.corpora import NOWHERE, splits, texts
 
 
@@ -48,14 +48,14 @@ def coco(tmp_path: Path) -> Path:
 
 
 def test_coco_lets_restval_join_train(coco):
-    corpus = Coco(coco).read(NOWHERE)
+    corpus = COCO(coco).read(NOWHERE)
     assert splits(corpus) == {"1000": "train", "1001": "train", "1002": "val", "1003": "test"}
     assert [image.path for image in corpus.images] == ["train2014/0.jpg", *(f"val2014/{n}.jpg" for n in (1, 2, 3))]
     assert not corpus.left_out
 
 
 def test_coco_can_leave_restval_out(coco):
-    corpus = Coco(coco, restval=False).read(NOWHERE)
+    corpus = COCO(coco, restval=False).read(NOWHERE)
     assert set(splits(corpus)) == set(texts(corpus)) == {"1000", "1002", "1003"}
     assert Counter(refusal.kind for refusal in corpus.left_out) == {"image": 1, "caption": 5}
     assert all(refusal.by_design for refusal in corpus.left_out)
@@ -74,4 +74,4 @@ def test_coco_can_leave_restval_out(coco):
 def test_karpathys_format_is_checked(tmp_path, content, message):
     (tmp_path / "dataset_coco.json").write_text(content)
     with pytest.raises(ValueError, match=rf"dataset_coco\.json.*{message}"):
-        Coco(tmp_path).read(NOWHERE)
+        COCO(tmp_path).read(NOWHERE)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bifocal.datasets import LaMem, MediaEval, Scenes, Voc, read_dataset, write_dataset
+from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry
+from bifocal.datasets.corpora import VOC, LaMem, MediaEval, Scenes
 from bifocal.datasets.scenes.layout import SHAPES
 
 NOWHERE = Path("unused")
@@ -140,7 +141,7 @@ def voc(tmp_path: Path) -> Path:
 
 
 def test_voc_knows_what_is_there_what_is_not_and_what_is_difficult(voc):
-    corpus = Voc(voc).read(NOWHERE)
+    corpus = VOC(voc).read(NOWHERE)
     assert splits(corpus) == {"000001": "train", "000002": "test"}
     found = values(corpus)
     assert len(found) == 40
@@ -165,7 +166,7 @@ def test_voc_says_what_is_wrong(voc, text, message):
     path = voc / "Annotations" / "000001.xml"
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(ValueError, match=message):
-        Voc(voc).read(NOWHERE)
+        VOC(voc).read(NOWHERE)
 
 
 def test_labels_go_through_the_table_and_their_split(tmp_path, photograph):

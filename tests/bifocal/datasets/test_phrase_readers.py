@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.datasets import Flickr30kEntities, ReferIt, VisualGenome
+from bifocal.datasets.corpora import Flickr30kEntities, ReferIt, VisualGenome
 
 NOWHERE = Path("unused")
 XML = """<annotation><filename>36979.jpg</filename><size><width>400</width><height>300</height><depth>3</depth></size>

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bifocal.datasets import Precomputed
+from bifocal.datasets.corpora import PrecomputedCaptions
 from tests.bifocal.datasets.corpora import NOWHERE, splits, texts
 
 
@@ -23,7 +23,7 @@ def test_precomputed_tells_rows_of_images_from_rows_of_captions(tmp_path, rows_e
     for name, ids in published.items():
         lines = [line for line in ids for _ in range(ids_each)]
         write_precomputed(tmp_path, name, len(ids), rows_each * len(ids), lines)
-    corpus = Precomputed(tmp_path).read(NOWHERE)
+    corpus = PrecomputedCaptions(tmp_path).read(NOWHERE)
     rows = [f"train-{n * rows_each:06d}-{70 + n}" for n in range(3)]
     assert [image.image_id for image in corpus.images[:3]] == rows
     assert Counter(splits(corpus).values()) == {"train": 3, "val": 1, "test": 2}
@@ -35,10 +35,10 @@ def test_precomputed_tells_rows_of_images_from_rows_of_captions(tmp_path, rows_e
 def test_precomputed_says_which_count_is_wrong(tmp_path):
     for name in ("train", "dev", "testall"):
         write_precomputed(tmp_path, name, 2, 2, ["1", "2"])
-    source = Precomputed(tmp_path, test="testall")
+    source = PrecomputedCaptions(tmp_path, test="testall")
     assert len(source.read(NOWHERE).images) == 6
     with pytest.raises(ValueError, match=r"test_caps\.txt: no such file"):
-        Precomputed(tmp_path).read(NOWHERE)
+        PrecomputedCaptions(tmp_path).read(NOWHERE)
     np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4), np.float32))
     with pytest.raises(ValueError, match=r"dev_ims\.npy has 3 rows, but the captions are 10: expected 2 rows"):
         source.read(NOWHERE)
@@ -65,4 +65,4 @@ def test_precomputed_refuses_what_is_no_array_of_numbers(tmp_path, spoil):
         write_precomputed(tmp_path, name, 2, 2, ["1", "2"])
     spoil(tmp_path / "train_ims.npy")
     with pytest.raises(ValueError, match=r"train_ims\.npy is no whole array of numbers"):
-        Precomputed(tmp_path).read(NOWHERE)
+        PrecomputedCaptions(tmp_path).read(NOWHERE)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from bifocal import registry
-from bifocal.datasets import Scenes
+from bifocal.datasets.corpora import Scenes
 from tests.bifocal.datasets.corpora import NOWHERE
 
-PACKAGE = "bifocal.datasets"
+PACKAGE = "bifocal.datasets.corpora"
 
 
 @pytest.mark.parametrize("name", registry.parts(PACKAGE))

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bifocal.datasets import Scenes, read_dataset, write_dataset
+from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS
+from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.scenes.backgrounds import BACKGROUND
 from bifocal.datasets.scenes.captions import ADJECTIVES, CLEARLY, NOUNS, ON
 from bifocal.datasets.scenes.drawing import OUTLINES, box_of, draw_scene, silhouette

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bifocal.datasets import read_triplets
+from bifocal.datasets.formats.human_triplets import read_triplets
 from bifocal.metrics import triplet_agreement
 
 HEAD = "query,first,second,o1,o2,o3\n"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, Refusal
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.tables import IMAGES, write_table
 
 SETTINGS = {"copy_images": False, "max_pixels": 1000, "max_rejected_fraction": 1.0}
@@ -177,7 +177,7 @@ def test_the_fraction_of_broken_images_and_captions_decides(tmp_path, corpus):
 
 
 def test_what_is_left_out_by_design_is_listed_and_does_not_count(tmp_path, corpus):
-    left_out = [Refusal("image", f"{number}.jpg", "in no list", by_design=True) for number in range(50)]
+    left_out = [RejectedEntry("image", f"{number}.jpg", "in no list", by_design=True) for number in range(50)]
     counts = write_dataset(
         tmp_path, "Own", replace(corpus, left_out=left_out), **{**SETTINGS, "max_rejected_fraction": 0.0}
     )

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from bifocal.datasets import Dataset, open_image
-from bifocal.features import FeatureStore, FeatureWriter, Grid
+from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.extraction import NetworkFeatures, prefetch, write_features
+from bifocal.features.extractors import Grid
 
 
 def small_grid() -> Grid:

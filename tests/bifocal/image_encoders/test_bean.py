@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bifocal.image_encoders import BeanEncoder, RMacEncoder
-from bifocal.image_encoders.pixels import random_crops
+from bifocal.backbones.trainable import random_crops
+from bifocal.image_encoders import BEANEncoder, RMACEncoder
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
 
 
-def bean(encoder: BeanEncoder, cells: list[list[float]], pooling: str) -> list[float]:
+def bean(encoder: BEANEncoder, cells: list[list[float]], pooling: str) -> list[float]:
     """Eq. (1)-(3), map by map, cell by cell."""
     weight = encoder.adaptation.weight.tolist()
     maps = [[sum(w * f for w, f in zip(row, cell, strict=True)) for cell in cells] for row in weight]
@@ -25,10 +25,10 @@ def bean(encoder: BeanEncoder, cells: list[list[float]], pooling: str) -> list[f
     return [value / norm for value in x]
 
 
-def small(**changes: object) -> BeanEncoder:
+def small(**changes: object) -> BEANEncoder:
     torch.manual_seed(0)
     arguments = {"dim": 5, "maps": 7, "backbone": "resnet10t", "model_arguments": SMALL, **changes}
-    encoder = BeanEncoder(**arguments)
+    encoder = BEANEncoder(**arguments)
     return encoder.double().eval()
 
 
@@ -119,7 +119,7 @@ def test_it_starts_from_the_weights_in_the_artifact(tmp_path: Path) -> None:
         for weight in source.parameters():
             weight.add_(0.5)
     carried = dict(source.backbone.network.state_dict()) | {"adaptation.weight": source.adaptation.weight.detach()}
-    for encoder in (target, RMacEncoder(dim=5, backbone="resnet10t", model_arguments=SMALL)):
+    for encoder in (target, RMACEncoder(dim=5, backbone="resnet10t", model_arguments=SMALL)):
         with pytest.raises(FileNotFoundError, match=r"weights\.safetensors is not there.*kind Pixels"):
             encoder.initialise(tmp_path)
     save_file(carried, tmp_path / "weights.safetensors")
@@ -135,9 +135,9 @@ def test_it_starts_from_the_weights_in_the_artifact(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    with pytest.raises(ValueError, match="no pooling 'sum'; BeanEncoder has max_min and average"):
-        BeanEncoder(6, backbone=None, pooling="sum")
+    with pytest.raises(ValueError, match="no pooling 'sum'; BEANEncoder has max_min and average"):
+        BEANEncoder(6, backbone=None, pooling="sum")
     with pytest.raises(ValueError, match="no protocol 'crop'"):
-        BeanEncoder(6, backbone=None, protocol="crop")
+        BEANEncoder(6, backbone=None, protocol="crop")
     with pytest.raises(ValueError, match="reads pixels, of 3 channels, and the features have 2048"):
-        BeanEncoder(2048)
+        BEANEncoder(2048)

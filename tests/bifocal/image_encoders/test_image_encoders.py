@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.image_encoders import ProjectionEncoder, SmileEncoder
+from bifocal.image_encoders import ProjectionEncoder, SMILEEncoder
 
 ABLATIONS = [None, "mean", "scalar", "no_convolution", "no_softmax"]
 
@@ -20,7 +20,7 @@ def times(matrix: Tensor, vector: list[float]) -> list[float]:
     return [sum(w * x for w, x in zip(row, vector, strict=True)) for row in matrix.tolist()]
 
 
-def smile(encoder: SmileEncoder, regions: list[list[float]], ablation: str | None) -> list[float]:
+def smile(encoder: SMILEEncoder, regions: list[list[float]], ablation: str | None) -> list[float]:
     """Thesis, eq. (3.5)-(3.8), channel by channel, region by region."""
     g = [unit(times(encoder.convolution.weight, region)) for region in regions]
     dim, count = len(g[0]), len(g)
@@ -40,7 +40,7 @@ def smile(encoder: SmileEncoder, regions: list[list[float]], ablation: str | Non
 @pytest.mark.parametrize("ablation", ABLATIONS)
 def test_smile_is_its_equations(ablation: str | None) -> None:
     torch.manual_seed(0)
-    encoder = SmileEncoder(6, 4, ablation).double()
+    encoder = SMILEEncoder(6, 4, ablation).double()
     features = torch.randn(2, 5, 6, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True, False, True, True, False]])
     found = encoder(features, mask)
@@ -49,8 +49,8 @@ def test_smile_is_its_equations(ablation: str | None) -> None:
 
 
 def test_smile_names_its_ablations() -> None:
-    with pytest.raises(ValueError, match="no ablation 'average'; SmileEncoder has mean"):
-        SmileEncoder(4, 4, "average")
+    with pytest.raises(ValueError, match="no ablation 'average'; SMILEEncoder has mean"):
+        SMILEEncoder(4, 4, "average")
 
 
 def test_projection_is_two_layers_over_the_mean() -> None:
@@ -67,7 +67,7 @@ def test_projection_is_two_layers_over_the_mean() -> None:
     torch.testing.assert_close(encoder(features, mask)[0].tolist(), unit(scaled))
 
 
-@pytest.mark.parametrize("encoder", [*(SmileEncoder(6, 4, a) for a in ABLATIONS), ProjectionEncoder(6, 4)])
+@pytest.mark.parametrize("encoder", [*(SMILEEncoder(6, 4, a) for a in ABLATIONS), ProjectionEncoder(6, 4)])
 def test_order_and_padding_of_regions_change_nothing(encoder: torch.nn.Module) -> None:
     torch.manual_seed(1)
     encoder.double().eval()

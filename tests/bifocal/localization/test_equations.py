@@ -11,21 +11,21 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BeanEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SmileEncoder
+from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SMILEEncoder
 from bifocal.localization import (
-    BeanHeatmap,
-    Located,
+    AutoLocalizer,
+    BEANHeatmap,
     MultiLevelHeatmap,
-    OwnLocalizer,
-    RegionsAlone,
-    SmileRegions,
+    PerRegionLocalizer,
+    RegionScores,
+    SMILERegions,
     attend,
     bean_heatmaps,
     class_activation_maps,
-    dense_map,
     pair_heatmaps,
     phrase_heatmap,
     points,
+    rasterize,
     region_scores,
     sentence_heatmap,
 )
@@ -57,7 +57,7 @@ def test_smile_is_equation_4_3_and_its_map_the_best_region_of_each_pixel(seed: i
             assert scores[image, region].item() == pytest.approx(expected)
     corners = torch.rand(5, 2, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).sort(dim=1).values
     boxes = corners.reshape(5, 4)
-    found = dense_map(scores[0], boxes, height=4, width=6)
+    found = rasterize(scores[0], boxes, height=4, width=6)
     for row in range(4):
         for column in range(6):
             x, y = (column + 0.5) / 6, (row + 0.5) / 4
@@ -116,9 +116,9 @@ def test_a_heatmap_points_at_its_best_cell_and_ties_are_broken_by_place() -> Non
     scores[1, 0] = scores[1, 8] = 1.0
     scores[2] = 1.0
     expected = torch.tensor([[5 / 6, 1 / 6], [1 / 6, 1 / 6], [0.5, 0.5]])
-    torch.testing.assert_close(points(Located(scores, boxes)), expected)
+    torch.testing.assert_close(points(RegionScores(scores, boxes)), expected)
     order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(points(Located(scores[:, order], boxes[:, order])), expected)
+    torch.testing.assert_close(points(RegionScores(scores[:, order], boxes[:, order])), expected)
 
 
 def batch(dim: int, regions: int = 4) -> RegionBatch:
@@ -130,10 +130,10 @@ def batch(dim: int, regions: int = 4) -> RegionBatch:
 
 
 ENCODERS = {
-    SmileRegions: lambda: SmileEncoder(3, 6),
-    BeanHeatmap: lambda: BeanEncoder(3, 6, maps=5, backbone=None),
+    SMILERegions: lambda: SMILEEncoder(3, 6),
+    BEANHeatmap: lambda: BEANEncoder(3, 6, maps=5, backbone=None),
     MultiLevelHeatmap: lambda: MultiLevelEncoder(3, 6, levels=2),
-    RegionsAlone: lambda: ProjectionEncoder(3, 6, hidden=5),
+    PerRegionLocalizer: lambda: ProjectionEncoder(3, 6, hidden=5),
 }
 
 
@@ -142,10 +142,10 @@ def test_a_localizer_points_inside_the_image_and_never_at_a_region_that_is_not_t
     encoder = ENCODERS[localizer]().eval()
     regions = batch(3, 8 if localizer is MultiLevelHeatmap else 4)
     texts = normalize(draw(4, 2, 6).float(), dim=1)
-    assert type(OwnLocalizer.of(encoder)) is localizer
+    assert type(AutoLocalizer.of(encoder)) is localizer
     with torch.inference_mode():
         located = localizer()(encoder, regions, texts)
-        again = OwnLocalizer()(encoder, regions, texts)
+        again = AutoLocalizer()(encoder, regions, texts)
     torch.testing.assert_close(located.scores, again.scores)
     assert located.scores.shape == (2, 4)
     if localizer is not MultiLevelHeatmap:
@@ -155,16 +155,16 @@ def test_a_localizer_points_inside_the_image_and_never_at_a_region_that_is_not_t
 
 
 def test_a_region_adds_to_smiles_score_what_attended_says() -> None:
-    encoder, regions = SmileEncoder(3, 6).eval(), batch(3)
+    encoder, regions = SMILEEncoder(3, 6).eval(), batch(3)
     texts = normalize(draw(5, 2, 6).float(), dim=1)
     with torch.inference_mode():
-        parts = SmileRegions(attended=True)(encoder, regions, texts).scores
+        parts = SMILERegions(attended=True)(encoder, regions, texts).scores
         pooled = normalize(encoder.convolution(regions.features.float()), dim=2)
         whole = (encoder.weights(pooled, regions.mask) * pooled).sum(dim=1)
     torch.testing.assert_close(parts.masked_fill(~regions.mask, 0).sum(dim=1), (whole * texts).sum(dim=1))
 
 
-@pytest.mark.parametrize("localizer", [SmileRegions(), BeanHeatmap(), MultiLevelHeatmap(), OwnLocalizer()])
+@pytest.mark.parametrize("localizer", [SMILERegions(), BEANHeatmap(), MultiLevelHeatmap(), AutoLocalizer()])
 def test_an_encoder_that_cannot_point_is_named(localizer: object) -> None:
     encoder: nn.Module = LinearEncoder(3, 6)
     with pytest.raises(ValueError, match="LinearEncoder"):
@@ -179,7 +179,7 @@ def test_bad_input_is_refused() -> None:
         (torch.zeros(1, 4), boxes * torch.nan, "no box"),
     ):
         with pytest.raises(ValueError, match=expected):
-            points(Located(scores, where))
+            points(RegionScores(scores, where))
     for call, expected in (
         (lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 2)), "one text"),
         (lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 3), k=0), "at least one dimension"),

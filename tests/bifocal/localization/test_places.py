@@ -9,11 +9,11 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BeanEncoder, LinearEncoder, MultiLevelEncoder, RMacEncoder, SmileEncoder
+from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder, RMACEncoder, SMILEEncoder
 from bifocal.localization import (
-    BeanHeatmap,
+    BEANHeatmap,
     MultiLevelHeatmap,
-    RegionsAlone,
+    PerRegionLocalizer,
     find_phrase,
     last_activations,
     pair_heatmaps,
@@ -46,10 +46,10 @@ def regions(count: int = 2) -> RegionBatch:
 @pytest.mark.parametrize("protocol", ["as_is", "stretch", "scale_and_crop"])
 def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(protocol: str) -> None:
     torch.manual_seed(0)
-    encoder = BeanEncoder(3, 6, maps=5, protocol=protocol, side=96, **BACKBONE).eval()
+    encoder = BEANEncoder(3, 6, maps=5, protocol=protocol, side=96, **BACKBONE).eval()
     batch, texts = pixels((64, 96), (96, 96)), normalize(draw(5, 2, 6), dim=1)
     with torch.inference_mode():
-        located = BeanHeatmap(k=3)(encoder, batch, texts)
+        located = BEANHeatmap(k=3)(encoder, batch, texts)
         sizes = {"as_is": [(2, 3), (3, 3)], "stretch": [(3, 3), (3, 3)], "scale_and_crop": [(8, 12), (8, 8)]}[protocol]
         for number, (rows, columns) in enumerate(sizes):
             cells = rows * columns
@@ -68,14 +68,14 @@ def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(protocol: str) -> No
 def test_a_region_alone_is_an_image_that_shows_nothing_else() -> None:
     encoder, batch, texts = LinearEncoder(3, 6).eval(), regions(), normalize(draw(1, 2, 6), dim=1)
     with torch.inference_mode():
-        located = RegionsAlone()(encoder, batch, texts)
+        located = PerRegionLocalizer()(encoder, batch, texts)
         for image in range(2):
             for place in range(4):
                 vector = encoder(batch.features[image : image + 1, place : place + 1].float(), torch.ones(1, 1).bool())
                 assert located.scores[image, place] == pytest.approx(float(vector[0] @ texts[image]), abs=1e-6)
-    for wrong in (MultiLevelEncoder(3, 6, levels=1), BeanEncoder(3, 6, maps=5, **BACKBONE)):
+    for wrong in (MultiLevelEncoder(3, 6, levels=1), BEANEncoder(3, 6, maps=5, **BACKBONE)):
         with pytest.raises(ValueError, match=type(wrong).__name__):
-            RegionsAlone()(wrong.eval(), batch, texts)
+            PerRegionLocalizer()(wrong.eval(), batch, texts)
 
 
 def test_a_phrase_inside_a_sentence_has_the_heatmap_of_its_words() -> None:
@@ -100,10 +100,10 @@ def test_the_words_of_a_phrase_are_found_in_their_sentence() -> None:
 @pytest.mark.parametrize(
     ("encoder", "batch"),
     [
-        (lambda: SmileEncoder(3, 6), regions(1)),
-        (lambda: BeanEncoder(3, 6, maps=5, backbone=None), regions(1)),
-        (lambda: BeanEncoder(3, 6, maps=5, protocol="as_is", **BACKBONE), pixels((64, 96))),
-        (lambda: RMacEncoder(3, 6, **BACKBONE), pixels((64, 96))),
+        (lambda: SMILEEncoder(3, 6), regions(1)),
+        (lambda: BEANEncoder(3, 6, maps=5, backbone=None), regions(1)),
+        (lambda: BEANEncoder(3, 6, maps=5, protocol="as_is", **BACKBONE), pixels((64, 96))),
+        (lambda: RMACEncoder(3, 6, **BACKBONE), pixels((64, 96))),
     ],
 )
 def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.Module], batch: RegionBatch) -> None:

@@ -8,12 +8,12 @@ import torch
 from bifocal.losses import (
     InfoNCELoss,
     MeanAveragePrecisionLoss,
+    MultiLabelSoftMarginLoss,
     RecallLoss,
     RegressionLoss,
-    SoftMarginLoss,
     SpearmanLoss,
-    SumLoss,
     TripletLoss,
+    WeightedSumLoss,
 )
 from bifocal.scores import Scores
 from bifocal.sorters import PairwiseSorter
@@ -47,11 +47,11 @@ def test_soft_margin_is_cross_entropy_of_every_label():
         for row, truth in zip(scores.tolist(), matches.tolist(), strict=True)
         for score, match in zip(row, truth, strict=True)
     ]
-    assert SoftMarginLoss()(Scores(scores), matches).item() == pytest.approx(sum(expected) / 21)
+    assert MultiLabelSoftMarginLoss()(Scores(scores), matches).item() == pytest.approx(sum(expected) / 21)
 
 
 @pytest.mark.parametrize(
-    ("loss", "plain"), [(SpearmanLoss, RegressionLoss(power=1)), (MeanAveragePrecisionLoss, SoftMarginLoss())]
+    ("loss", "plain"), [(SpearmanLoss, RegressionLoss(power=1)), (MeanAveragePrecisionLoss, MultiLabelSoftMarginLoss())]
 )
 def test_a_rank_loss_is_aligned_by_the_plain_loss_of_its_task(loss, plain):
     scores, matches = Scores(random_scores(3, 7)), random_scores(3, 7, seed=1) > 0
@@ -66,17 +66,17 @@ def test_a_sum_weighs_its_losses_and_shares_its_sorter():
         {"name": "RecallLoss", "margin": 2.0},
         {"name": "TripletLoss"},
     ]
-    found = SumLoss(parts, [1.0, 0.5, 0.25], sorter)(scores, matches)
+    found = WeightedSumLoss(parts, [1.0, 0.5, 0.25], sorter)(scores, matches)
     expected = (
         InfoNCELoss(temperature=0.3)(scores, matches)
         + 0.5 * RecallLoss(sorter, margin=2.0)(scores, matches)
         + 0.25 * TripletLoss()(scores, matches)
     )
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(SumLoss(parts[2:] * 2)(scores, matches), 2 * TripletLoss()(scores, matches))
+    torch.testing.assert_close(WeightedSumLoss(parts[2:] * 2)(scores, matches), 2 * TripletLoss()(scores, matches))
 
 
 @pytest.mark.parametrize(("losses", "weights"), [([], None), ([{"name": "TripletLoss"}], [1.0, 2.0])])
 def test_a_sum_wants_a_weight_for_each_loss(losses, weights):
     with pytest.raises(ValueError, match=f"got {len(losses)} losses and {len(weights or [])} weights"):
-        SumLoss(losses, weights)
+        WeightedSumLoss(losses, weights)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 
 from bifocal.losses import HardestTripletLoss, MeanAveragePrecisionLoss, RecallLoss, SpearmanLoss
+from bifocal.pretraining.sorter import rank_l1
 from bifocal.scores import Scores
-from bifocal.sorters import BifocalSorter, LSTMSorter, PairwiseSorter, rank_l1
+from bifocal.sorters import BifocalSorter, LSTMSorter, PairwiseSorter
 
 LOSSES = [SpearmanLoss, MeanAveragePrecisionLoss, RecallLoss]
 SURROGATES = ["triplet", "rank", "log_rank", "recall"]

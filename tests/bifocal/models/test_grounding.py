@@ -138,8 +138,8 @@ def test_loss_refuses_scores_without_words() -> None:
 
 
 def test_text_encoder_must_give_words() -> None:
-    text = {"text_encoder": {"name": "GruEncoder"}, "text_kind": "tokens"}
-    with pytest.raises(TypeError, match="GruEncoder gives sentences alone"):
+    text = {"text_encoder": {"name": "GRUEncoder"}, "text_kind": "tokens"}
+    with pytest.raises(TypeError, match="GRUEncoder gives sentences alone"):
         build_model(**CONFIGURATION | text)
 
 

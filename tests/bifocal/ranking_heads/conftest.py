@@ -8,7 +8,7 @@ import pytest
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.ranking_heads import LabelledImages
+from bifocal.ranking_heads.labeled import LabelledImages
 
 DIM = 6
 

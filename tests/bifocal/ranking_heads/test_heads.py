@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from bifocal import registry
-from bifocal.ranking_heads import MlpHead, WildcatHead, load_head, save_head
+from bifocal.ranking_heads import MLPHead, WildcatHead
+from bifocal.ranking_heads.serialization import load_head, save_head
 
 HEADS = registry.parts("bifocal.ranking_heads")
 
@@ -56,7 +57,7 @@ def test_wildcat_says_where_it_sees_a_class():
 @pytest.mark.parametrize("hidden", [0, 8])
 def test_mlp_is_a_perceptron_of_the_mean_of_the_regions_that_are_there(hidden):
     features, mask = regions()
-    head = MlpHead(4, 2, hidden)
+    head = MLPHead(4, 2, hidden)
     means = torch.stack([image[present].mean(dim=0) for image, present in zip(features, mask, strict=True)])
     torch.testing.assert_close(head(features, mask), head.layers(means))
 

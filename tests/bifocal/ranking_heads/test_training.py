@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from bifocal.losses import MeanAveragePrecisionLoss, RecallLoss, RegressionLoss, SoftMarginLoss, SpearmanLoss
-from bifocal.ranking_heads import LabelledImages, MlpHead, fit_head, judge, measure, predict
-from bifocal.ranking_heads.training import epoch_batches
+from bifocal.losses import MeanAveragePrecisionLoss, MultiLabelSoftMarginLoss, RecallLoss, RegressionLoss, SpearmanLoss
+from bifocal.ranking_heads import MLPHead
+from bifocal.ranking_heads.labeled import LabelledImages, judge, measure
+from bifocal.ranking_heads.training import epoch_batches, fit_head, predict
 from bifocal.sorters import LSTMSorter
 
 DIM = 6
 SCHEDULE: dict[str, Any] = {"epochs": 6, "batch_size": 8, "learning_rate": 0.02, "halve_every": 3, "seed": 1}
 
 
-def small_head(labels: int = 1) -> MlpHead:
+def small_head(labels: int = 1) -> MLPHead:
     torch.manual_seed(0)
-    return MlpHead(DIM, labels, hidden=16)
+    return MLPHead(DIM, labels, hidden=16)
 
 
 def test_frames_are_judged_by_the_mean_of_their_video(labelled):
@@ -73,7 +74,7 @@ def test_every_image_comes_once_and_the_last_batch_is_filled_up(count, batch_siz
         ("grade", "spearman", 1, RegressionLoss(to_ranks=True)),
         ("kinds", "average_precision", 2, MeanAveragePrecisionLoss()),
         ("kinds", "average_precision", 2, RecallLoss(surrogate="rank")),
-        ("kinds", "average_precision", 2, SoftMarginLoss()),
+        ("kinds", "average_precision", 2, MultiLabelSoftMarginLoss()),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -90,12 +91,12 @@ def test_any_loss_fits_a_head_and_the_best_epoch_is_kept(tmp_path, labelled, tas
 def test_a_killed_fit_ends_as_an_undisturbed_one_with_its_sorter_and_its_alignment(tmp_path, labelled, killed_after):
     train, validation = labelled("train", "grade"), labelled("val", "grade")
 
-    def parts() -> tuple[MlpHead, SpearmanLoss]:
+    def parts() -> tuple[MLPHead, SpearmanLoss]:
         torch.manual_seed(1)
         sorter = LSTMSorter(length=8, hidden=4, layers=1)
         return small_head(), SpearmanLoss(sorter, fine_tune=1.0, alignment_weight=0.1, alignment_steps=12)
 
-    def fit(head: MlpHead, loss: SpearmanLoss, name: str, **more: Any) -> Any:
+    def fit(head: MLPHead, loss: SpearmanLoss, name: str, **more: Any) -> Any:
         return fit_head(head, loss, train, validation, kind="spearman", checkpoints=tmp_path / name, **SCHEDULE, **more)
 
     whole, loss = parts()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import GroundingModel, build_model
 from bifocal.search import GroundingSearch, Heatmaps, Index, Search
-from bifocal.text import ElmoLayers, load_vectorizer, write_text
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.text.vectorizers import ElmoLayers
+from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text
 
 CELLS = torch.tensor([[x / 3, y / 3, (x + 1) / 3, (y + 1) / 3] for y in range(3) for x in range(3)])
 
@@ -28,10 +28,10 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     return FeatureStore(folder)
 
 
-def smile(pairs: Pairs, features: FeatureStore, encoder: str = "SmileEncoder") -> Search:
+def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMILEEncoder") -> Search:
     torch.manual_seed(0)
     model = build_model(
-        {"name": encoder}, {"name": "GruEncoder"}, dim=5, feature_dim=features.dim, text_dim=pairs.text.dim,
+        {"name": encoder}, {"name": "GRUEncoder"}, dim=5, feature_dim=features.dim, text_dim=pairs.text.dim,
         text_kind="tokens", words=len(pairs.text.vocabulary),
     )  # fmt: skip
     return Search(
@@ -39,7 +39,7 @@ def smile(pairs: Pairs, features: FeatureStore, encoder: str = "SmileEncoder") -
     )
 
 
-def test_a_heatmap_is_hot_where_the_query_is(pairs: Pairs, features: FeatureStore) -> None:
+def test_a_heatmap_is_hot_where_the_query_is(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
     search = smile(pairs, features)
     with torch.no_grad():
         search.model.image_encoder.convolution.weight.copy_(torch.eye(5))
@@ -52,7 +52,7 @@ def test_a_heatmap_is_hot_where_the_query_is(pairs: Pairs, features: FeatureStor
         torch.testing.assert_close(found.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
 
 
-def test_an_encoder_that_cannot_point_is_refused(pairs: Pairs, features: FeatureStore) -> None:
+def test_an_encoder_that_cannot_point_is_refused(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
     search = smile(pairs, features, "LinearEncoder")
     with pytest.raises(ValueError, match="a LinearEncoder has no localization of its own: search without explain"):
         Heatmaps(search.model, features)
@@ -61,7 +61,7 @@ def test_an_encoder_that_cannot_point_is_refused(pairs: Pairs, features: Feature
 @pytest.fixture(scope="module")
 def grounding(
     features: FeatureStore, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[GroundingModel, SentenceReader]:
+) -> tuple[GroundingModel, FittedVectorizer]:
     folder: Path = tmp_path_factory.mktemp("elmo")
     captions = ["a red star", "a blue ring above a heart", "the sea"] * 7
     vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3),), epochs=1)
@@ -77,7 +77,7 @@ def grounding(
 
 
 def test_grounding_search_is_the_model_s_own_ranking(
-    grounding: tuple[GroundingModel, SentenceReader], features: FeatureStore
+    grounding: tuple[GroundingModel, FittedVectorizer], features: FeatureStore
 ) -> None:
     model, reader = grounding
     names = [f"image {number}" for number in (2, 0, 3, 1)]
@@ -94,7 +94,7 @@ def test_grounding_search_is_the_model_s_own_ranking(
         torch.testing.assert_close(result.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
 
 
-def test_one_vector_is_not_asked_of_a_grounding_model(grounding: tuple[GroundingModel, SentenceReader]) -> None:
+def test_one_vector_is_not_asked_of_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
     model, reader = grounding
     with pytest.raises(TypeError, match="no single vector for an image: search with GroundingSearch"):
         Search(model, reader, Index(["a"], torch.ones(1, 6)))

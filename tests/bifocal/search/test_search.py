@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import embed
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.search import Index, Search
 from bifocal.search import index as blocks
-from bifocal.text import load_vectorizer
+from bifocal.text.vectorizers.base import load_vectorizer
 
 
 def example(images: int = 50, dim: int = 8) -> tuple[Index, torch.Tensor]:
@@ -59,11 +59,11 @@ def test_index_survives_the_disk(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def search(pairs: Pairs) -> Search:
+def search(pairs: ImageCaptionPairs) -> Search:
     torch.manual_seed(0)
     model = build_model(
-        {"name": "SmileEncoder"},
-        {"name": "GruEncoder"},
+        {"name": "SMILEEncoder"},
+        {"name": "GRUEncoder"},
         dim=6,
         feature_dim=pairs.features.dim,
         text_dim=pairs.text.dim,
@@ -74,7 +74,7 @@ def search(pairs: Pairs) -> Search:
     return Search(model, load_vectorizer(pairs.text.directory), Index(pairs.image_ids, embed(model, pairs)[0]))
 
 
-def test_by_text_is_the_caption_s_own_ranking(search: Search, pairs: Pairs) -> None:
+def test_by_text_is_the_caption_s_own_ranking(search: Search, pairs: ImageCaptionPairs) -> None:
     images, captions = embed(search.model, pairs)
     torch.testing.assert_close(search.text("a red ball with mark0"), captions[0])
     best = (images @ captions[0]).argmax()

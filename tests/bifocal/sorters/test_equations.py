@@ -20,9 +20,9 @@ from bifocal.sorters import (
     PermutahedronSorter,
     SoftSorter,
     exact_ranks,
-    synthetic_scores,
 )
 from bifocal.sorters.order import decayed_sums, sort_rows
+from bifocal.sorters.synthetic import synthetic_scores
 
 
 def random_scores(*shape: int, seed: int = 0) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bifocal.text import TextStore
-from bifocal.text.rows import DTYPES, Kind, Layout, Rows
+from bifocal.text.format import DTYPES, Kind, Layout, Rows
 from bifocal.text.store import BATCH, write_store
 
 DIM, LAYERS = 3, 2

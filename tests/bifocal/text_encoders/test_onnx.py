@@ -32,9 +32,9 @@ for batch, time in ((1, 1), (1, 9), (5, 2), (4, 31)):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("SruEncoder", {"layers": 2}),
-        ("GruEncoder", {"layers": 2, "bidirectional": True}),
-        ("LstmEncoder", {"layers": 1, "bidirectional": True}),
+        ("SRUEncoder", {"layers": 2}),
+        ("GRUEncoder", {"layers": 2, "bidirectional": True}),
+        ("LSTMEncoder", {"layers": 1, "bidirectional": True}),
     ],
 )
 def test_exports_with_dynamic_batch_and_time(tmp_path: Path, name: str, arguments: dict[str, object]) -> None:

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bifocal.text_encoders import GruEncoder, LstmEncoder, SruEncoder
+from bifocal.text_encoders import GRUEncoder, LSTMEncoder, SRUEncoder
 from bifocal.text_encoders.sequences import reverse
 
 ENCODERS = {
-    "sru": lambda: SruEncoder(input_dim=3, dim=4, layers=2),
-    "gru": lambda: GruEncoder(input_dim=3, dim=4, layers=2),
-    "bidirectional gru": lambda: GruEncoder(input_dim=3, dim=4, bidirectional=True),
-    "lstm": lambda: LstmEncoder(input_dim=3, dim=4, layers=2),
-    "bidirectional lstm": lambda: LstmEncoder(input_dim=3, dim=4, bidirectional=True),
+    "sru": lambda: SRUEncoder(input_dim=3, dim=4, layers=2),
+    "gru": lambda: GRUEncoder(input_dim=3, dim=4, layers=2),
+    "bidirectional gru": lambda: GRUEncoder(input_dim=3, dim=4, bidirectional=True),
+    "lstm": lambda: LSTMEncoder(input_dim=3, dim=4, layers=2),
+    "bidirectional lstm": lambda: LSTMEncoder(input_dim=3, dim=4, bidirectional=True),
 }
 
 
@@ -62,7 +62,7 @@ def test_reverse_leaves_padding_behind() -> None:
 @pytest.mark.parametrize(("name", "torch_s"), [("bidirectional gru", nn.GRU), ("bidirectional lstm", nn.LSTM)])
 def test_both_directions_are_torch_s_own(name: str, torch_s: type[nn.GRU] | type[nn.LSTM]) -> None:
     encoder = build(name)
-    assert isinstance(encoder, GruEncoder | LstmEncoder)
+    assert isinstance(encoder, GRUEncoder | LSTMEncoder)
     assert encoder.backwards is not None
     peer = torch_s(3, 4, batch_first=True, bidirectional=True).double()
     weights = {name: value for name, value in encoder.forwards.named_parameters()}

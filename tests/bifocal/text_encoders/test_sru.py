@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.text_encoders import SruEncoder
-from bifocal.text_encoders.sru import SruLayer
-from bifocal.text_encoders.sru_layer import SruLayerFunction
+from bifocal.text_encoders import SRUEncoder
+from bifocal.text_encoders.sru import SRULayer
+from bifocal.text_encoders.sru_layer import SRULayerFunction
 
 
 def sigmoid(value: float) -> float:
@@ -44,9 +44,9 @@ def layer_loop(
     return outputs
 
 
-def encoder_loop(encoder: SruEncoder, sentence: list[list[float]]) -> list[float]:
+def encoder_loop(encoder: SRUEncoder, sentence: list[list[float]]) -> list[float]:
     for layer in encoder.layers:
-        assert isinstance(layer, SruLayer)
+        assert isinstance(layer, SRULayer)
         ones = [1.0] * len(sentence[0]), [1.0] * layer.dim
         sentence = layer_loop(sentence, layer.weight.tolist(), layer.bias.tolist(), *ones)
     norm = math.sqrt(sum(value**2 for value in sentence[-1]))
@@ -54,22 +54,22 @@ def encoder_loop(encoder: SruEncoder, sentence: list[list[float]]) -> list[float
 
 
 @pytest.fixture
-def encoder() -> SruEncoder:
+def encoder() -> SRUEncoder:
     torch.manual_seed(0)
-    encoder = SruEncoder(input_dim=3, dim=4, layers=3).double().eval()
+    encoder = SRUEncoder(input_dim=3, dim=4, layers=3).double().eval()
     for layer in encoder.layers:
         torch.nn.init.normal_(layer.bias)
     return encoder
 
 
-def test_sru_is_the_equations_at_any_length_and_padding(encoder: SruEncoder) -> None:
+def test_sru_is_the_equations_at_any_length_and_padding(encoder: SRUEncoder) -> None:
     lengths = torch.tensor([2, 5, 1, 5, 3])
     values = torch.randn(5, 7, 3, dtype=torch.float64)
     expected = [encoder_loop(encoder, row[:n].tolist()) for row, n in zip(values, lengths, strict=True)]
     torch.testing.assert_close(encoder(values, lengths), torch.tensor(expected, dtype=torch.float64))
 
 
-def test_padding_receives_no_gradient(encoder: SruEncoder) -> None:
+def test_padding_receives_no_gradient(encoder: SRUEncoder) -> None:
     values = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
     encoder(values, torch.tensor([4, 1, 2])).sum().backward()
     assert values.grad is not None
@@ -95,7 +95,7 @@ def test_layer_and_its_gradient_with_masks(input_dim: int, dropout: bool) -> Non
         random(2 * dim),
     )
     masks = (random_mask(input_dim), random_mask(dim)) if dropout else (None, None)
-    output = SruLayerFunction.apply(x, weight, bias, *masks, sizes)
+    output = SRULayerFunction.apply(x, weight, bias, *masks, sizes)
     starts = [0, 3, 6, 8]
     for sentence in range(sizes[0]):
         rows = [start + sentence for start, size in zip(starts, sizes, strict=True) if sentence < size]
@@ -105,12 +105,12 @@ def test_layer_and_its_gradient_with_masks(input_dim: int, dropout: bool) -> Non
         ]
         expected = layer_loop(x[rows].tolist(), weight.tolist(), bias.tolist(), *both)
         torch.testing.assert_close(output[rows], torch.tensor(expected, dtype=torch.float64))
-    assert torch.autograd.gradcheck(lambda *tensors: SruLayerFunction.apply(*tensors, *masks, sizes), (x, weight, bias))
+    assert torch.autograd.gradcheck(lambda *tensors: SRULayerFunction.apply(*tensors, *masks, sizes), (x, weight, bias))
 
 
 def test_dropout_keeps_one_mask_for_a_whole_sentence() -> None:
     torch.manual_seed(2)
-    layer = SruLayer(input_dim=4, dim=4, output_dropout=0.5)
+    layer = SRULayer(input_dim=4, dim=4, output_dropout=0.5)
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[:4].copy_(torch.eye(4))  # candidates are the input, all gates are 1/2
@@ -125,7 +125,7 @@ def test_dropout_keeps_one_mask_for_a_whole_sentence() -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.25])
 def test_training_and_evaluation_differ_only_by_dropout(dropout: float) -> None:
     torch.manual_seed(3)
-    encoder = SruEncoder(input_dim=5, dim=6, layers=2, dropout=dropout)
+    encoder = SRUEncoder(input_dim=5, dim=6, layers=2, dropout=dropout)
     values, lengths = torch.randn(4, 3, 5), torch.tensor([3, 2, 1, 3])
     training, evaluation = encoder.train()(values, lengths), encoder.eval()(values, lengths)
     assert torch.equal(training, evaluation) == (dropout == 0)

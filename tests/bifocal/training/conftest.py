@@ -8,14 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
-from bifocal.training import Recall, epoch_batches, fit
+from bifocal.training import fit
+from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.validators.recall import Recall
 
 CONFIGURATION: dict[str, Any] = {
-    "image_encoder": {"name": "SmileEncoder"},
-    "text_encoder": {"name": "SruEncoder", "layers": 2, "dropout": 0.1},
+    "image_encoder": {"name": "SMILEEncoder"},
+    "text_encoder": {"name": "SRUEncoder", "layers": 2, "dropout": 0.1},
     "dim": 16,
     "feature_dim": 12,
     "text_dim": 8,
@@ -34,7 +36,7 @@ class Train(Protocol):
 
 
 @pytest.fixture(scope="session")
-def configuration(pairs: Pairs) -> dict[str, Any]:
+def configuration(pairs: ImageCaptionPairs) -> dict[str, Any]:
     """Of a model for ``pairs``."""
     return CONFIGURATION | {"words": len(pairs.text.vocabulary)}
 
@@ -51,7 +53,7 @@ def new_model(configuration: dict[str, Any]) -> NewModel:
 
 
 @pytest.fixture(scope="session")
-def train(pairs: Pairs, new_model: NewModel) -> Train:
+def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
     """``train(checkpoints)``: the model after three epochs of five steps, and its history."""
 
     def run(

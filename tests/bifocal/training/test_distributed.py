@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.training.distributed import World
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -27,7 +27,7 @@ def found(
         (folder / name).symlink_to(tables.image_root / name)
     tables.images.to_parquet(folder / "images.parquet")
     tables.captions.to_parquet(folder / "captions.parquet")
-    still = {"text_encoder": {"name": "SruEncoder", "layers": 1, "dropout": 0.0}}
+    still = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
     (folder / "configuration.json").write_text(json.dumps(configuration | still))
     paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
@@ -65,7 +65,7 @@ def test_sigterm_to_one_ends_both_and_both_go_on(found: dict[str, dict[str, Any]
         assert found[name]["continued"] == found[name]["plain"]
 
 
-def test_one_process_waits_for_nobody(pairs: Pairs) -> None:
+def test_one_process_waits_for_nobody(pairs: ImageCaptionPairs) -> None:
     world, tensor = World(), torch.rand(3)
     assert world.gather(tensor) is tensor
     assert world.writes

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.features import RegionBatch
 from bifocal.losses import InfoNCELoss, SigmoidLoss
 from bifocal.models import TwoBranchModel
@@ -17,12 +17,16 @@ from bifocal.training.gradients import Precision, backward
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
-STILL: dict[str, Any] = {"text_encoder": {"name": "SruEncoder", "layers": 1, "dropout": 0.0}}
+STILL: dict[str, Any] = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
 NORMED: dict[str, Any] = {"image_encoder": {"name": "ProjectionEncoder", "hidden": 8, "dropout": 0.5}}
 
 
 def gradients(
-    model: nn.Module, loss: nn.Module, pairs: Pairs, micro_batch: int | None, precision: Precision = "float32"
+    model: nn.Module,
+    loss: nn.Module,
+    pairs: ImageCaptionPairs,
+    micro_batch: int | None,
+    precision: Precision = "float32",
 ) -> tuple[float, dict[str, Tensor]]:
     torch.manual_seed(2)
     value = backward(
@@ -34,7 +38,7 @@ def gradients(
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 4, 100])
 def test_micro_batches_see_the_negatives_of_the_whole_batch(
-    pairs: Pairs, new_model: NewModel, micro_batch: int
+    pairs: ImageCaptionPairs, new_model: NewModel, micro_batch: int
 ) -> None:
     value, expected = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, None)
     again, found = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, micro_batch)
@@ -50,7 +54,7 @@ def kept_gradients(model: nn.Module) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_second_pass_draws_the_same_numbers_and_counts_once(
-    pairs: Pairs, new_model: NewModel, precision: Precision
+    pairs: ImageCaptionPairs, new_model: NewModel, precision: Precision
 ) -> None:
     """Against one pass over the same micro-batches that keeps everything."""
     model, reference, loss = new_model(**NORMED).train(), new_model(**NORMED).train(), InfoNCELoss()
@@ -81,7 +85,7 @@ def test_the_second_pass_draws_the_same_numbers_and_counts_once(
             torch.testing.assert_close(kept, counted, msg=name)
 
 
-def test_an_encoding_may_have_several_parts(pairs: Pairs, new_model: NewModel) -> None:
+def test_an_encoding_may_have_several_parts(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
     class Words(nn.Module):
         """Scores the regions and words one by one: a tuple for each side, with a mask that has no gradient."""
 
@@ -109,7 +113,7 @@ def test_an_encoding_may_have_several_parts(pairs: Pairs, new_model: NewModel) -
         torch.testing.assert_close(found[name], gradient, msg=name)
 
 
-def test_a_frozen_half_gets_no_gradient(pairs: Pairs, new_model: NewModel) -> None:
+def test_a_frozen_half_gets_no_gradient(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
     model = new_model(**STILL)
     model.text_encoder.requires_grad_(False)
     model.words.requires_grad_(False)

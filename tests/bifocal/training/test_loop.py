@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Batch, Pairs
+from bifocal.batch import Batch, ImageCaptionPairs
 from bifocal.embedding import embed
 from bifocal.losses import RecallLoss, TripletLoss
 from bifocal.metrics import Ranks, retrieval_ranks
 from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
 from bifocal.sorters import LSTMSorter
-from bifocal.training import distinct_batches
+from bifocal.training.batches.captions import distinct_batches
 
 Kill = Callable[[int], Callable[[], None]]
 
@@ -44,7 +44,7 @@ class Interrupted(nn.Module):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_it_learns(pairs: Pairs, train: Any, checkpoints: Path, precision: str) -> None:
+def test_it_learns(pairs: ImageCaptionPairs, train: Any, checkpoints: Path, precision: str) -> None:
     model, history = train(checkpoints, epochs=20, decay_after=[], precision=precision)
     by_captions, by_images = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
     assert min(by_captions.recall(1), by_images.recall(1)) > 0.7  # chance: 0.025
@@ -81,7 +81,9 @@ def test_a_killed_run_ends_with_the_same_bits(
     assert same(expected, found)
 
 
-def test_a_loss_with_a_sorter_is_trained_and_kept(pairs: Pairs, train: Any, tmp_path: Path, kill_at: Kill) -> None:
+def test_a_loss_with_a_sorter_is_trained_and_kept(
+    pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Kill
+) -> None:
     changes = {"sampler": partial(distinct_batches, pairs.image_of_caption, 16, 3)}
     losses = [Interrupted(tick, rank_loss()) for tick in (lambda: None, kill_at(7), lambda: None)]
     expected, history = train(tmp_path / "undisturbed", losses[0], **changes)
@@ -124,7 +126,7 @@ def test_sigterm_saves_and_the_next_run_goes_on(train: Any, tmp_path: Path, kill
     assert same(expected, found)
 
 
-def test_the_batches_of_an_epoch_are_kept(pairs: Pairs, train: Any, tmp_path: Path, kill_at: Kill) -> None:
+def test_the_batches_of_an_epoch_are_kept(pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Kill) -> None:
     asked: list[int] = []
 
     def mined(epoch: int) -> list[Tensor]:
@@ -137,7 +139,7 @@ def test_the_batches_of_an_epoch_are_kept(pairs: Pairs, train: Any, tmp_path: Pa
     assert asked == [0, 1, 2]
 
 
-def test_a_loss_that_is_no_number_stops_with_its_state(pairs: Pairs, train: Any, checkpoints: Path) -> None:
+def test_a_loss_that_is_no_number_stops_with_its_state(pairs: ImageCaptionPairs, train: Any, checkpoints: Path) -> None:
     class Broken(nn.Module):
         def forward(self, scores: Scores, matches: Tensor) -> Tensor:
             return scores.cross.sum() * torch.nan
@@ -150,7 +152,7 @@ def test_a_loss_that_is_no_number_stops_with_its_state(pairs: Pairs, train: Any,
 
 
 def test_any_model_that_gives_scores_can_be_trained(
-    pairs: Pairs, train: Any, new_model: Callable[[], TwoBranchModel], checkpoints: Path
+    pairs: ImageCaptionPairs, train: Any, new_model: Callable[[], TwoBranchModel], checkpoints: Path
 ) -> None:
     class Inner(nn.Module):
         """Scores of a model that shows no embeddings, and ranks by itself."""
@@ -163,7 +165,7 @@ def test_any_model_that_gives_scores_can_be_trained(
             return Scores(self.hidden(batch).cross)
 
     class Ranking(Inner):
-        def retrieval_ranks(self, pairs: Pairs) -> tuple[Ranks, Ranks]:
+        def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
             return retrieval_ranks(*embed(self.hidden, pairs), pairs.image_of_caption)
 
     found, history = train(checkpoints / "ranking", model=Ranking())

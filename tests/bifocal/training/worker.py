@@ -12,14 +12,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.losses import SigmoidLoss
 from bifocal.models import build_model
 from bifocal.scores import Scores
 from bifocal.text import TextStore
-from bifocal.training import Recall, World, epoch_batches, fit, torchrun_world
+from bifocal.training import World, fit, torchrun_world
+from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.validators.recall import Recall
 
 
 class Stopping(SigmoidLoss):
@@ -40,7 +42,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     """The history, or the exit code; and the weights."""
     images, captions = (pd.read_parquet(folder / f"{name}.parquet") for name in ("images", "captions"))
     tables = Dataset(images, captions, pd.DataFrame(), folder)
-    pairs = Pairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
+    pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
     torch.manual_seed(5 + World.present().rank)  # rank 0 gives its weights to the others
     model = build_model(**configuration)
     arguments: dict[str, Any] = {

@@ -9,22 +9,25 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.datasets import Scenes, read_dataset, write_dataset
+from bifocal.datasets import read_dataset, write_dataset
+from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import SmileEncoder
+from bifocal.image_encoders import SMILEEncoder
 from bifocal.models import TwoBranchModel, save_model
-from bifocal.text import TextStore, Word2Vec, write_text
-from bifocal.text_encoders import GruEncoder
-from components import artifact
+from bifocal.text import TextStore
+from bifocal.text.vectorizers import Word2Vec
+from bifocal.text.vectorizers.base import write_text
+from bifocal.text_encoders import GRUEncoder
 from components.evaluate.run import run
 from components.evaluate.spec import EvaluateParams
+from runtime import artifacts as artifact
 from tests.browser import Tab, browser, find_chromium
 
 SIDE, DIM, WORDS = 3, 12, 8
 PARAMS = {
     "seed": 1, "split": "test", "protocol": "full", "recall_at": [1, 5], "curve_to": 10, "resamples": 100,
-    "pointing": {"name": "OwnLocalizer"}, "triplets": None, "champion": None, "examples": 2, "compared_images": 100,
+    "pointing": {"name": "AutoLocalizer"}, "triplets": None, "champion": None, "examples": 2, "compared_images": 100,
 }  # fmt: skip
 INPUTS = ("dataset", "features", "text", "embedding")
 
@@ -48,12 +51,12 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = TextStore(partial["text"])
     torch.manual_seed(0)
     configuration = {
-        "image_encoder": {"name": "SmileEncoder"}, "text_encoder": {"name": "GruEncoder"}, "dim": 6, "feature_dim": DIM,
+        "image_encoder": {"name": "SMILEEncoder"}, "text_encoder": {"name": "GRUEncoder"}, "dim": 6, "feature_dim": DIM,
         "text_dim": WORDS, "text_kind": text.kind, "words": len(text.word_vectors),
     }  # fmt: skip
     words = torch.nn.Embedding(configuration["words"], WORDS, padding_idx=0)
     sizes = {"feature_dim": DIM, "text_dim": WORDS, "text_kind": text.kind}
-    model = TwoBranchModel(SmileEncoder(DIM, 6), GruEncoder(WORDS, 6), words, **sizes)
+    model = TwoBranchModel(SMILEEncoder(DIM, 6), GRUEncoder(WORDS, 6), words, **sizes)
     save_model(partial["embedding"], configuration, model.state_dict())
     for name in INPUTS:
         manifest = {"component": f"a stage of {name}", "code": "c0de", "inputs": {}, "parameters": {"seed": 1}}

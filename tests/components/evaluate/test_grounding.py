@@ -11,23 +11,23 @@ import torch
 
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.image_encoders import BeanEncoder, MultiLevelEncoder
+from bifocal.image_encoders import BEANEncoder, MultiLevelEncoder
 from bifocal.localization import (
-    BeanHeatmap,
-    Located,
+    BEANHeatmap,
     MultiLevelHeatmap,
-    SmileRegions,
+    RegionScores,
+    SMILERegions,
     phrase_heatmap,
     points,
     sentence_heatmap,
 )
 from bifocal.metrics import box_iou
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
-from bifocal.text import ElmoLayers, load_vectorizer
-from bifocal.text.elmo import Elmo
-from bifocal.text.elmo_files import ElmoOptions
-from bifocal.text.vectorizer import SentenceReader
-from bifocal.text_encoders import ElmoMixtureEncoder, GruEncoder
+from bifocal.text.elmo.format import ElmoOptions
+from bifocal.text.elmo.network import Elmo
+from bifocal.text.vectorizers import ElmoLayers
+from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer
+from bifocal.text_encoders import ElmoMixtureEncoder, GRUEncoder
 from components.evaluate.grounding import ground
 from components.evaluate.objects import search
 from components.evaluate.pointer import Pointer, asked
@@ -49,14 +49,14 @@ def whole(artifacts: Path) -> Dataset:
 @pytest.fixture(scope="session")
 def pointer(artifacts: Path) -> Pointer:
     store, reader = FeatureStore(artifacts / "features"), load_vectorizer(artifacts / "text")
-    return Pointer(load_model(artifacts / "embedding"), SmileRegions(), store, reader)
+    return Pointer(load_model(artifacts / "embedding"), SMILERegions(), store, reader)
 
 
 def bean(pointer: Pointer) -> TwoBranchModel:
     torch.manual_seed(0)
-    encoder = BeanEncoder(DIM, 40, maps=8, backbone=None)
+    encoder = BEANEncoder(DIM, 40, maps=8, backbone=None)
     sizes = {"feature_dim": DIM, "text_dim": WORDS, "text_kind": "tokens"}
-    return TwoBranchModel(encoder, GruEncoder(WORDS, 40), pointer.model.words, **sizes).eval()
+    return TwoBranchModel(encoder, GRUEncoder(WORDS, 40), pointer.model.words, **sizes).eval()
 
 
 def test_k_is_chosen_on_validation_and_used_on_test(pointer: Pointer, whole: Dataset) -> None:
@@ -65,7 +65,7 @@ def test_k_is_chosen_on_validation_and_used_on_test(pointer: Pointer, whole: Dat
     figures = grounded.figures["pointing"]
 
     def accuracy(k: int) -> float:
-        fixed = params(split="val", pointing={"name": "BeanHeatmap", "k": k})
+        fixed = params(split="val", pointing={"name": "BEANHeatmap", "k": k})
         found: float = ground(fixed, model, pointer.features, pointer.reader, whole).figures["pointing"]["accuracy"]
         return found
 
@@ -75,7 +75,7 @@ def test_k_is_chosen_on_validation_and_used_on_test(pointer: Pointer, whole: Dat
     assert figures["k"] == min(k for k, value in on_val.items() if value == best)
     assert figures["chosen_on"] == len(whole.split("val").phrases)
     assert isinstance(grounded.pointer, Pointer)
-    assert isinstance(grounded.pointer.localizer, BeanHeatmap)
+    assert isinstance(grounded.pointer.localizer, BEANHeatmap)
     assert grounded.pointer.localizer.k == figures["k"]
     # Nothing is chosen on what is measured.
     there = ground(params(split="val"), model, pointer.features, pointer.reader, whole).figures["pointing"]
@@ -104,7 +104,7 @@ def test_a_phrase_in_a_sentence_is_found_by_its_words_there(pointer: Pointer, wh
     sizes = {"feature_dim": DIM, "text_dim": vectorizer.layout.dim, "text_kind": "contextual"}
     texts = ElmoMixtureEncoder(vectorizer.layout.dim, 6, layers=vectorizer.layout.layers)
     model = GroundingModel(MultiLevelEncoder(DIM, 6, levels=1), texts, **sizes).eval()
-    reader = SentenceReader(vectorizer)
+    reader = FittedVectorizer(vectorizer)
     few = replace(whole, phrases=split.phrases.iloc[:8])
     grounded = ground(params(), model, pointer.features, reader, few)
     assert grounded.pointing is not None
@@ -183,7 +183,7 @@ def test_every_category_is_looked_for_in_every_image(pointer: Pointer, whole: Da
     assert found.scores.shape == (len(names), len(ids))
     rows = asked(split)
     located = pointer.locate(rows)
-    spots = points(Located(*located)).numpy() * 64  # scenes of 64 x 64 pixels
+    spots = points(RegionScores(*located)).numpy() * 64  # scenes of 64 x 64 pixels
     for place, (category, image_id) in enumerate(rows[["category", "image_id"]].to_numpy()):
         where = names.index(category), ids.index(image_id)
         assert found.scores[where] == pytest.approx(float(located.scores[place].max()), abs=1e-5)

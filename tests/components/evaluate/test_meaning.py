@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from bifocal.datasets import Dataset, Scenes, read_dataset, write_dataset
+from bifocal.datasets import Dataset, read_dataset, write_dataset
+from bifocal.datasets.corpora import Scenes
 from bifocal.metrics import choose_queries, semantic_curves
-from bifocal.relevance import image_vectors, relevance
-from bifocal.text import TfIdf
-from bifocal.text.vectorizer import SentenceReader
+from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
+from bifocal.text.vectorizers import TFIDF
+from bifocal.text.vectorizers.base import FittedVectorizer
 from components.evaluate.meaning import measure_meaning, semantic_figures, triplet_figures
 from components.evaluate.measure import Measured
 from components.evaluate.tables import meaning_tables
@@ -34,7 +35,7 @@ def images() -> torch.Tensor:
 def test_figures_are_the_curves_against_tf_idf_of_the_training_captions(whole: Dataset, images: torch.Tensor) -> None:
     split = whole.split("test")
     figures, curves = semantic_figures(images, whole, split, seed=3)
-    vectorizer = TfIdf()
+    vectorizer = TFIDF()
     vectorizer.fit(list(whole.split("train").captions["text"]), seed=0)
     queries = choose_queries(20, seed=3)
     relevant = relevance(image_vectors(vectorizer, split), queries)
@@ -80,7 +81,7 @@ def test_people_agree_with_what_is_nearer(
 
 def test_a_model_without_vectors_has_no_meaning_and_refuses_triplets(whole: Dataset) -> None:
     measured = Measured([], [], [], scores=lambda rows, columns: torch.zeros(len(rows), len(columns)))
-    model, reader = torch.nn.Identity(), SentenceReader(TfIdf(min_count=1))
+    model, reader = torch.nn.Identity(), FittedVectorizer(TFIDF(min_count=1))
     found = measure_meaning(params(), model, measured, reader, whole)
     assert found.figures == {}
     assert len(found.curves) == 0

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from bifocal.datasets import read_dataset
-from components.artifact import artifact_hash
 from components.evaluate.champion import compare
-from pipelines.decision import FILE, read, summary
+from pipelines.promotion.policy import FILE, read, summary
+from runtime.artifacts import artifact_hash
 from tests.components.evaluate.conftest import evaluate
 
 
@@ -43,7 +43,7 @@ def test_metrics_hold_figures_intervals_and_baselines(evaluated: Path) -> None:
 def test_the_card_says_what_the_model_is_for_and_where_it_comes_from(evaluated: Path, artifacts: Path) -> None:
     card = (evaluated / "metrics" / "MODEL_CARD.md").read_text()
     figures = json.loads((evaluated / "metrics" / "metrics.json").read_text())
-    assert card.startswith("# SmileEncoder")
+    assert card.startswith("# SMILEEncoder")
     assert f"{figures['pointing']['accuracy']:.1f} % hit" in card
     for part in ("## Intended use", "Not for decisions about people", "image of a caption, R@5", "### dataset, by"):
         assert part in card
@@ -82,7 +82,7 @@ def test_a_split_or_a_wish_without_pointing_says_so(artifacts: Path, tmp_path: P
 
 
 def test_another_localizer_is_a_name(artifacts: Path, tmp_path: Path) -> None:
-    tracked = evaluate(artifacts, tmp_path, pointing={"name": "BeanHeatmap", "k": 2})
+    tracked = evaluate(artifacts, tmp_path, pointing={"name": "BEANHeatmap", "k": 2})
     assert 0 <= tracked["pointing.accuracy"] <= 100
 
 

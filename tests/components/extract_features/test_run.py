@@ -7,14 +7,16 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from bifocal.datasets import Scenes, write_dataset
-from bifocal.features import FeatureStore, Grid
-from bifocal.image_encoders import BeanEncoder
-from components import parameters
+from bifocal.datasets import write_dataset
+from bifocal.datasets.corpora import Scenes
+from bifocal.features import FeatureStore
+from bifocal.features.extractors import Grid
+from bifocal.image_encoders import BEANEncoder
 from components.extract_features import learning
 from components.extract_features import run as stage
 from components.extract_features.spec import COMPONENT, ExtractFeaturesParams
-from components.parameters import ParameterError
+from runtime import parameters
+from runtime.parameters import ParameterError
 
 MODEL = {"channels": [8, 16, 24, 32], "stem_width": 8}
 SECTION: dict[str, Any] = {
@@ -103,7 +105,7 @@ def test_killed_between_and_within_training_and_extraction(
             with pytest.raises(KeyboardInterrupt):
                 stage.run(validated(), dataset=dataset, features=killed)
     with monkeypatch.context() as patch:
-        patch.setattr("bifocal.features.grid.Grid.extract", _die)
+        patch.setattr("bifocal.features.extractors.grid.Grid.extract", _die)
         with pytest.raises(KeyboardInterrupt):
             stage.run(validated(), dataset=dataset, features=killed)
     assert stage.run(validated(), dataset=dataset, features=killed) == figures
@@ -134,12 +136,12 @@ def test_pixels_carry_a_classifier_and_rmac_its_whitening(dataset: Path, tmp_pat
     figures = stage.run(params, dataset=dataset, features=made(tmp_path / "pixels"))
     assert 0 < figures["classifier_ap"] <= 1
     carried = tmp_path / "pixels" / "weights.safetensors"
-    encoder = BeanEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
+    encoder = BEANEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
     encoder.initialise(tmp_path / "pixels")
     assert encoder.adaptation.weight.equal(load_file(carried)["adaptation.weight"])
     assert FeatureStore(tmp_path / "pixels").gather([0]).features.shape == (1, 3, 64, 64)
 
-    rmac = {"name": "RMac", "size": 64, "dim": 4, "backbone": "resnet10t", "model_arguments": MODEL}
+    rmac = {"name": "RMAC", "size": 64, "dim": 4, "backbone": "resnet10t", "model_arguments": MODEL}
     params = validated(features=rmac, pretraining=None, weights=str(carried))
     stage.run(params, dataset=dataset, features=made(tmp_path / "rmac"))
     store = FeatureStore(tmp_path / "rmac")

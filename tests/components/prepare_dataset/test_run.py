@@ -5,10 +5,10 @@ import pytest
 import yaml
 
 from bifocal.datasets import read_dataset
-from components import parameters
-from components.parameters import ParameterError
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
+from runtime import parameters
+from runtime.parameters import ParameterError
 
 SECTION = {
     "source": {"name": "Scenes", "train": 3, "val": 2, "test": 2, "size": 64},
@@ -82,7 +82,7 @@ def test_scenes_read_no_root(tmp_path):
         ({"source": {"name": "Scene"}}, "did you mean 'Scenes'"),
         ({"source": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),
         ({"source": {"name": "Scenes", "seed": 3}}, "prepare_dataset.source.seed: leave it out"),
-        ({"source": {"name": "Coco", "root": "x"}}, "prepare_dataset.source.root: leave it out"),
+        ({"source": {"name": "COCO", "root": "x"}}, "prepare_dataset.source.root: leave it out"),
         ({"max_rejected_fraction": 2.0}, "prepare_dataset.max_rejected_fraction"),
         ({"max_pixels": 10**9}, "prepare_dataset.max_pixels"),
     ],
@@ -99,12 +99,12 @@ def test_the_readmes_examples_are_valid():
         "Scenes",
         "Flickr8k",
         "Flickr30k",
-        "Coco",
-        "CocoInstances",
-        "Precomputed",
+        "COCO",
+        "COCOInstances",
+        "PrecomputedCaptions",
         "LaMem",
         "MediaEval",
-        "Voc",
+        "VOC",
     }
     base = json.loads(json.dumps(examples[0]))
     for example in examples:

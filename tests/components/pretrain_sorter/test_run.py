@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from bifocal.sorters import load_sorter
-from components.artifact import hash_files
 from components.pretrain_sorter.run import run
 from components.pretrain_sorter.spec import PretrainSorterParams
+from runtime.artifacts import hash_files
 
 SECTION: dict[str, Any] = {
     "seed": 1,

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from bifocal.text import Vocabulary
-from components import artifact
 from components.register_model.serving import Embedder
-from components.tracking.registry import COLUMNS
+from runtime import artifacts as artifact
+from runtime.mlflow.registry import COLUMNS
 
 SIZE = 3
 

@@ -24,10 +24,11 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from bifocal.text import Vocabulary
-from components import artifact, tracking
 from components.register_model.run import run as register_model
 from components.register_model.serving import Embedder
 from components.register_model.spec import RegisterModelParams
+from runtime import artifacts as artifact
+from runtime import mlflow as tracking
 
 MODEL = "served"
 WORDS = ["a", "dog", "runs"]

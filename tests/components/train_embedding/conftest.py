@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.datasets import Scenes, read_dataset, write_dataset
-from bifocal.text import TfIdf, write_text
+from bifocal.datasets import read_dataset, write_dataset
+from bifocal.datasets.corpora import Scenes
+from bifocal.text.vectorizers import TFIDF
+from bifocal.text.vectorizers.base import write_text
 
 Scened = Callable[[int, int], dict[str, Path]]
 
@@ -25,7 +27,7 @@ def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
             paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0
         )
         captions = read_dataset(paths["dataset"]).captions
-        vectorizer = TfIdf(min_count=1)
+        vectorizer = TFIDF(min_count=1)
         vectorizer.fit(list(captions["text"]), seed=0)
         write_text(paths["text"], vectorizer, captions["caption_id"], list(captions["text"]))
         return paths

@@ -7,15 +7,16 @@ import pandas as pd
 import pytest
 import torch
 
-from bifocal.batch import Pairs
+from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.mining import SemanticPairs, SemanticValidation
 from bifocal.models import build_model, load_model
 from bifocal.text import TextStore
-from components import parameters
+from bifocal.training.batches.mined_triplets import SemanticPairs
+from bifocal.training.validators.semantic import SemanticValidation
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from runtime import parameters
 from tests.components.train_embedding.conftest import Scened
 
 ROOT = Path(__file__).parents[3]
@@ -31,8 +32,8 @@ SHORTER: dict[str, Any] = {
 
 
 def validated(recipe: str, **changes: Any) -> TrainEmbeddingParams:
-    values = parameters.read(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"])["train_embedding"]
-    section = parameters.overlay(values, SHORTER | changes)
+    values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"])["train_embedding"]
+    section = parameters.merge(values, SHORTER | changes)
     params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     return params
@@ -53,7 +54,7 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     return paths
 
 
-@pytest.mark.parametrize("recipe", ["scenes_semantic", "scenes_semantic_visual"])
+@pytest.mark.parametrize("recipe", ["scenes/semantic", "scenes/semantic_visual"])
 def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
     artifacts: dict[str, Path], tmp_path: Path, recipe: str
 ) -> None:
@@ -66,7 +67,9 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
         "validation_recall_sum": pytest.approx(history["recall_sum"][best]),
     }
     features, text = FeatureStore(artifacts["features"]), TextStore(artifacts["text"])
-    judge = SemanticValidation(SemanticPairs(Pairs(read_dataset(artifacts["dataset"]).split("val"), features, text)))
+    judge = SemanticValidation(
+        SemanticPairs(ImageCaptionPairs(read_dataset(artifacts["dataset"]).split("val"), features, text))
+    )
     trained = load_model(tmp_path)
     assert judge(trained)["ndcg"] == pytest.approx(history["ndcg"][best])
     torch.manual_seed(0)
@@ -78,9 +81,9 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
     # Without the joint losses texts are only read: their map is as it was.
     random = untrained.text_encoder.state_dict()["projection.weight"]
     moved = not torch.equal(trained.text_encoder.state_dict()["projection.weight"], random)
-    assert moved == (recipe == "scenes_semantic")
+    assert moved == (recipe == "scenes/semantic")
 
 
 def test_mining_needs_its_loss(artifacts: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not for a TwoBranchModel with a InfoNCELoss: set mining to null"):
-        run(validated("scenes_semantic", loss={"name": "InfoNCELoss"}), **artifacts, embedding=tmp_path)
+        run(validated("scenes/semantic", loss={"name": "InfoNCELoss"}), **artifacts, embedding=tmp_path)

@@ -12,14 +12,15 @@ from torch import nn
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import box_iou
-from bifocal.mining import PhraseBoxes, PhraseValidation
 from bifocal.models import load_model
-from bifocal.text import TextStore, load_vectorizer
-from components import parameters
-from components.parameters import ParameterError
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
+from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseValidation
 from components.train_embedding.lessons import Material, lessons
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from runtime import parameters
+from runtime.parameters import ParameterError
 from tests.components.train_embedding.conftest import Scened
 
 ROOT = Path(__file__).parents[3]
@@ -37,11 +38,11 @@ STRUCTURE: dict[str, Any] = {"name": "StructurePreservingLoss", "visual_weight":
 
 
 def validated(epochs: int, rate: float = 0.02, **changes: Any) -> TrainEmbeddingParams:
-    recipe = ROOT / "recipes" / "scenes_structure_preserving_phrases.yaml"
-    values = parameters.read(ROOT / "params.yaml", [recipe])["train_embedding"]
+    recipe = ROOT / "recipes" / "scenes/structure_preserving_phrases.yaml"
+    values = parameters.load(ROOT / "params.yaml", [recipe])["train_embedding"]
     tuning = {"epochs": epochs, "loss": STRUCTURE, "learning_rate": rate, "hard_boxes": 20, "drawn": 3}
     phrases = {"boxes_each": 10, "fine_tuning": tuning if epochs else None}
-    section = parameters.overlay(values, SHORTER | {"phrases": phrases} | changes)
+    section = parameters.merge(values, SHORTER | {"phrases": phrases} | changes)
     params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     return params

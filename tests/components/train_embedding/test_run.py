@@ -12,16 +12,17 @@ from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
-from bifocal.sorters import LSTMSorter, pretrain, save_sorter
-from components import parameters
-from components.parameters import ParameterError
+from bifocal.pretraining.sorter import pretrain
+from bifocal.sorters import LSTMSorter, save_sorter
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
+from runtime import parameters
+from runtime.parameters import ParameterError
 from tests.components.train_embedding.conftest import Scened
 
 SECTION: dict[str, Any] = {
     "dim": 32,
-    "image_encoder": {"name": "SmileEncoder"},
+    "image_encoder": {"name": "SMILEEncoder"},
     "text_encoder": {"name": "BagOfWordsEncoder"},
     "fine_tune_words": True,
     "loss": {"name": "InfoNCELoss"},
@@ -44,7 +45,7 @@ SECTION: dict[str, Any] = {
 
 
 def validated(**changes: Any) -> TrainEmbeddingParams:
-    values = parameters.read(Path(__file__).parents[3] / "params.yaml")["train_embedding"]
+    values = parameters.load(Path(__file__).parents[3] / "params.yaml")["train_embedding"]
     sections = parameters.validate({"seed": 0, "train_embedding": values | SECTION | changes}, [COMPONENT])
     params = sections["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)

@@ -10,18 +10,19 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bifocal.datasets import Scenes, write_dataset
+from bifocal.datasets import write_dataset
+from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
-from bifocal.ranking_heads import load_head
+from bifocal.ranking_heads.serialization import load_head
 from bifocal.sorters import LSTMSorter, save_sorter
-from components import parameters
 from components.__main__ import main
-from components.artifact import hash_files
-from components.parameters import ParameterError
+from components.catalog import pipeline_components
 from components.train_ranking_head.run import run
 from components.train_ranking_head.spec import COMPONENT, TrainRankingHeadParams
 from pipelines import dvc
-from pipelines.graph import STAGES
+from runtime import parameters
+from runtime.artifacts import hash_files
+from runtime.parameters import ParameterError
 
 ROOT = Path(__file__).parents[3]
 SHAPES: dict[str, Any] = {
@@ -30,7 +31,7 @@ SHAPES: dict[str, Any] = {
     "head": {"name": "WildcatHead", "maps": 2},
     "loss": {"name": "MeanAveragePrecisionLoss", "alignment_weight": 1.0},
     "sorter": {"name": "BifocalSorter"},
-    "surrogate": {"name": "SoftMarginLoss"},
+    "surrogate": {"name": "MultiLabelSoftMarginLoss"},
     "epochs": 3,
     "batch_size": 16,
     "learning_rates": [0.03, 0.1],
@@ -39,7 +40,7 @@ SHAPES: dict[str, Any] = {
 COUNT = {
     "task": "count",
     "measure": "spearman",
-    "head": {"name": "MlpHead", "hidden": 0},
+    "head": {"name": "MLPHead", "hidden": 0},
     "loss": {"name": "SpearmanLoss"},
     "surrogate": {"name": "RegressionLoss", "to_ranks": True},
     "epochs": 12,
@@ -117,7 +118,7 @@ def test_a_sorter_that_must_be_trained_is_not_taken_untrained(tmp_path, artifact
     ("changes", "message"),
     [
         ({"loss": {"name": "SpearmanLos"}}, "did you mean 'SpearmanLoss'"),
-        ({"head": {"name": "MlpHead", "labels": 3}}, r"head\.labels: leave it out, the stage gives it"),
+        ({"head": {"name": "MLPHead", "labels": 3}}, r"head\.labels: leave it out, the stage gives it"),
         ({"surrogate": {"name": "RegressionLoss", "power": 3}}, r"surrogate\.power: got 3"),
         ({"measure": "accuracy"}, "measure: got 'accuracy'"),
         ({"learning_rates": []}, "learning_rates"),
@@ -132,6 +133,6 @@ def test_it_is_a_command_and_no_part_of_the_line():
     help_text = CliRunner().invoke(main, ["train_ranking_head", "--help"])
     assert help_text.exit_code == 0
     assert "artifacts/ranking_head" in help_text.output
-    assert COMPONENT not in STAGES
-    rendered = yaml.safe_load(dvc.render(parameters.read(ROOT / "params.yaml")))
+    assert COMPONENT not in pipeline_components()
+    rendered = yaml.safe_load(dvc.render(parameters.load(ROOT / "params.yaml")))
     assert COMPONENT.name not in rendered["stages"]

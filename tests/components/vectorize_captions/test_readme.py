@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.parameters import validate
 from components.vectorize_captions.spec import COMPONENT
+from runtime.parameters import validate
 
 README = Path(__file__).parents[3] / "components" / "vectorize_captions" / "README.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, write_table
-from bifocal.text import TextStore, load_vectorizer
-from components.spec import Part
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
 from components.vectorize_captions import run as stage
 from components.vectorize_captions.spec import VectorizeCaptionsParams
+from runtime.spec import ClassRef
 
 # caption_id, split of its image, text
 ROWS = [
@@ -34,7 +35,7 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def params(name: str = "Word2Vec", source: Path | None = None, **arguments: object) -> VectorizeCaptionsParams:
-    return VectorizeCaptionsParams(seed=0, vectorizer=Part(name=name, **arguments), source=source)
+    return VectorizeCaptionsParams(seed=0, vectorizer=ClassRef(name=name, **arguments), source=source)
 
 
 def test_learns_from_the_training_captions_alone(dataset: Path, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Backbones: networks that turn pixels into feature maps, and their weights."""

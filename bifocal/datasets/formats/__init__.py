@@ -1,0 +1,1 @@
+"""Published file formats that several corpora share."""

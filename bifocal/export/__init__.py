@@ -1,0 +1,1 @@
+"""ONNX graphs of trained models, each compared with torch."""

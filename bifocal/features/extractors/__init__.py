@@ -1,0 +1,13 @@
+"""Feature extractors, one per file, and the readers of published features."""
+
+from bifocal.features.extractors.grid import Grid
+from bifocal.features.extractors.hypercolumns import Hypercolumns
+from bifocal.features.extractors.multi_level import MultiLevel
+from bifocal.features.extractors.pixels import Pixels
+from bifocal.features.extractors.proposals import Proposals
+from bifocal.features.extractors.regions import Regions
+from bifocal.features.extractors.rmac import RMAC
+from bifocal.features.extractors.ten_crop import TenCrop
+from bifocal.features.readers.bottom_up_tsv import BottomUpTSV
+from bifocal.features.readers.image_arrays import ImageArrays
+from bifocal.features.readers.precomputed_features import PrecomputedFeatures

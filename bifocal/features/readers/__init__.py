@@ -1,0 +1,1 @@
+"""Readers of published feature files, one format per file."""

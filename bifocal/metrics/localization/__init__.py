@@ -1,0 +1,1 @@
+"""Metrics of where something is: boxes, points and masks."""

@@ -1,0 +1,1 @@
+"""Metrics of graded or labeled rankings: average precision, NDCG, correlations."""

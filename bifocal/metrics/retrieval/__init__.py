@@ -1,0 +1,1 @@
+"""Metrics of caption and image retrieval: ranks, recall, protocols, intervals."""

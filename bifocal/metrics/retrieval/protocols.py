@@ -1,0 +1,123 @@
+"""Protocols of cross-modal retrieval: how many images are ranked together, and which captions count.
+
+Karpathy and Fei-Fei, CVPR 2015, and Faghri et al., "VSE++", BMVC 2018: COCO's 5,000 test images together or in five
+folds of 1,000 whose figures are averaged, Flickr30k's 1,000; of a COCO image with six or seven captions the first five.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bifocal.metrics.retrieval.blockwise_ranks import BlockScores, score_ranks
+from bifocal.metrics.retrieval.ranks import Ranks
+from bifocal.metrics.retrieval.recall import retrieval_ranks, summarize
+
+FoldRanks = tuple[Ranks, Ranks]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A protocol.
+
+    Attributes:
+        fold: images that are ranked together; None for all.
+        folds: how many, that follow each other in the split's order; the figures are their mean.
+        captions: of each image, the first so many; None for all.
+    """
+
+    fold: int | None = None
+    folds: int = 1
+    captions: int | None = None
+
+
+PROTOCOLS = {
+    "full": Protocol(),
+    "coco_5fold_1k": Protocol(fold=1000, folds=5, captions=5),
+    "coco_5k": Protocol(fold=5000, captions=5),
+    "flickr_1k": Protocol(fold=1000, captions=5),
+}
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Images that are ranked together.
+
+    Attributes:
+        images, captions: rows in the split.
+        image_of_caption: for each of these captions, its image's place in ``images``.
+    """
+
+    images: Tensor
+    captions: Tensor
+    image_of_caption: Tensor
+
+
+def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> list[Fold]:
+    """The folds of a split.
+
+    Args:
+        image_of_caption: row of each caption's image, the captions in the split's order.
+        images: how many the split has.
+
+    Shape:
+        image_of_caption (M,) int64.
+
+    Raises:
+        ValueError: the split has not the protocol's number of images, or an image has too few captions.
+    """
+    size = images if protocol.fold is None else protocol.fold
+    if images != size * protocol.folds:
+        raise ValueError(
+            f"the protocol ranks {protocol.folds} x {size} images and the split has {images}: "
+            "choose the protocol 'full', or the split that the protocol is for"
+        )
+    kept = torch.arange(len(image_of_caption))
+    if protocol.captions is not None:
+        counts = image_of_caption.bincount(minlength=images)
+        if (counts < protocol.captions).any():
+            raise ValueError(
+                f"the protocol takes {protocol.captions} captions of each image, and "
+                f"{int((counts < protocol.captions).sum())} images have fewer: choose the protocol 'full'"
+            )
+        order = image_of_caption.argsort(stable=True)
+        place = torch.arange(len(order)) - (counts.cumsum(0) - counts)[image_of_caption[order]]
+        kept = order[place < protocol.captions].sort().values
+    folds = []
+    for first in range(0, images, size):
+        of = image_of_caption[kept]
+        captions = kept[(of >= first) & (of < first + size)]
+        folds.append(Fold(torch.arange(first, first + size), captions, image_of_caption[captions] - first))
+    return folds
+
+
+def protocol_ranks(folds: Iterable[Fold], images: Tensor, captions: Tensor, *, rerank: bool = False) -> list[FoldRanks]:
+    """``retrieval_ranks`` of each fold.
+
+    Shape:
+        images (N, d), captions (M, d).
+    """
+    return [
+        retrieval_ranks(images[fold.images], captions[fold.captions], fold.image_of_caption, rerank=rerank)
+        for fold in folds
+    ]
+
+
+def protocol_score_ranks(folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False) -> list[FoldRanks]:
+    """``score_ranks`` of each fold, of a model that gives blocks of scores instead of vectors."""
+
+    def of_fold(fold: Fold) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda rows, columns: scores(fold.images[rows], fold.captions[columns])
+
+    return [score_ranks(of_fold(fold), fold.image_of_caption, images=len(fold.images), rerank=rerank) for fold in folds]
+
+
+def summarize_folds(found: Sequence[FoldRanks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
+    """The mean over the folds of what ``summarize`` gives of each."""
+    ks = list(ks)
+    reports = [summarize(both, ks) for both in found]
+    return {
+        direction: {name: sum(report[direction][name] for report in reports) / len(reports) for name in figures}
+        for direction, figures in reports[0].items()
+    }

@@ -1,0 +1,1 @@
+"""Targets and losses of networks that are trained before the embedding."""

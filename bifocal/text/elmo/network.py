@@ -1,0 +1,190 @@
+"""ELMo: a language model in two directions over words that are read letter by letter.
+
+Peters et al., "Deep contextualized word representations", NAACL 2018, section 3; the network of Jozefowicz et al.,
+"Exploring the limits of language modeling", 2016, and Kim et al., "Character-aware neural language models", 2016.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bifocal.text.elmo.format import ElmoOptions, read_options, read_weights
+
+BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
+SYMBOLS = 261
+"""Bytes of UTF-8, and the five above."""
+
+
+def spell(token: str | int, length: int) -> list[int]:
+    """The symbols of a word, or of one of the two that stand around a sentence; cut off where it is too long."""
+    letters = [token] if isinstance(token, int) else list(token.encode()[: length - 2])
+    symbols = [BEGIN_WORD, *letters, END_WORD]
+    return symbols + [PADDING] * (length - len(symbols))
+
+
+class TokenEncoder(nn.Module):
+    """Convolutions over a word's symbols, their maxima, highway layers, a projection: (N, symbols) -> (N, P)."""
+
+    def __init__(self, options: ElmoOptions) -> None:
+        super().__init__()
+        width = sum(count for _, count in options.filters)
+        self.activation = {"relu": torch.relu, "tanh": torch.tanh}[options.activation]
+        self.embedding = nn.Embedding(SYMBOLS, options.symbol_dim)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(options.symbol_dim, count, kernel_size=size) for size, count in options.filters
+        )
+        self.transforms = nn.ModuleList(nn.Linear(width, width) for _ in range(options.highways))
+        self.carries = nn.ModuleList(nn.Linear(width, width) for _ in range(options.highways))
+        self.projection = nn.Linear(width, options.projection_dim)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        letters = self.embedding(symbols).transpose(1, 2)
+        x = torch.cat([self.activation(convolve(letters).amax(dim=2)) for convolve in self.convolutions], dim=1)
+        for transform, carry in zip(self.transforms, self.carries, strict=True):
+            x = torch.lerp(x, torch.relu(transform(x)), torch.sigmoid(carry(x)))
+        projected: Tensor = self.projection(x)
+        return projected
+
+
+class ProjectedLSTM(nn.Module):
+    """An LSTM whose output is projected and which clips its cell and its output: (T, B, P) -> (T, B, P).
+
+    Gates stand in the order of the published weights: input, candidate, forget, output.
+    """
+
+    def __init__(self, options: ElmoOptions) -> None:
+        super().__init__()
+        dim, projection = options.lstm_dim, options.projection_dim
+        self.cell_clip, self.projection_clip = options.cell_clip, options.projection_clip
+        bound = projection**-0.5
+        self.from_input = nn.Parameter(torch.empty(4 * dim, projection).uniform_(-bound, bound))
+        self.from_output = nn.Parameter(torch.empty(4 * dim, projection).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(4 * dim))
+        self.projection = nn.Parameter(torch.empty(projection, dim).uniform_(-(dim**-0.5), dim**-0.5))
+        with torch.no_grad():
+            self.bias[2 * dim : 3 * dim] = 1.0  # remember at first
+
+    def forward(self, x: Tensor) -> Tensor:
+        gates = nn.functional.linear(x, self.from_input, self.bias)
+        output = x.new_zeros(x.shape[1], x.shape[2])
+        cell = x.new_zeros(x.shape[1], self.projection.shape[1])
+        outputs = []
+        for step in gates:
+            entry, candidate, forget, exit = torch.addmm(step, output, self.from_output.T).chunk(4, dim=1)
+            cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
+            cell = cell.clamp(-self.cell_clip, self.cell_clip)
+            output = (torch.sigmoid(exit) * torch.tanh(cell)) @ self.projection.T
+            output = output.clamp(-self.projection_clip, self.projection_clip)
+            outputs.append(output)
+        return torch.stack(outputs)
+
+
+class Elmo(nn.Module):
+    """The two-directional language model without its softmax.
+
+    Args:
+        options: sizes; the published ones by default.
+    """
+
+    def __init__(self, options: ElmoOptions | None = None) -> None:
+        super().__init__()
+        self.options = options or ElmoOptions()
+        self.tokens = TokenEncoder(self.options)
+        self.forwards = nn.ModuleList(ProjectedLSTM(self.options) for _ in range(self.options.layers))
+        self.backwards = nn.ModuleList(ProjectedLSTM(self.options) for _ in range(self.options.layers))
+
+    @classmethod
+    def load(cls, options_path: Path | str, weights_path: Path | str) -> "Elmo":
+        """Read the published format: ``options.json`` and ``*.hdf5``.
+
+        Raises:
+            FileNotFoundError: one of the files is missing.
+            ValueError: a file is cut off, or the weights are not of the sizes that the options say.
+        """
+        options = read_options(Path(options_path))
+        elmo = cls(options)
+        weights = read_weights(Path(weights_path), options)
+        for name, parameter in elmo.state_dict().items():
+            if weights[name].shape != parameter.shape:
+                raise ValueError(
+                    f"{weights_path}: {name} is {tuple(weights[name].shape)}, {options_path} says "
+                    f"{tuple(parameter.shape)}: the two files belong to different models"
+                )
+        elmo.load_state_dict(weights)
+        return elmo.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.tokens.projection.weight.device
+
+    @property
+    def dim(self) -> int:
+        """K of a layer's vector: twice the projection."""
+        return 2 * self.options.projection_dim
+
+    def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> list[Tensor]:
+        """The layers of a batch of padded sentences, in each (forward, backward).
+
+        Args:
+            symbols: (N, symbols) of each different word, see :func:`spell`.
+            words: (T, B) rows of ``symbols``, the two marks around the sentence included.
+            lengths: (B,) true steps.
+
+        Returns:
+            for each of the 1 + layers layers (2, T, B, P); what stands behind a sentence means nothing.
+        """
+        x = self.tokens(symbols)[words]
+        mirror = mirrored(lengths, len(words))[..., None].expand_as(x)
+        ahead, back = x, x.gather(0, mirror)
+        layers = [torch.stack([x, x])]
+        for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            skip = float(index > 0 and self.options.skip_connections)
+            ahead, back = forwards(ahead) + skip * ahead, backwards(back) + skip * back
+            layers.append(torch.stack([ahead, back.gather(0, mirror)]))
+        return layers
+
+    @torch.inference_mode()
+    def layers(self, sentences: Sequence[Sequence[str]], batch_size: int = 64) -> list[NDArray[np.float32]]:
+        """The layers of every token; every sentence starts from a zero state, whatever stands beside it.
+
+        Args:
+            sentences: lists of tokens, case kept.
+            batch_size: sentences, of like lengths, that are computed together.
+
+        Returns:
+            for each sentence (3, T, 2 P) float32: forward, backward; layer 0 is the token's vector twice.
+        """
+        order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
+        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sentences)
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            symbols, words, lengths = self.batch([sentences[row] for row in rows])
+            layers = torch.stack([torch.cat(tuple(layer), dim=2) for layer in self(symbols, words, lengths)])
+            for place, row in enumerate(rows):
+                found[row] = layers[:, 1 : 1 + len(sentences[row]), place].cpu().numpy().copy()
+        return found
+
+    def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, Tensor]:
+        """What :meth:`forward` takes."""
+        marked: list[list[Any]] = [[BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences]
+        ids = {word: index for index, word in enumerate(dict.fromkeys(word for line in marked for word in line))}
+        longest = max(len(line) for line in marked)
+        words = torch.zeros(longest, len(marked), dtype=torch.int64)
+        for column, line in enumerate(marked):
+            words[: len(line), column] = torch.tensor([ids[word] for word in line])
+        symbols = torch.tensor([spell(word, self.options.max_symbols) for word in ids])
+        lengths = torch.tensor([len(line) for line in marked])
+        return symbols.to(self.device), words.to(self.device), lengths.to(self.device)
+
+
+def mirrored(lengths: Tensor, time: int) -> Tensor:
+    """(T, B) steps of each sentence from its last true one to its first; those behind it stay."""
+    steps = torch.arange(time, device=lengths.device)[:, None]
+    back = lengths - 1 - steps
+    return torch.where(back >= 0, back, steps)

@@ -1,0 +1,8 @@
+"""Vectorizers, one per file: captions -> token ids, vectors or sparse vectors."""
+
+from bifocal.text.vectorizers.elmo_layers import ElmoLayers
+from bifocal.text.vectorizers.fisher import FisherVectors
+from bifocal.text.vectorizers.mean_word_vectors import MeanWordVectors
+from bifocal.text.vectorizers.pretrained_word_vectors import PretrainedWordVectors
+from bifocal.text.vectorizers.tfidf import TFIDF
+from bifocal.text.vectorizers.word2vec import Word2Vec

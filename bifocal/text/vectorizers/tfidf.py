@@ -1,0 +1,136 @@
+"""Captions as bags of words weighted by tf-idf."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from snowballstemmer import stemmer
+
+from bifocal.text.format import Layout, Rows
+from bifocal.text.tokens import MAX_TOKENS, tokenize
+from bifocal.text.word_vectors.wordnet import WordNet
+
+TERMS, WEIGHTS = "terms.json", "idf.safetensors"
+
+
+@dataclass
+class TFIDF:
+    """Sparse bags of words: tf times ln((1 + n) / (1 + df)) + 1, l2-normalised, n being the training captions.
+
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4 (Snowball stems); Wang, Li,
+    Lazebnik, CVPR 2016, section 3.1 (WordNet lemmas, no stop words). A caption without any known term is
+    the zero vector.
+
+    Args:
+        form: "stem", by Snowball's English stemmer, or "lemma", by WordNet, whose files are in ``source``.
+        fallback: where WordNet is missing, "error", or "stem" in its place.
+        stop_words: leave out scikit-learn's 318 English stop words.
+        min_count: captions in which a term must occur.
+        source: the folder of WordNet's ``index.noun`` and ``noun.exc``.
+    """
+
+    form: Literal["stem", "lemma"] = "stem"
+    fallback: Literal["error", "stem"] = "error"
+    stop_words: bool = True
+    min_count: int = 1
+    source: Path | None = None
+    terms: dict[str, int] = field(init=False, repr=False)
+    idf: NDArray[np.float32] = field(init=False, repr=False)
+    wordnet: WordNet | None = field(init=False, repr=False, default=None)
+
+    @property
+    def layout(self) -> Layout:
+        """Sparse, one place for each term."""
+        return Layout("sparse", len(self.terms))
+
+    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+        """Learn the terms and their weights; nothing is random.
+
+        Raises:
+            FileNotFoundError: lemmas are asked for, and WordNet is missing.
+            ValueError: no term is left.
+        """
+        if self.form == "lemma":
+            self.wordnet = self._read_wordnet()
+        frequency = Counter(term for caption in captions for term in {*self._terms(tokenize(caption)[:MAX_TOKENS])})
+        kept = sorted(term for term, count in frequency.items() if count >= self.min_count)
+        if not kept:
+            raise ValueError(f"no term occurs in {self.min_count} of {len(captions)} captions: lower min_count")
+        self.terms = {term: index for index, term in enumerate(kept)}
+        counts = np.array([frequency[term] for term in kept])
+        self.idf = (np.log((1 + len(captions)) / (1 + counts)) + 1).astype(np.float32)
+        return {"terms": len(kept), "lemmatized": float(self.wordnet is not None)}
+
+    def rows(self, captions: Sequence[str]) -> Rows:
+        """Weights of the terms of each caption."""
+        counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
+        ends, places = [0], []
+        for caption in captions:
+            tokens = tokenize(caption)
+            counts["truncated_captions"] += len(tokens) > MAX_TOKENS
+            terms = self._terms(tokens[:MAX_TOKENS])
+            known = [self.terms[term] for term in terms if term in self.terms]
+            counts["tokens"] += len(terms)
+            counts["unknown_tokens"] += len(terms) - len(known)
+            counts["empty_captions"] += not known
+            places += known
+            ends.append(len(places))
+        matrix = csr_matrix((np.ones(len(places), np.float32), places, ends), (len(captions), len(self.terms)))
+        matrix.sum_duplicates()
+        matrix.data *= self.idf[matrix.indices]
+        norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+        matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
+        values = np.split(matrix.data.astype(np.float32), matrix.indptr[1:-1])
+        return Rows(values, np.split(matrix.indices.astype(np.int32), matrix.indptr[1:-1]), counts)
+
+    def save(self, directory: Path) -> None:
+        """Write terms, weights, and the part of WordNet that new words need."""
+        wordnet = self.wordnet
+        nouns = None if wordnet is None else sorted(wordnet.nouns)
+        exceptions = None if wordnet is None else dict(sorted(wordnet.exceptions.items()))
+        content = {"terms": list(self.terms), "nouns": nouns, "exceptions": exceptions}
+        (directory / TERMS).write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        save_file({"idf": self.idf}, directory / WEIGHTS)
+
+    def load(self, directory: Path) -> None:
+        """Read what :meth:`save` wrote."""
+        content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
+        self.terms = {term: index for index, term in enumerate(content["terms"])}
+        self.idf = load_file(directory / WEIGHTS)["idf"]
+        if content["nouns"] is not None:
+            irregular = {form: tuple(lemmas) for form, lemmas in content["exceptions"].items()}
+            self.wordnet = WordNet(frozenset(content["nouns"]), irregular)
+
+    def _terms(self, tokens: Sequence[str]) -> list[str]:
+        kept = [token for token in tokens if not (self.stop_words and token in ENGLISH_STOP_WORDS)]
+        for token in kept:
+            if token not in self._forms:
+                self._forms[token] = self.wordnet.lemma(token) if self.wordnet else self._stemmer.stemWord(token)
+        return [self._forms[token] for token in kept]
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _stemmer(self) -> stemmer:
+        return stemmer("english")
+
+    def _read_wordnet(self) -> WordNet | None:
+        if self.source is not None:
+            return WordNet.read(self.source)
+        if self.fallback == "stem":
+            return None
+        raise FileNotFoundError(
+            "lemmas need WordNet's index.noun and noun.exc (WNdb-3.0.tar.gz of wordnet.princeton.edu, or NLTK's "
+            "corpora/wordnet): set vectorize_captions.source to their folder, or fallback: stem"
+        )

@@ -1,0 +1,1 @@
+"""Word vectors: the table, published file formats, WordNet lemmas."""

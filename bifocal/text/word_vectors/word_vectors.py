@@ -1,0 +1,67 @@
+"""A vocabulary with one vector for each word."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from bifocal.text.format import Rows
+from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.text.vocabulary import Vocabulary
+
+VECTORS = "word_vectors.safetensors"
+
+
+@dataclass
+class WordVectors:
+    """Words and their vectors.
+
+    Attributes:
+        vocabulary: V words.
+        vectors: (V, K) float32; row 0, padding, is zero.
+    """
+
+    vocabulary: Vocabulary
+    vectors: NDArray[np.float32]
+
+    @property
+    def dim(self) -> int:
+        """K."""
+        return int(self.vectors.shape[1])
+
+    def encode(self, captions: Sequence[str]) -> Rows:
+        """The token ids of each caption, of ``MAX_TOKENS`` tokens at most; an empty caption is one ``<unk>``."""
+        counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
+        values = []
+        for caption in captions:
+            tokens = tokenize(caption)
+            counts["empty_captions"] += not tokens
+            counts["truncated_captions"] += len(tokens) > MAX_TOKENS
+            tokens = tokens[:MAX_TOKENS]
+            counts["tokens"] += len(tokens)
+            counts["unknown_tokens"] += sum(token not in self.vocabulary for token in tokens)
+            values.append(np.array(self.vocabulary.encode(tokens or [UNKNOWN]), dtype=np.int32))
+        return Rows(values, counts=counts)
+
+    def save(self, directory: Path) -> None:
+        """Write ``vocabulary.json`` and ``word_vectors.safetensors``."""
+        self.vocabulary.save(directory / Vocabulary.FILE)
+        save_file({"vectors": self.vectors}, directory / VECTORS)
+
+    @classmethod
+    def load(cls, directory: Path) -> "WordVectors":
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            ValueError: the two files differ in their number of words.
+        """
+        vocabulary = Vocabulary.load(directory / Vocabulary.FILE)
+        vectors = load_file(directory / VECTORS)["vectors"]
+        if len(vectors) != len(vocabulary):
+            raise ValueError(
+                f"{directory} has {len(vectors)} word vectors for {len(vocabulary)} words: run vectorize_captions again"
+            )
+        return cls(vocabulary, vectors)

@@ -1,0 +1,1 @@
+"""Samplers, one per file: which pairs share a batch."""

@@ -1,0 +1,1 @@
+"""Validators, one per file: the metric that chooses the epoch."""

@@ -1,0 +1,1 @@
+"""Kubeflow: compile the pipeline, submit it, schedule it."""

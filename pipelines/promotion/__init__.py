@@ -1,0 +1,1 @@
+"""Promote a registered version if it is better than the champion."""

@@ -1,0 +1,1 @@
+"""S3: the only package that imports boto3."""

@@ -1,0 +1,88 @@
+"""The graph of a backbone: its features are those of the extraction, for any batch, from the bytes of an image file."""
+
+import base64
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from bifocal.backbones.state import CARRIED
+from bifocal.datasets import open_image
+from bifocal.export.backbone import GRAPH, backbone_of, compare_backbone, export_backbone
+from bifocal.features import FeatureWriter
+from bifocal.features.base import GridExtractor
+from bifocal.registry import build
+from components.register_model.serving import Embedder
+
+NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("Grid", {"stage": 3, "coordinates": True, **NETWORK}),
+    ("Hypercolumns", {"layers": ["layer3", "layer4"], "power": 0.5, "classes": True, "mirror": True, **NETWORK}),
+]
+
+
+def make_store(folder: Path, name: str, arguments: Mapping[str, Any]) -> GridExtractor:
+    """A store of one image with the weights that made it, as extract_features leaves it."""
+    torch.manual_seed(5)
+    kind: GridExtractor = build("bifocal.features.extractors", name, **arguments)
+    metadata = {"kind": name, "arguments": dict(arguments), **kind.describe()}
+    with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=metadata, shard_size=2) as writer:
+        writer.add("a", np.zeros((kind.regions, kind.dim), np.float32), None, None)
+    save_file({key: value.contiguous() for key, value in kind.backbone.network.state_dict().items()}, folder / CARRIED)
+    return kind
+
+
+@pytest.mark.parametrize(("name", "arguments"), KINDS)
+def test_bytes_of_an_image_give_the_features_of_the_extraction(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    features, onnx = tmp_path / "features", tmp_path / "onnx"
+    features.mkdir()
+    onnx.mkdir()
+    kind = make_store(features, name, arguments)
+    export_backbone(features, onnx)
+    worst = [difference for _, difference in compare_backbone(features, onnx / GRAPH, seed=3)]
+    assert len(worst) == 3
+    assert max(worst) < 1e-5
+
+    generator = np.random.default_rng(1)
+    Image.fromarray(generator.integers(0, 256, (90, 130, 3), dtype=np.uint8)).save(tmp_path / "image.png")
+    with torch.inference_mode():
+        (expected,) = kind.extract([kind.preprocess(open_image(tmp_path / "image.png"))])
+    served = Embedder.__new__(Embedder)
+    served.preprocessing = {"size": 64, "interpolation": "bicubic"}
+    encoded = base64.b64encode((tmp_path / "image.png").read_bytes()).decode()
+    pixels = served._pixels(encoded)
+    session = onnxruntime.InferenceSession(onnx / GRAPH)
+    found = session.run(None, {"pixels": pixels[None]})[0][0]
+    np.testing.assert_allclose(found, expected.features.numpy(), atol=1e-5 * float(expected.features.abs().max()))
+
+
+def test_what_is_no_image_is_said() -> None:
+    served = Embedder.__new__(Embedder)
+    for encoded in ("no base64!", base64.b64encode(b"no image").decode()):
+        with pytest.raises(ValueError, match=r"an image cannot be read: .*; expected the base64 of an image file"):
+            served._pixels(encoded)
+    buffer = BytesIO()
+    Image.new("L", (64, 64), 7).save(buffer, "PNG")
+    served.preprocessing = {"size": 64, "interpolation": "bicubic"}
+    assert (served._pixels(base64.b64encode(buffer.getvalue()).decode()) == 7).all()
+
+
+@pytest.mark.parametrize(
+    "change", [{"resize": "aspect"}, {"no weights": True}], ids=["images of other sizes", "no weights"]
+)
+def test_features_that_no_graph_makes_are_said_so(tmp_path: Path, change: dict[str, Any]) -> None:
+    name, arguments = KINDS[0]
+    given = {key: value for key, value in change.items() if key == "resize"}
+    make_store(tmp_path, name, {**arguments, **given})
+    if "no weights" in change:
+        (tmp_path / CARRIED).unlink()
+    assert backbone_of(tmp_path) is None

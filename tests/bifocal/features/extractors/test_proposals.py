@@ -1,0 +1,85 @@
+"""Proposals: the boxes are those of selective search, their features the mean of samples of the map."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+from torch import Tensor
+from torchvision.ops import box_iou
+
+from bifocal.features.extractors import Proposals
+from bifocal.features.extractors.proposals import selective_search
+
+pytest.importorskip("cv2.ximgproc")
+SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
+OBJECTS = {"red": (10, 12, 50, 44), "blue": (60, 40, 110, 90), "green": (20, 60, 45, 92)}
+
+
+def scene() -> Image.Image:
+    image = Image.new("RGB", (128, 100), (128, 128, 128))
+    for colour, box in OBJECTS.items():
+        ImageDraw.Draw(image).rectangle(box, fill=colour)
+    return image
+
+
+def proposals(**arguments: object) -> Proposals:
+    torch.manual_seed(0)
+    return Proposals(**{"backbone": "resnet10t", "stage": 3, "size": 128, "model_arguments": SMALL} | arguments)
+
+
+def bilinear(level: Tensor, y: float, x: float) -> Tensor:
+    height, width = level.shape[1:]
+    y, x = min(max(y, 0.0), height - 1.0), min(max(x, 0.0), width - 1.0)
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    upper = (1 - (x - left)) * level[:, top, left] + (x - left) * level[:, top, right]
+    lower = (1 - (x - left)) * level[:, bottom, left] + (x - left) * level[:, bottom, right]
+    return (1 - (y - top)) * upper + (y - top) * lower
+
+
+def pooled_by_hand(level: Tensor, box: list[float]) -> Tensor:
+    """The mean of 7 x 7 bins, each the mean of as many samples as its size in cells, rounded up."""
+    height, width = level.shape[1:]
+    x0, y0, x1, y1 = box[0] * width - 0.5, box[1] * height - 0.5, box[2] * width - 0.5, box[3] * height - 0.5
+    across, down = max(1, int(np.ceil((x1 - x0) / 7))), max(1, int(np.ceil((y1 - y0) / 7)))
+    samples = [
+        bilinear(
+            level, y0 + (row + (i + 0.5) / down) * (y1 - y0) / 7, x0 + (column + (j + 0.5) / across) * (x1 - x0) / 7
+        )
+        for row in range(7)
+        for column in range(7)
+        for i in range(down)
+        for j in range(across)
+    ]
+    return torch.stack(samples).mean(dim=0)
+
+
+def test_boxes_find_the_objects_and_are_the_same_each_time() -> None:
+    kind = proposals()
+    (_, boxes), (_, again) = kind.preprocess(scene()), kind.preprocess(scene())
+    assert boxes.equal(again)
+    assert boxes[0].tolist() == [0, 0, 1, 1]
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1).tolist()
+    assert areas == sorted(areas, reverse=True)
+    overlaps = box_iou(boxes, boxes) - torch.eye(len(boxes))
+    assert overlaps.max() <= kind.overlap + 1e-6
+    objects = torch.tensor(list(OBJECTS.values())) / torch.tensor([128.0, 100.0, 128.0, 100.0])
+    assert (box_iou(objects, boxes).max(dim=1).values > 0.6).all()
+    few = proposals(regions=2).preprocess(scene())[1]
+    assert few.equal(boxes[:2])
+
+
+@torch.inference_mode()
+def test_features_are_means_of_samples_of_the_map() -> None:
+    kind = proposals()
+    images = [scene(), scene().rotate(90, expand=True)]
+    prepared = [kind.preprocess(image) for image in images]
+    for (pixels, boxes), found in zip(prepared, kind.extract(prepared), strict=True):
+        level = kind.backbone.feature_map(pixels.unsqueeze(0), 3)[0]
+        assert found.features.shape == (len(boxes), kind.dim)
+        for features, box in zip(found.features, boxes.tolist(), strict=True):
+            torch.testing.assert_close(features, pooled_by_hand(level, box), rtol=1e-3, atol=1e-4)
+
+
+def test_an_image_without_anything_is_one_box() -> None:
+    assert selective_search(np.full((40, 60, 3), 128, np.uint8)).tolist() == [[0, 0, 60, 40]]

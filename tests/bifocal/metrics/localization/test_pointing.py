@@ -1,0 +1,144 @@
+"""The pointing game and phrase localization on worked cases of five images, and against slow references."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bifocal.metrics import (
+    Proposed,
+    accuracy_by,
+    box_iou,
+    center_baseline,
+    phrase_average_precision,
+    pointing_hits,
+    random_baseline,
+    recall_over_proposals,
+    suppress,
+)
+
+SIZES = np.array([[100, 100]] * 5, dtype=float)
+BOXES = [np.array(boxes, dtype=float) for boxes in (
+    [[0, 0, 50, 50]], [[40, 40, 60, 60]], [[0, 0, 20, 20], [80, 80, 100, 100]], [[60, 0, 100, 100]], [[0, 0, 100, 100]],
+)]  # fmt: skip
+POINTS = np.array([[50, 50], [61, 50], [90, 85], [59.9, 20], [3, 99]], dtype=float)
+
+
+def test_five_images_pointed_at() -> None:
+    """By hand.
+
+    0: (50, 50) is the corner of its box: a hit. 1: 61 is right of 60: a miss. 2: in the second of two boxes: a hit.
+    3: 59.9 is left of 60: a miss. 4: the box is the image: a hit. Accuracy 3/5.
+    Centre (50, 50): hits 0 (corner), 1 and 4: 3/5. Random: (0.25 + 0.04 + 2 * 0.04 + 0.4 + 1) / 5 = 0.354.
+    """
+    hits = pointing_hits(POINTS, BOXES)
+    assert hits.tolist() == [True, False, True, False, True]
+    assert center_baseline(SIZES, BOXES).tolist() == [True, True, False, False, True]
+    assert random_baseline(SIZES, BOXES).mean() == pytest.approx(0.354)
+    assert accuracy_by(hits, ["a", "b", "a", "b", "b"]) == {"a": 100.0, "b": pytest.approx(100 / 3)}
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 4))
+def test_the_random_baseline_is_what_a_grid_of_points_hits(seed: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    corners = np.sort(random.integers(0, 11, size=(count, 2, 2)), axis=1)
+    boxes = np.concatenate([corners[:, 0], corners[:, 1] + 1], axis=1).astype(float)
+    size = np.array([[12.0, 12.0]])
+    cells = [(x + 0.5, y + 0.5) for x in range(12) for y in range(12)]
+    expected = np.mean([pointing_hits(np.array([cell]), [boxes])[0] for cell in cells])
+    assert random_baseline(size, [boxes])[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("points", "boxes", "expected"),
+    [
+        ([[1.0, 1.0]], [np.empty((0, 4))], r"phrase 0 has boxes of shape \(0, 4\)"),
+        ([[1.0, 1.0]], [np.array([[5.0, 5, 5, 9]])], "phrase 0 has a box without area"),
+        ([[1.0, 1.0]], [np.array([[np.nan, 5, 7, 9]])], "without area, or not finite"),
+        ([[np.nan, 1.0]], [np.array([[0.0, 0, 5, 9]])], "1 of 1 points are not finite"),
+        ([[1.0, 1.0]], [], "1 points and 0 phrases"),
+    ],
+)
+def test_what_cannot_be_pointed_at_is_refused(points: object, boxes: list[np.ndarray], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        pointing_hits(np.array(points), boxes)
+
+
+def test_a_box_outside_its_image_is_refused() -> None:
+    with pytest.raises(ValueError, match="box outside its image of 100 x 100"):
+        random_baseline(SIZES[:1], [np.array([[50.0, 0, 101, 9]])])
+
+
+def iou_by_pixels(first: np.ndarray, second: np.ndarray) -> float:
+    masks = []
+    for x0, y0, x1, y1 in (first.astype(int), second.astype(int)):
+        mask = np.zeros((12, 12), dtype=bool)
+        mask[y0:y1, x0:x1] = True
+        masks.append(mask)
+    union = (masks[0] | masks[1]).sum()
+    return float((masks[0] & masks[1]).sum() / union) if union else 0.0
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_iou_counts_pixels_and_suppression_is_the_greedy_loop(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    corners = np.sort(random.integers(0, 12, size=(6, 2, 2)), axis=1)
+    boxes, scores = corners.reshape(6, 4).astype(float), random.permutation(6).astype(float)
+    expected = [[iou_by_pixels(a, b) for b in boxes] for a in boxes]
+    np.testing.assert_allclose(box_iou(boxes, boxes), expected)
+    kept: list[int] = []
+    for place in sorted(range(6), key=lambda place: -scores[place]):
+        if all(expected[place][other] <= 0.3 for other in kept):
+            kept.append(place)
+    assert suppress(scores, boxes, 0.3).tolist() == kept
+
+
+GOOD, NEAR, WRONG = [0.0, 0, 10, 10], [0.0, 0, 10, 19], [50.0, 50, 60, 60]
+
+
+def five_images() -> list[Proposed]:
+    truth = np.array([GOOD])
+    rows = (
+        ("dog", [3.0, 1.0], [GOOD, WRONG]),
+        ("dog", [1.0, 3.0], [GOOD, WRONG]),
+        ("cat", [2.0, 2.0], [GOOD, WRONG]),
+        ("cat", [5.0], [NEAR]),
+        ("sky", [5.0], [WRONG]),
+    )
+    return [Proposed(name, np.array(scores), np.array(boxes), truth) for name, scores, boxes in rows]
+
+
+def test_five_images_of_proposals() -> None:
+    """By hand.
+
+    0: the right one first. 1: second. 2: tied with a wrong one, so first with chance 1/2. 3: IoU 10/19 = 0.53, right.
+    4: no right one. R@1 = (1 + 0 + 1/2 + 1 + 0) / 5, R@5 = R@10 = upper bound = 4/5.
+
+    AP, dog: all proposals by score: 3 (right, image 0), 3 (wrong, image 1), 1 (wrong), 1 (right). The two of each score
+    are tied: precision at the first right one is 1 or 1/2 by their order, at the second, at place 3 or 4, 2/3 or 2/4:
+    (3/4 + 7/12) / 2 = 2/3. cat: 5 (right), then 2 (right) and 2 (wrong) in either order: (1 + (1 + 2/3) / 2) / 2,
+    11/12. sky: its box is never found, 0.
+    """
+    assert recall_over_proposals(five_images()) == pytest.approx(
+        {"R@1": 50.0, "R@5": 80.0, "R@10": 80.0, "upper_bound": 80.0}
+    )
+    assert phrase_average_precision(five_images()) == pytest.approx({"dog": 2 / 3, "cat": 11 / 12, "sky": 0.0})
+
+
+def test_a_box_is_found_once_and_one_that_is_missed_lowers_the_average() -> None:
+    """Two proposals on one of two boxes, neither suppressed: one right of two, precision 1, halved."""
+    truth = np.array([[0.0, 0, 10, 10], [50.0, 50, 60, 60]])
+    proposals = np.array([[0.0, 0, 10, 10], [0.0, 0, 10, 19]])
+    query = Proposed("dog", np.array([2.0, 1.0]), proposals, truth)
+    assert phrase_average_precision([query], overlap=0.9) == {"dog": 0.5}
+
+
+def test_proposals_that_cannot_be_ranked_are_refused() -> None:
+    def query(scores: list[float]) -> Proposed:
+        return Proposed("dog", np.array(scores), np.array([GOOD]), np.array([GOOD]))
+
+    for wrong, expected in (([], "0 scores of 1 proposals"), ([np.nan], "1 scores are NaN")):
+        with pytest.raises(ValueError, match=expected):
+            recall_over_proposals([query(wrong)])
+    with pytest.raises(ValueError, match="no phrase to localize"):
+        recall_over_proposals([])

@@ -1,0 +1,69 @@
+"""The proxy of semantic retrieval: bags of words against loops, and match kernels."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bifocal.datasets import Dataset
+from bifocal.metrics.ranking.semantic_relevance import caption_vectors, image_vectors, matched_captions, relevance
+from bifocal.text.vectorizers import TFIDF, FisherVectors
+
+TRAINING = ["red star", "red ring", "blue star", "green moon moon"]
+CAPTIONS = ["red star", "blue star star", "green moon", "red moon", "words that nobody knows"]
+IMAGES = ["a", "a", "b", "c", "d"]
+
+
+@pytest.fixture
+def split() -> Dataset:
+    captions = pd.DataFrame({"caption_id": range(5), "image_id": IMAGES, "text": CAPTIONS})
+    return Dataset(pd.DataFrame({"image_id": ["c", "a", "b", "d"]}), captions, pd.DataFrame(), Path())
+
+
+def slow(text: str) -> dict[str, float]:
+    """tf times ln((1 + n) / (1 + df)) + 1 over the training captions, of unit norm."""
+    found = {}
+    for word in text.split():
+        containing = sum(word in caption.split() for caption in TRAINING)
+        if containing:
+            found[word] = text.split().count(word) * (math.log((1 + len(TRAINING)) / (1 + containing)) + 1)
+    norm = math.sqrt(sum(value**2 for value in found.values())) or 1.0
+    return {word: value / norm for word, value in found.items()}
+
+
+def dot(first: dict[str, float], second: dict[str, float]) -> float:
+    return sum(value * second.get(word, 0.0) for word, value in first.items())
+
+
+def test_relevance_is_the_product_of_the_images_bags_of_words(split: Dataset) -> None:
+    vectorizer = TFIDF()
+    vectorizer.fit(TRAINING, seed=0)
+    found = relevance(image_vectors(vectorizer, split), torch.tensor([1, 3]))
+    bags = {}
+    for image in split.images["image_id"]:
+        total: dict[str, float] = {}
+        for text, owner in zip(CAPTIONS, IMAGES, strict=True):
+            if owner == image:
+                total = {word: total.get(word, 0) + slow(text).get(word, 0) for word in {*total, *slow(text)}}
+        norm = math.sqrt(dot(total, total)) or 1.0
+        bags[image] = {word: value / norm for word, value in total.items()}
+    expected = [[dot(bags[query], bags[image]) for image in ("c", "a", "b", "d")] for query in ("a", "d")]
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+    assert found[0, 1] == pytest.approx(1.0)
+    assert found[1].tolist() == [0.0] * 4
+
+
+def test_captions_are_matched_with_their_best_partners(split: Dataset) -> None:
+    vectorizer = TFIDF()
+    vectorizer.fit(TRAINING, seed=0)
+    vectors = caption_vectors(vectorizer, CAPTIONS)
+    products = [dot(slow(CAPTIONS[x]), slow(CAPTIONS[3])) for x in (0, 1)]
+    # Both captions of "a" with the one of "c", and that one with the better of them.
+    assert matched_captions(vectors, [0, 1], [3]) == pytest.approx((sum(products) + max(products)) / 3)
+    fisher = FisherVectors(dim=4, centres=2, components=3, epochs=1, iterations=2)
+    fisher.fit(TRAINING * 3, seed=0)
+    dense = caption_vectors(fisher, CAPTIONS)
+    assert matched_captions(dense, [0], [0]) == pytest.approx(1.0)

@@ -1,0 +1,206 @@
+"""Protocols on a worked case of five images, and intervals against loops over the resamples."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bifocal.metrics import (
+    PROTOCOLS,
+    Protocol,
+    protocol_ranks,
+    protocol_score_ranks,
+    ranks,
+    retrieval_intervals,
+    score_ranks,
+    split_folds,
+    summarize,
+    summarize_folds,
+)
+from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
+
+SCORES = torch.tensor(
+    [
+        [0.9, 0.1, 0.3, 0.2, 0.0, 0.1, 0.0, 0.2, 0.1, 0.0],
+        [0.1, 0.2, 0.4, 0.3, 0.6, 0.1, 0.0, 0.0, 0.1, 0.2],
+        [0.2, 0.0, 0.1, 0.8, 0.5, 0.6, 0.3, 0.1, 0.0, 0.7],
+        [0.3, 0.2, 0.1, 0.0, 0.4, 0.2, 0.1, 0.3, 0.2, 0.1],
+        [0.0, 0.4, 0.2, 0.1, 0.3, 0.7, 0.6, 0.2, 0.5, 0.5],
+    ]
+)
+"""Image i has captions 2i and 2i + 1."""
+IMAGE_OF_CAPTION = torch.arange(5).repeat_interleave(2)
+
+
+def blocks(scores: Tensor) -> BlockScores:
+    return lambda rows, columns: scores[rows][:, columns]
+
+
+def test_five_images_all_together() -> None:
+    """The full protocol, by hand.
+
+    Caption retrieval, the best of an image's own captions against the eight others:
+        image 0: own 0.9, 0.1; nothing above 0.9: rank 0
+        image 1: own 0.4, 0.3; above 0.4: 0.6: rank 1
+        image 2: own 0.5, 0.6; above 0.6: 0.8, 0.7: rank 2
+        image 3: own 0.1, 0.3; above 0.3: 0.4; equal: 0.3 of caption 0: 1 + 1/2 = rank 1.5
+        image 4: own 0.5, 0.5; above 0.5: 0.7, 0.6; rank 2
+    R@1 = 1/5. R@2: image 0, image 1, and image 3 with probability 1/2: 2.5/5. Median (from 1) 1.5 + 1, mean 1.3 + 1.
+
+    Image retrieval, a caption's own image against the four others:
+        0: 0.9 is first, 0    1: own 0.1; above 0.2, 0.2, 0.4: 3        2: own 0.4, 0      3: own 0.3; above 0.8: 1
+        4: own 0.5; above 0.6: 1    5: own 0.6; above 0.7: 1            6: own 0.1; above 0.3, 0.6: 2
+        7: own 0.3, 0               8: own 0.5, 0                       9: own 0.5; above 0.7: 1
+    R@1 = 4/10, R@2 = 8/10, median 1 + 1, mean (0 + 3 + 0 + 1 + 1 + 1 + 2 + 0 + 0 + 1) / 10 + 1 = 1.9.
+    """
+    report = summarize(score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5), (1, 2))
+    assert report["caption_retrieval"] == pytest.approx(
+        {"R@1": 20.0, "R@2": 50.0, "median_rank": 2.5, "mean_rank": 2.3}
+    )
+    assert report["image_retrieval"] == pytest.approx({"R@1": 40.0, "R@2": 80.0, "median_rank": 2.0, "mean_rank": 1.9})
+
+
+def test_five_folds_of_one_image_and_its_first_caption() -> None:
+    """COCO's 5-fold protocol made small: one image a fold, so everything is found at once."""
+    folds = split_folds(Protocol(fold=1, folds=5, captions=1), IMAGE_OF_CAPTION, 5)
+    assert [fold.captions.tolist() for fold in folds] == [[0], [2], [4], [6], [8]]
+    found = protocol_score_ranks(folds, blocks(SCORES))
+    assert summarize_folds(found, (1,))["caption_retrieval"] == {"R@1": 100.0, "median_rank": 1.0, "mean_rank": 1.0}
+
+
+def test_figures_of_folds_are_the_mean_of_each_folds_own() -> None:
+    """Two folds of two images, the fifth left out.
+
+    Fold 0, images 0 and 1 with captions 0 to 3: ranks 0 and 0, since 0.6 is no longer in the gallery.
+    Fold 1, images 2 and 3 with captions 4 to 7: image 2 has 0.6 first, 0; image 3 has 0.3 below 0.4, rank 1.
+    R@1 is (100 + 50) / 2, the median rank (1 + 1.5) / 2.
+    """
+    folds = split_folds(Protocol(fold=2, folds=2, captions=2), IMAGE_OF_CAPTION[:8], 4)
+    found = protocol_score_ranks(folds, blocks(SCORES))
+    report = summarize_folds(found, (1,))["caption_retrieval"]
+    assert report == {"R@1": 75.0, "median_rank": 1.25, "mean_rank": 1.25}
+
+
+def test_five_images_reranked() -> None:
+    """Thesis eq. (3.12)-(3.13), the full protocol, by hand.
+
+    For caption retrieval a caption's scores s become s (1 + 1 / best), best being its best image's. The best of
+    captions 0 to 9: 0.9, 0.4, 0.4, 0.8, 0.6, 0.7, 0.6, 0.3, 0.5, 0.7; the factors: 2.11, 3.5, 3.5, 2.25, 2.67, 2.43,
+    2.67, 4.33, 3, 2.43.
+        image 0: own 0.9 x 2.11 = 1.9; others at most 0.3 x 3.5 = 1.05: rank 0
+        image 1: own 0.4 x 3.5 = 1.4 (0.3 x 2.25 = 0.68); above: 0.6 x 2.67 = 1.6: rank 1
+        image 2: own 0.5 x 2.67 = 1.33, 0.6 x 2.43 = 1.46; above: 0.8 x 2.25 = 1.8, 0.7 x 2.43 = 1.7: rank 2
+        image 3: own 0.3 x 4.33 = 1.3; others 0.4 x 2.67 = 1.07, 0.3 x 2.11 = 0.63, 0.2 x 3.5 = 0.7: rank 0
+        image 4: own 0.5 x 3 = 1.5; above: 0.7 x 2.43 = 1.7, 0.6 x 2.67 = 1.6: rank 2; 0.4 x 3.5 = 1.4 is below
+    R@1 = 2/5, mean (0 + 1 + 2 + 0 + 2) / 5 + 1 = 2, median 1 + 1. Image 3 gains: what all like loses weight.
+
+    For image retrieval an image's scores become s (1 + 1 / best), the best of images 0 to 4: 0.9, 0.6, 0.8, 0.4, 0.7;
+    the factors: 2.11, 2.67, 2.25, 3.5, 2.43. Caption 6, of image 3: 0.1 x 3.5 = 0.35; above 0.3 x 2.25 = 0.68 and
+    0.6 x 2.43 = 1.46: rank 2, as before. Caption 4, of image 2: 0.5 x 2.25 = 1.13; above 0.6 x 2.67 = 1.6 and now
+    0.4 x 3.5 = 1.4: rank 2.
+    """
+    by_captions, by_images = score_ranks(blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True)
+    assert by_captions.expected().tolist() == [0, 1, 2, 0, 2]
+    report = summarize((by_captions, by_images), (1,))
+    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0})
+    assert by_images.expected()[[6, 4]].tolist() == [2, 2]
+
+
+def test_five_images_whose_first_caption_alone_counts() -> None:
+    """COCO 5K and Flickr30k's 1K made small: all images together, the first captions of each (5 there, 1 here).
+
+    Captions 0, 2, 4, 6, 8 remain. Caption retrieval:
+        image 0: own 0.9: 0    image 1: own 0.4; above: 0.6 of caption 4: 1    image 2: own 0.5, 0
+        image 3: own 0.1; above: 0.3, 0.4; equal: 0.1 of caption 2; 0.2 of caption 8 above: 3 + 1/2 = 3.5
+        image 4: own 0.5; above: 0.6 of caption 6: 1
+    R@1 = 2/5, median (from 1) 1 + 1, mean (0 + 1 + 0 + 3.5 + 1) / 5 + 1 = 2.1.
+    Image retrieval, of the list of the full protocol: 0, 0, 1, 2, 0: R@1 = 3/5, median 1, mean 1.6.
+    """
+    (fold,) = split_folds(Protocol(fold=5, captions=1), IMAGE_OF_CAPTION, 5)
+    assert fold.captions.tolist() == [0, 2, 4, 6, 8]
+    report = summarize_folds(protocol_score_ranks([fold], blocks(SCORES)), (1,))
+    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.1})
+    assert report["image_retrieval"] == pytest.approx({"R@1": 60.0, "median_rank": 1.0, "mean_rank": 1.6})
+    assert PROTOCOLS["coco_5k"] == Protocol(fold=5000, captions=5)
+    assert PROTOCOLS["flickr_1k"] == Protocol(fold=1000, captions=5)
+    assert PROTOCOLS["coco_5fold_1k"] == Protocol(fold=1000, folds=5, captions=5)
+
+
+def test_vectors_and_blocks_of_scores_agree_and_captions_may_be_in_any_order() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, captions = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (8, 24))
+    image_of_caption = torch.arange(8).repeat(3)
+    folds = split_folds(Protocol(fold=4, folds=2, captions=2), image_of_caption, 8)
+    assert folds[1].captions.tolist() == [4, 5, 6, 7, 12, 13, 14, 15]
+    by_vectors = protocol_ranks(folds, images, captions, rerank=True)
+    by_scores = protocol_score_ranks(folds, blocks(images @ captions.T), rerank=True)
+    for mine, other in zip(by_vectors, by_scores, strict=True):
+        assert summarize(mine, (1, 3)) == summarize(other, (1, 3))
+
+
+@pytest.mark.parametrize("constant", [-3.0, 0.0, 7.0])
+def test_a_constant_added_to_all_scores_changes_nothing(constant: float) -> None:
+    shifted = (8 * SCORES).round().double() + constant
+    found = score_ranks(blocks(shifted), IMAGE_OF_CAPTION, images=5)
+    matches = torch.arange(5).unsqueeze(1) == IMAGE_OF_CAPTION
+    for one, scores, right in zip(found, (shifted, shifted.T), (matches, matches.T), strict=True):
+        expected = ranks(scores - constant, right)
+        assert torch.equal(one.expected(), expected.expected())
+        assert torch.equal(one.hits(2), expected.hits(2))
+
+
+@pytest.mark.parametrize(
+    ("image_of_caption", "expected"),
+    [
+        (torch.tensor([0, 0, 2]), "1 of 3 images have no caption"),
+        (torch.tensor([0, 1, 3]), "from 0 to 3, expected rows of 3 images"),
+        (torch.tensor([], dtype=torch.int64), "3 of 3 images have no caption"),
+    ],
+)
+def test_images_without_captions_are_refused(image_of_caption: Tensor, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        score_ranks(blocks(SCORES), image_of_caption, images=3)
+
+
+def test_a_score_that_is_no_number_is_refused_and_infinite_ones_are_ranked() -> None:
+    broken = SCORES.clone()
+    broken[3, 1] = torch.nan
+    with pytest.raises(ValueError, match="1 of 50 scores of a block are NaN"):
+        score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)
+    broken[3, 1], broken[0, 0] = -torch.inf, torch.inf
+    assert score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)[0].above[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        (Protocol(fold=1000, folds=5, captions=5), "ranks 5 x 1000 images and the split has 5"),
+        (Protocol(captions=3), "takes 3 captions of each image, and 5 images have fewer"),
+    ],
+)
+def test_a_split_that_a_protocol_is_not_for_is_refused(protocol: Protocol, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        split_folds(protocol, IMAGE_OF_CAPTION, 5)
+
+
+def test_intervals_are_percentiles_over_drawn_images() -> None:
+    found = score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5)
+    resamples = 200
+    report = retrieval_intervals(found, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4)
+    drawn = torch.randint(5, (resamples, 5), generator=torch.Generator().manual_seed(4)).tolist()
+    expected: dict[str, list[float]] = {"R@2": [], "median_rank": [], "mean_rank": [], "sum": []}
+    values, hits = found[1].expected().tolist(), [found[one].hits(2).tolist() for one in (0, 1)]
+    ones = [found[one].hits(1).tolist() for one in (0, 1)]
+    for row in drawn:
+        queries = [caption for image in row for caption in (2 * image, 2 * image + 1)]
+        expected["R@2"].append(100 * np.mean([hits[1][query] for query in queries]))
+        expected["median_rank"].append(np.median([values[query] for query in queries]) + 1)
+        expected["mean_rank"].append(np.mean([values[query] for query in queries]) + 1)
+        both = [np.mean([column[0][image] for image in row]) for column in (ones, hits)]
+        both += [np.mean([column[1][query] for query in queries]) for column in (ones, hits)]
+        expected["sum"].append(100 * sum(both))
+    for name in ("R@2", "median_rank", "mean_rank"):
+        low, high = np.quantile(expected[name], [0.05, 0.95])
+        assert report["image_retrieval"][name] == pytest.approx({"low": low, "high": high})
+    low, high = np.quantile(expected["sum"], [0.05, 0.95])
+    assert report["recall_sum"]["total"] == pytest.approx({"low": low, "high": high})

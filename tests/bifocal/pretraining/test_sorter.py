@@ -1,0 +1,103 @@
+"""Training of sorters: synthetic scores, true ranks, resuming, storing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bifocal.pretraining.sorter import Epoch, held_out_scores, pretrain, rank_l1
+from bifocal.sorters import LSTMSorter, exact_ranks, load_sorter, save_sorter
+from bifocal.sorters.synthetic import synthetic_scores
+
+SCHEDULE: dict[str, Any] = {
+    "length": 6,
+    "batch_size": 32,
+    "learning_rate": 0.01,
+    "halve_every": 2,
+    "vectors_per_epoch": 500,
+    "patience": 9,
+    "tolerance": 0.0,
+    "seed": 3,
+}
+
+
+def small_sorter() -> LSTMSorter:
+    torch.manual_seed(0)
+    return LSTMSorter(length=6, shortest=4, hidden=8, layers=1)
+
+
+def counted_ranks(scores: list[float]) -> list[float]:
+    """The documented rule, by counting: higher scores, and half of the others that are equal."""
+    return [sum(b > a for b in scores) + (sum(b == a for b in scores) - 1) / 2 for a in scores]
+
+
+@given(st.lists(st.sampled_from([-1.5, -0.1, 0.0, 0.3, 2.0, 7.0]), min_size=1, max_size=12))
+def test_exact_ranks_count_the_higher_scores_and_share_at_ties(scores):
+    assert exact_ranks(torch.tensor([scores, scores])).tolist() == [counted_ranks(scores)] * 2
+
+
+def test_synthetic_scores_are_the_four_distributions_in_equal_parts():
+    scores = synthetic_scores(4000, 64, torch.Generator().manual_seed(0))
+    gaps = scores.sort(dim=1).values.diff(dim=1)
+    even = (gaps.amax(dim=1) - gaps.amin(dim=1)) < 1e-5
+    in_range = scores.abs().amax(dim=1) <= 1
+    assert in_range[even].all()
+    assert even.float().mean().item() == pytest.approx(0.25, abs=0.03)
+    # Normal vectors and nearly all mixtures leave [-1, 1]; a uniform one never does, and is not even.
+    assert (in_range & ~even).float().mean().item() == pytest.approx(0.25, abs=0.05)
+    assert scores[in_range & ~even].std().item() == pytest.approx(3**-0.5, abs=0.02)
+
+
+def test_synthetic_scores_are_shuffled_and_reproducible():
+    first, again = (synthetic_scores(500, 10, torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(first, again)
+    # The mean rank at every place is that of a random order.
+    torch.testing.assert_close(exact_ranks(first).mean(dim=0), torch.full((10,), 4.5), atol=0.6, rtol=0)
+
+
+def test_pretraining_learns_to_rank(tmp_path):
+    sorter = small_sorter()
+    before = rank_l1(sorter, held_out_scores(6, seed=3))
+    history = list(pretrain(sorter, epochs=6, checkpoints=tmp_path, **SCHEDULE))
+    assert [row.epoch for row in history] == list(range(1, 7))
+    assert [row.learning_rate for row in history] == [0.01, 0.01, 0.005, 0.005, 0.0025, 0.0025]
+    best = min(row.held_out_l1 for row in history)
+    assert rank_l1(sorter, held_out_scores(6, seed=3)) == best < before / 2
+
+
+def test_a_killed_pretraining_ends_as_an_undisturbed_one(tmp_path: Path):
+    whole, killed, resumed = small_sorter(), small_sorter(), small_sorter()
+    expected = list(pretrain(whole, epochs=4, checkpoints=tmp_path / "whole", **SCHEDULE))
+    epochs = pretrain(killed, epochs=4, checkpoints=tmp_path / "killed", **SCHEDULE)
+    next(epochs)
+    next(epochs)
+    epochs.close()
+    torch.rand(5)  # a new process has another random state
+    assert list(pretrain(resumed, epochs=4, checkpoints=tmp_path / "killed", **SCHEDULE)) == expected
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], weight)
+
+
+def test_pretraining_stops_when_the_loss_is_stable(tmp_path):
+    frozen = SCHEDULE | {"learning_rate": 1e-12, "patience": 3, "tolerance": 0.01}
+    history: list[Epoch] = list(pretrain(small_sorter(), epochs=50, checkpoints=tmp_path, **frozen))
+    assert len(history) == 1 + 3
+
+
+def test_a_stored_sorter_comes_back_frozen_with_its_lengths(tmp_path):
+    sorter = small_sorter()
+    save_sorter(tmp_path, sorter, {"shortest": 4, "hidden": 8, "layers": 1})
+    loaded = load_sorter(tmp_path)
+    scores = torch.randn(3, 5)
+    torch.testing.assert_close(loaded(scores), sorter(scores))
+    assert not any(weight.requires_grad for weight in loaded.parameters())
+    with pytest.raises(ValueError, match="ranks 4 to 6 scores, not 7"):
+        loaded(torch.randn(3, 7))
+
+
+def test_a_folder_without_a_sorter_says_which_stage_to_run(tmp_path):
+    with pytest.raises(FileNotFoundError, match="pretrain_sorter"):
+        load_sorter(tmp_path)

@@ -1,0 +1,79 @@
+"""tf-idf against scikit-learn, lemmas against WordNet's rules."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
+from snowballstemmer import stemmer
+
+from bifocal.text import TextStore, tokenize
+from bifocal.text.vectorizers import TFIDF
+from bifocal.text.vectorizers.base import load_vectorizer, write_text
+
+TRAINING = [
+    "A brown dog runs over the green grass, running and running.",
+    "Two dogs run over grass; one dog is brown.",
+    "The man on the bicycle wears a red helmet.",
+    "The",
+    "",
+]
+NEW = ["A running dog bites a man", "zebras"]
+
+
+def dense(vectorizer: TFIDF, captions: list[str], directory: Path) -> np.ndarray:
+    write_text(directory, vectorizer, list(range(len(captions))), captions)
+    return TextStore(directory).gather(range(len(captions))).values.numpy()
+
+
+@pytest.mark.parametrize("stop_words", [True, False])
+@pytest.mark.parametrize("min_count", [1, 2])
+def test_is_scikit_learn_s(tmp_path: Path, stop_words: bool, min_count: int) -> None:
+    stem = stemmer("english").stemWord
+    stops = ENGLISH_STOP_WORDS if stop_words else ()
+    peer = TfidfVectorizer(
+        analyzer=lambda text: [stem(word) for word in tokenize(text) if word not in stops], min_df=min_count
+    )
+    expected = peer.fit(TRAINING).transform(TRAINING + NEW).toarray()
+    vectorizer = TFIDF(stop_words=stop_words, min_count=min_count)
+    vectorizer.fit(TRAINING, seed=0)
+    assert list(vectorizer.terms) == peer.get_feature_names_out().tolist()
+    np.testing.assert_allclose(dense(vectorizer, TRAINING + NEW, tmp_path), expected, atol=1e-6)
+
+
+def write_wordnet(folder: Path) -> Path:
+    folder.mkdir()
+    nouns = "".join(
+        f"{noun} n 1 1 @ 1 0 00000001  \n" for noun in ("dog", "man", "church", "leaf", "glass", "city", "gas")
+    )
+    (folder / "index.noun").write_text("  1 This software and database is ...\n" + nouns)
+    (folder / "noun.exc").write_text("men man\nleaves leaf\nwolves wolf\n")
+    return folder
+
+
+def test_lemmas_are_wordnet_s(tmp_path: Path) -> None:
+    vectorizer = TFIDF(form="lemma", source=write_wordnet(tmp_path / "wordnet"), stop_words=False)
+    figures = vectorizer.fit(["dogs men churches leaves glasses cities gas runs"], seed=0)
+    assert figures["lemmatized"] == 1
+    assert list(vectorizer.terms) == ["church", "city", "dog", "gas", "glass", "leaf", "man", "runs"]
+    (tmp_path / "text").mkdir()
+    stored = dense(vectorizer, ["a dog and two dogs", "man"], tmp_path / "text")
+    again = load_vectorizer(tmp_path / "text").vectorize(["a dog and two dogs", "man"])
+    np.testing.assert_array_equal(stored, again.values.numpy())
+
+
+def test_missing_wordnet_is_named_or_stems_stand_in(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"index\.noun and noun\.exc"):
+        TFIDF(form="lemma").fit(TRAINING, seed=0)
+    with pytest.raises(FileNotFoundError, match=r"index\.noun: no such file"):
+        TFIDF(form="lemma", source=tmp_path).fit(TRAINING, seed=0)
+    vectorizer = TFIDF(form="lemma", fallback="stem")
+    assert vectorizer.fit(TRAINING, seed=0)["lemmatized"] == 0
+    stems = TFIDF()
+    stems.fit(TRAINING, seed=0)
+    assert vectorizer.terms == stems.terms
+
+
+def test_says_when_no_term_is_left() -> None:
+    with pytest.raises(ValueError, match="no term occurs in 2 of 1 captions"):
+        TFIDF(min_count=2).fit(["a dog"], seed=0)

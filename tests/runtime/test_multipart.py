@@ -1,0 +1,90 @@
+"""A large file whose upload ended in the middle: the next run sends what is missing, and nothing twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from broken_s3 import Faults
+
+from runtime.s3.multipart import upload_parts
+from runtime.s3.storage import Storage, StorageError
+
+ROOT = Path(__file__).parents[2]
+PART = 5 << 20
+PARTS = 3
+WHERE = {"Bucket": "bucket", "Key": "big/file"}
+UPLOAD = f"""
+import sys
+from pathlib import Path
+from runtime.s3.storage import Storage
+Storage(part_bytes={PART}).upload(Path(sys.argv[1]), "s3://bucket/big")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With one file of three parts."""
+    home = tmp_path / "big"
+    home.mkdir()
+    (home / "file").write_bytes(b"".join(bytes([part]) * PART for part in range(PARTS))[: -PART // 2])
+    return home
+
+
+def open_parts(client: Any) -> int:
+    uploads = client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
+    return sum(len(client.list_parts(**WHERE, UploadId=one["UploadId"]).get("Parts", [])) for one in uploads)
+
+
+def parts_sent(faults: Faults) -> int:
+    sent = sum(method == "PUT" and "partNumber=" in path for method, path in faults.seen)
+    faults.seen.clear()
+    return sent
+
+
+def test_the_parts_of_a_killed_upload_are_not_sent_again(faults: Faults, folder: Path) -> None:
+    faults.planned = {"PUT": ["ok", "ok", "stall"]}
+    client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{faults.port}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", UPLOAD, str(folder)], env=environment) as process:
+        end = time.monotonic() + 60
+        while open_parts(client) < 2 or len(faults.planned["PUT"]):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    faults.seen.clear()
+    Storage(part_bytes=PART).upload(folder, "s3://bucket/big")
+    assert parts_sent(faults) == PARTS - 2
+    assert client.get_object(**WHERE)["Body"].read() == (folder / "file").read_bytes()
+    assert open_parts(client) == 0
+    Storage().download("s3://bucket/big", folder.with_name("back"))  # by the SHA-256 that was noted
+
+
+def test_what_a_server_refused_for_good_is_taken_up(faults: Faults, folder: Path) -> None:
+    faults.planned = {"PUT": ["ok", *["503"] * 99]}
+    with pytest.raises(StorageError, match="the next attempt goes on"):
+        Storage(part_bytes=PART, attempts=2).upload(folder, "s3://bucket/big")
+    faults.planned = {}
+    faults.seen.clear()
+    Storage(part_bytes=PART).upload(folder, "s3://bucket/big")
+    assert parts_sent(faults) == PARTS - 1
+
+
+def test_another_file_of_the_name_is_stored_with_its_own_hash(faults: Faults, folder: Path) -> None:
+    client = boto3.client("s3")
+    begun = client.create_multipart_upload(**WHERE, Metadata={"sha256": "former"}, ChecksumAlgorithm="SHA256")
+    data = (folder / "file").read_bytes()
+    client.upload_part(**WHERE, UploadId=begun["UploadId"], PartNumber=1, Body=data[:PART])
+    client.upload_part(**WHERE, UploadId=begun["UploadId"], PartNumber=2, Body=b"former" * PART)
+    faults.seen.clear()
+    upload_parts(client, folder / "file", "bucket", "big/file", metadata={"sha256": "present"}, part_bytes=PART)
+    found = client.get_object(**WHERE)
+    assert found["Body"].read() == data
+    assert found["Metadata"] == {"sha256": "present"}
+    assert parts_sent(faults) == 2 * PARTS - 1  # the first was the same; then all, for the hash
