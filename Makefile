@@ -29,7 +29,7 @@ containers-test: setup
 	containers/test.sh
 
 leaderboard: setup
-	python -m benchmarks.leaderboard
+	python -m benchmarks.quality.leaderboard
 
 check: setup
 	ruff check .

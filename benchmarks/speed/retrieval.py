@@ -1,6 +1,6 @@
 """Does counting ranks cost more than the matrix product it rests on, and does it stay in memory?
 
-python -m benchmarks.retrieval [--plot growth.png] [--large]
+python -m benchmarks.speed.retrieval [--plot growth.png] [--large]
 
 Random unit vectors, five captions an image, both directions, CPU seconds (the median of three). The floor is the bare
 product of the same blocks, whose results nobody looks at. ``--large`` counts 100,000 x 500,000 as well, some minutes.

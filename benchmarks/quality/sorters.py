@@ -1,6 +1,6 @@
 """How far are the ranks of each sorter from the true ones, on the vectors of table 5.1?
 
-    python -m benchmarks.sorters_error [FOLDER ...]
+    python -m benchmarks.quality.sorters [FOLDER ...]
 
 L1 error of ranks divided by n, on 10,000 held-out vectors of length 100. Each FOLDER is a sorter that pretrain_sorter
 has trained: what a budget reaches, see components/pretrain_sorter/README.md.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.sorter_rows import HANDCRAFTED, OURS, line
+from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, line
 from bifocal.pretraining.sorter import held_out_scores, rank_l1
 from bifocal.sorters import load_sorter
 

@@ -1,6 +1,6 @@
 """Do losses on ranks train better than plain surrogates, and with which sorter?
 
-    python -m benchmarks.sorters_use [retrieval] [ordinal] [labels]     (all of them by default)
+    python -m benchmarks.quality.rank_losses [retrieval] [ordinal] [labels]     (all of them by default)
 
 Three small tasks; the same budget for each loss, five seeds, mean and deviation; the step size of each is tuned on two
 other seeds. One thread. The bars: recall ahead of the hardest triplet; Spearman and mAP at least equal, within its
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.rank_tasks import labels, ordinal, retrieval
-from benchmarks.sorter_rows import line
+from benchmarks.handcrafted_sorters import line
+from benchmarks.quality.rank_tasks import labels, ordinal, retrieval
 from bifocal.losses import (
     HardestTripletLoss,
     InfoNCELoss,

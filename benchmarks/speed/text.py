@@ -1,6 +1,6 @@
 """How fast are the text representations?
 
-python -m benchmarks.text [--data ../shared/data/elmo]
+python -m benchmarks.speed.text [--data ../shared/data/elmo]
 
 Recurrences are timed in turns, and the median is taken: a busy machine slows all of them alike. Their bar, and the one
 of tf-idf, are those of issue 3; figures without a bar stand beside a peer of the same run.
@@ -68,7 +68,7 @@ def recurrences(rounds: int) -> None:
     medians = {name: float(np.median(values)) for name, values in times.items()}
     what = f"batch {BATCH}, T {STEPS}, d {DIM}, {LAYERS} layers, {DEVICE}, {torch.get_num_threads()} threads"
     for name in RECURRENCES:
-        command = [sys.executable, "-m", "benchmarks.text", "--memory", name]
+        command = [sys.executable, "-m", "benchmarks.speed.text", "--memory", name]
         megabytes = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         report(f"{name}, {what}", medians[name], "s / step", peer=f"{megabytes:.0f} MB extra")
     bar = 3.0 if DEVICE == "cuda" else 1.5

@@ -1,6 +1,6 @@
 """What does each part of a system give on real photographs? An ablation on Flickr8k, three seeds.
 
-python -m benchmarks.flickr8k [--artifacts runs/flickr8k_smile/artifacts] [--seeds 1 2 3] [--output docs/flickr8k.md]
+python -m benchmarks.quality.flickr8k [--artifacts runs/flickr8k/smile/artifacts] [--seeds 1 2 3] [--output docs/flickr8k.md]
 
 Needs dataset, features and text of "make repro RECIPE=recipes/flickr8k/smile.yaml". The whole system is the recipe with
 the structure within the views, hardest negatives and a loss on ranks beside its InfoNCE; each is switched off in turn,
@@ -35,7 +35,7 @@ from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
 from runtime.artifacts import artifact_hash, code_hash
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "recipes" / "flickr8k" / "smile.yaml"
 INFO_NCE = {"name": "InfoNCELoss", "temperature": 0.07}
 PARTS: dict[str, tuple[dict[str, Any], float]] = {
@@ -117,7 +117,7 @@ def table(figures: dict[str, list[list[float]]]) -> str:
 def main() -> None:
     """Train every system with every seed, write the table, and print the best figures beside their bars."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--artifacts", type=Path, default=ROOT / "runs" / RECIPE.stem / "artifacts")
+    parser.add_argument("--artifacts", type=Path, default=ROOT / "runs" / "flickr8k" / "smile" / "artifacts")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--backwards", action="store_true", help="begin with the last training")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "flickr8k.md")
@@ -135,7 +135,7 @@ def main() -> None:
     options.output.write_text(
         "# Flickr8k: an ablation\n\n6,000 photographs to train on; R@1 in percent on the 1,000 of the dev list, which "
         f"also chooses the epoch; mean and deviation of {len(options.seeds)} seeds.\nWritten by `python -m "
-        f"benchmarks.flickr8k`.\n\n{table(figures)}\n"
+        f"benchmarks.quality.flickr8k`.\n\n{table(figures)}\n"
     )
     print(table(figures))
     for direction, bar in BARS.items():

@@ -1,6 +1,6 @@
 """What do sorters say of scores that they were not made for, and does their gradient live?
 
-    python -m benchmarks.sorters_robustness [FOLDER ...]
+    python -m benchmarks.robustness.sorters [FOLDER ...]
 
 L1 error of ranks divided by n; "dead" where a row of scores has no gradient at all. Each FOLDER is a sorter that
 pretrain_sorter has trained; it is shown vectors of its own length.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.sorter_rows import HANDCRAFTED, OURS
+from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS
 from bifocal.sorters import exact_ranks, load_sorter
 
 BAR = 0.0005

@@ -1,6 +1,6 @@
 """Which sorter lets a model lower the loss without ranking better (thesis 5.6)?
 
-    python -m benchmarks.sorters_adversary [FOLDER ...]
+    python -m benchmarks.robustness.adversary [FOLDER ...]
 
 All scores are free, and Adam lowers the rank that the sorter gives to the first of every row. Mean rank divided by n
 before -> after, as the sorter says and as it is. Each FOLDER is a sorter that pretrain_sorter has trained.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.sorter_rows import HANDCRAFTED, OURS, line
+from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, line
 from bifocal.sorters import load_sorter
 from bifocal.sorters.adversary import run_adversary
 

@@ -1,6 +1,6 @@
 """Do the Fisher vectors of 150,000 captions, reduced to 6,000 numbers, fit in 8 GB?
 
-python -m benchmarks.fisher_memory [--captions 150000]
+python -m benchmarks.speed.fisher_memory [--captions 150000]
 
 Fits words, mixture and principal components at the paper's sizes, then writes the text artifact, all in one process;
 the peak of its resident memory is what Linux says (VmHWM). An hour of one core.
@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.text import captions, peak_kilobytes, report
+from benchmarks.speed.text import captions, peak_kilobytes, report
 from bifocal.text.vectorizers import FisherVectors
 from bifocal.text.vectorizers.base import write_text
 

@@ -1,6 +1,6 @@
 """How much does the pooling of an image's regions decide: SMILE's attention, its ablations, BEAN's max + min, GAP?
 
-python -m benchmarks.pooling [--artifacts artifacts] [--seeds 2] [--epochs 8]
+python -m benchmarks.quality.pooling [--artifacts artifacts] [--seeds 2] [--epochs 8]
 
 Needs the artifacts dataset, features and text of the default params.yaml ("dvc repro vectorize_captions
 extract_features"). Every encoder is trained by train_embedding with the values of params.yaml, the same budget and

@@ -1,6 +1,6 @@
 """What do forward and backward of each sorter cost, in time and in memory, and what does drawing scores cost?
 
-    python -m benchmarks.sorters_time
+    python -m benchmarks.speed.sorters
 
 One thread, CPU time, median after a warm start; beside torch.sort of the same scores. The permutahedron is given our
 own fast sort of rows, and for comparison torch's.
@@ -18,7 +18,7 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-from benchmarks.sorter_rows import HANDCRAFTED, OURS, QUADRATIC, line
+from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, QUADRATIC, line
 from bifocal.sorters import BifocalSorter, CNNSorter, LSTMSorter
 from bifocal.sorters.synthetic import synthetic_scores
 
@@ -91,7 +91,7 @@ def generation(batch: int = 512, n: int = 100) -> None:
 def memory() -> None:
     print("\npeak memory of forward + backward of one row, in a process of its own")
     sizes = (2_000_000, 4_000_000, 8_000_000)
-    command = [sys.executable, "-m", "benchmarks.sorters_time", "--peak"]
+    command = [sys.executable, "-m", "benchmarks.speed.sorters", "--peak"]
     peaks = [int(subprocess.check_output([*command, str(n)])) for n in sizes]
     for n, peak in zip(sizes, peaks, strict=True):
         line(f"n = {n:,}", f"{peak / n:6.0f} bytes a score")

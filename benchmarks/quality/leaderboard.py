@@ -1,6 +1,6 @@
 """What does each system give on the embedded scenes? Trains the small twins and writes docs/leaderboard.md.
 
-python -m benchmarks.leaderboard [--only SMILE BEAN] [--set prepare_dataset.source.train=200] [--output FILE]
+python -m benchmarks.quality.leaderboard [--only SMILE BEAN] [--set prepare_dataset.source.train=200] [--output FILE]
 
 Twins share what they can: an artifact is made once for the same parameters and inputs, in runs/leaderboard. A system
 whose parts are not there yet is named below the table, with the reason. Minutes are wall clock, of the training alone.
@@ -38,7 +38,7 @@ from runtime import parameters
 from runtime.artifacts import MANIFEST
 from runtime.stage import run_stage
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOME = ROOT / "runs" / "leaderboard"
 BAR_MINUTES, TIMES_CHANCE = 40.0, 10.0
 SYSTEMS = {

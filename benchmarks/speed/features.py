@@ -1,6 +1,6 @@
 """Is the feature store as fast as memory, and does decoding keep up with the network?
 
-python -m benchmarks.features [--images 512] [--kinds Grid RMAC ...]
+python -m benchmarks.speed.features [--images 512] [--kinds Grid RMAC ...]
 
 Extraction and the bare forward pass on the same batches take turns, so that both see the same machine; the ratio is
 the median over the turns, and the memory is what extraction needs beyond that of the forward pass. Selective search,

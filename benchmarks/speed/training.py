@@ -1,6 +1,6 @@
 """How much of a training step is neither forward, backward nor optimiser?
 
-python -m benchmarks.training [--steps 6]
+python -m benchmarks.speed.training [--steps 6]
 
 SMILE on stored features, in the sizes of the thesis (section 3.3.1): batches of 192 captions, 36 x 2048 features of
 each image from the store on disk, d = 2400. What is outside: reading, prefetching, moving, clipping, checks,
