@@ -31,7 +31,7 @@ from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
 from bifocal.training import fit
 from bifocal.training.batches.captions import epoch_batches
-from bifocal.training.validators.recall import Recall
+from bifocal.training.validators.recall import RecallValidator
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
@@ -110,7 +110,7 @@ def main(steps: int, folder: Path) -> None:
         model,
         loss,
         train,
-        Recall(validation),
+        RecallValidator(validation),
         sampler=lambda epoch: epoch_batches(train.image_of_caption, BATCH, 1, 0, epoch)[:steps],
         checkpoints=folder / "checkpoints",
         epochs=1,

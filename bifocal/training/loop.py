@@ -12,13 +12,14 @@ from torch import nn
 
 from bifocal.batch import Batch, BatchSource
 from bifocal.progress import say, track
-from bifocal.training.batches.captions import Sampler, prefetch
+from bifocal.training.batches.base import Sampler
 from bifocal.training.distributed import World
 from bifocal.training.freezing import TrainFrom, build_optimizer, check_parts, learning_rate_at, set_stage
 from bifocal.training.gradients import Precision, backward
+from bifocal.training.prefetch import prefetch
 from bifocal.training.sigterm import termination
 from bifocal.training.state import Progress, State
-from bifocal.training.validators.recall import Validation
+from bifocal.training.validators.base import Validator
 from bifocal.training.weight_averaging import average_weights
 
 
@@ -26,7 +27,7 @@ def fit(
     model: nn.Module,
     loss: nn.Module,
     pairs: BatchSource,
-    validation: Validation,
+    validator: Validator,
     *,
     sampler: Sampler,
     checkpoints: Path,
@@ -55,7 +56,7 @@ def fit(
             ``training.gradients.TwoTower``.
         loss: ``loss(scores, matches) -> scalar``; parameters and state of its own are trained and kept with the
             model's.
-        validation: judges the model after every epoch, says which figure chooses the best: ``Recall(pairs)``.
+        validator: judges the model after every epoch and names the metric of the best: ``RecallValidator(pairs)``.
         sampler: the batches of an epoch, see ``training.sampling``.
         checkpoints: a directory of this run alone.
         epochs: how often the sampler is asked.
@@ -74,7 +75,7 @@ def fit(
             batch. None for all.
         checkpoint_every: steps.
         seed: of the random numbers of each step, where several processes share it.
-        on_epoch: called with each row: epoch (from 1), loss, learning_rate, and the figures of ``validation``.
+        on_epoch: called with each row: epoch (from 1), loss, learning_rate, and the metrics of ``validator``.
 
     Raises:
         FloatingPointError: the loss is no number; the step, its images and the state are left in ``checkpoints``.
@@ -90,7 +91,7 @@ def fit(
     descent = build_optimizer(optimizer, parameters, learning_rate)
     state = State(checkpoints, whole, descent, world)
     first_epoch, first_step, total, history = state.restore()
-    best_of = validation.chosen_by
+    best_of = validator.monitor
     rate_at = partial(learning_rate_at, learning_rate=learning_rate, decay_after=decay_after, decay_factor=decay_factor)
     start, images, note = time.monotonic(), 0, _Note()
 
@@ -138,7 +139,7 @@ def fit(
 
             rate = rate_at(epoch + (len(batches) - 1) / len(batches))
             row = {"epoch": epoch + 1, "loss": total / len(batches), "learning_rate": rate}
-            row |= world.from_first(lambda: validation(judged))
+            row |= world.from_first(lambda: validator(judged))
             if row[best_of] > max((former[best_of] for former in history), default=-torch.inf):
                 state.save_best(judged, epoch)
             history.append(row)

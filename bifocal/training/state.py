@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from bifocal.batch import Batch
 from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
 from bifocal.progress import say
-from bifocal.training.batches.captions import Sampler
+from bifocal.training.batches.base import Sampler
 from bifocal.training.distributed import World
 from bifocal.training.sigterm import EXIT_CODE
 

@@ -16,11 +16,13 @@ from bifocal.registry import build, find
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
-from bifocal.training.batches.captions import Sampler, append_captions, distinct_batches, epoch_batches
+from bifocal.training.batches.base import Sampler
+from bifocal.training.batches.captions import append_captions, distinct_batches, epoch_batches
 from bifocal.training.batches.mined_triplets import MiningSampler, SemanticPairs, relevant_images
-from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseSampler, PhraseValidation
-from bifocal.training.validators.recall import Recall, Validation
-from bifocal.training.validators.semantic import SemanticValidation
+from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseSampler, PhraseValidator
+from bifocal.training.validators.base import Validator
+from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.validators.semantic import SemanticValidator
 from components.train_embedding.spec import MiningParams, PhrasesParams, TrainEmbeddingParams
 from runtime.spec import ClassRef
 
@@ -58,7 +60,7 @@ class Lesson:
     name: str
     pairs: BatchSource
     sampler: Sampler
-    validation: Validation
+    validator: Validator
     loss: nn.Module
     epochs: int
     learning_rate: float
@@ -77,18 +79,18 @@ def lessons(params: TrainEmbeddingParams, model: nn.Module, material: Material) 
     if params.mining is not None:
         return [_mined(params, params.mining, model, material)]
     train = material.pairs("train")
-    loss, validation = material.loss(params.loss), Recall(material.pairs("val"))
-    return [_first(params, loss, train, _drawn(params, train), validation)]
+    loss, validator = material.loss(params.loss), RecallValidator(material.pairs("val"))
+    return [_first(params, loss, train, _drawn(params, train), validator)]
 
 
 def _first(
-    params: TrainEmbeddingParams, loss: nn.Module, pairs: BatchSource, sampler: Sampler, validation: Validation
+    params: TrainEmbeddingParams, loss: nn.Module, pairs: BatchSource, sampler: Sampler, validator: Validator
 ) -> Lesson:
     return Lesson(
         name="first",
         pairs=pairs,
         sampler=sampler,
-        validation=validation,
+        validator=validator,
         loss=loss,
         epochs=params.epochs,
         learning_rate=params.learning_rate,
@@ -120,7 +122,7 @@ def _mined(params: TrainEmbeddingParams, mining: MiningParams, model: nn.Module,
     pairs, arguments = SemanticPairs(material.pairs("train")), mining.model_dump()
     relevant = relevant_images(pairs, arguments.pop("neighbours"))
     sampler = MiningSampler(model, pairs, relevant, params.batch_size, params.seed, margin=loss.margin, **arguments)
-    return _first(params, loss, pairs, sampler, SemanticValidation(SemanticPairs(material.pairs("val"))))
+    return _first(params, loss, pairs, sampler, SemanticValidator(SemanticPairs(material.pairs("val"))))
 
 
 def _phrases(
@@ -130,9 +132,9 @@ def _phrases(
         raise ValueError(
             f"phrases of boxes are for a TwoBranchModel, not for a {type(model).__name__}: set phrases to null"
         )
-    pairs, validation = material.phrases("train"), PhraseValidation(material.phrases("val"))
+    pairs, validator = material.phrases("train"), PhraseValidator(material.phrases("val"))
     sampler = PhraseSampler(pairs, params.seed, params.batch_size, phrases.boxes_each)
-    first, tuning = _first(params, material.loss(params.loss), pairs, sampler, validation), phrases.fine_tuning
+    first, tuning = _first(params, material.loss(params.loss), pairs, sampler, validator), phrases.fine_tuning
     if tuning is None:
         return [first]
     return [
@@ -141,7 +143,7 @@ def _phrases(
             name="fine_tuning",
             pairs=pairs,
             sampler=replace(sampler, seed=params.seed + 1, model=model, at_most=tuning.hard_boxes, drawn=tuning.drawn),
-            validation=validation,
+            validator=validator,
             loss=material.loss(tuning.loss),
             epochs=tuning.epochs,
             learning_rate=tuning.learning_rate,

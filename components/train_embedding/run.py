@@ -24,10 +24,10 @@ def run(
 ) -> dict[str, float]:
     """Train on the split "train", choose the epoch on "val", write the model and its history."""
     with torchrun_world() as (_, device):
-        history, chosen_by = _train(params, device, dataset, features, text, sorter, embedding)
-    best = max(history, key=lambda row: row[chosen_by])
+        history, monitor = _train(params, device, dataset, features, text, sorter, embedding)
+    best = max(history, key=lambda row: row[monitor])
     return {"best_epoch": best["epoch"]} | {
-        f"validation_{name}": best[name] for name in {"recall_sum", chosen_by} if name in best
+        f"validation_{name}": best[name] for name in {"recall_sum", monitor} if name in best
     }
 
 
@@ -63,15 +63,15 @@ def _train(
     model.to(device)
     waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
     history: list[dict[str, float]] = []
-    chosen_by = ""
+    monitor = ""
     material = Material(read_dataset(dataset), images, captions, load_vectorizer(text), sorter)
     for lesson in lessons(params, model, material):
-        before, passed, chosen_by = copy.deepcopy(model.state_dict()), len(history), lesson.validation.chosen_by
+        before, passed, monitor = copy.deepcopy(model.state_dict()), len(history), lesson.validator.monitor
         rows = fit(
             model,
             lesson.loss,
             lesson.pairs,
-            lesson.validation,
+            lesson.validator,
             sampler=lesson.sampler,
             checkpoints=embedding / "checkpoints" / lesson.name,
             epochs=lesson.epochs,
@@ -88,13 +88,13 @@ def _train(
             seed=params.seed,
             on_epoch=partial(_log, passed),
         )
-        if history and max(row[chosen_by] for row in rows) < max(row[chosen_by] for row in history):
+        if history and max(row[monitor] for row in rows) < max(row[monitor] for row in history):
             model.load_state_dict(before)
-        history += [row | {"epoch": passed + row["epoch"], "validation": row[chosen_by]} for row in rows]
+        history += [row | {"epoch": passed + row["epoch"], "validation": row[monitor]} for row in rows]
     if World.present().writes:
         save_model(embedding, configuration, model.state_dict())
         pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
-    return history, chosen_by
+    return history, monitor
 
 
 def _log(passed: int, row: dict[str, float]) -> None:

@@ -1,16 +1,9 @@
-"""Which captions share a batch, and reading the batches ahead."""
+"""Which captions share a batch."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 
 import torch
 from torch import Generator, Tensor
-
-from bifocal.batch import Batch
-
-Sampler = Callable[[int], Sequence[Tensor]]
-"""sampler(epoch, from 0) -> the rows of the captions of each batch, in order. It is called once when an epoch begins,
-so it may look at the model as it is then (to mine, say); a run that goes on keeps the batches that it had."""
 
 
 def epoch_batches(
@@ -113,16 +106,6 @@ def shuffle_within_images(image_of_caption: Tensor, generator: Generator) -> tup
     counts = image_of_caption.bincount()
     place = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
     return order, place
-
-
-def prefetch(read: Callable[[Tensor], Batch], batches: Sequence[Tensor]) -> Iterator[Batch]:
-    """The batches in order, each read from the stores while the one before it is worked on."""
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        following = [reader.submit(read, rows) for rows in batches[:1]]
-        for index in range(len(batches)):
-            batch = following.pop().result()
-            following = [reader.submit(read, rows) for rows in batches[index + 1 : index + 2]]
-            yield batch
 
 
 def _generator(seed: int, epoch: int) -> Generator:

@@ -175,14 +175,14 @@ class PhraseSampler:
 
 
 @dataclass(frozen=True)
-class PhraseValidation:
+class PhraseValidator:
     """R@1 of the phrases, in percent: is the best of an image's boxes correct?
 
     Of phrases that have a box of their own: evaluation counts the others as missed.
     """
 
     pairs: PhraseBoxes
-    chosen_by: str = "phrase_R@1"
+    monitor: str = "phrase_R@1"
 
     @torch.inference_mode()
     def __call__(self, model: nn.Module) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Validation: what judges a model at the end of an epoch."""
+"""Validation by recall of captions and images."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -8,19 +8,6 @@ from torch import nn
 from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import DualEncoder, embed
 from bifocal.metrics import Ranks, retrieval_ranks, summarize
-
-
-class Validation(Protocol):
-    """Figures of a model; the best epoch is the one that has the most of ``chosen_by``."""
-
-    @property
-    def chosen_by(self) -> str:
-        """One of the figures, the higher the better."""
-        ...
-
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        """In percent; leaves the model in evaluation mode."""
-        ...
 
 
 @runtime_checkable
@@ -33,11 +20,11 @@ class SelfRanking(Protocol):
 
 
 @dataclass(frozen=True)
-class Recall:
+class RecallValidator:
     """R@1, R@5, R@10 of both directions, and their sum ``recall_sum``, which chooses the epoch."""
 
     pairs: ImageCaptionPairs
-    chosen_by: str = "recall_sum"
+    monitor: str = "recall_sum"
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """See ``validate``."""

@@ -14,7 +14,7 @@ RS = (8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
-class SemanticValidation:
+class SemanticValidator:
     """NDCG of images found by images, which chooses the epoch, beside the recalls of captions and images.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.1: at most 1,000 queries, the
@@ -27,7 +27,7 @@ class SemanticValidation:
     """
 
     pairs: SemanticPairs
-    chosen_by: str = "ndcg"
+    monitor: str = "ndcg"
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         if not isinstance(model, DualEncoder):

@@ -13,7 +13,7 @@ from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.training import fit
 from bifocal.training.batches.captions import epoch_batches
-from bifocal.training.validators.recall import Recall
+from bifocal.training.validators.recall import RecallValidator
 
 CONFIGURATION: dict[str, Any] = {
     "image_encoder": {"name": "SMILEEncoder"},
@@ -76,7 +76,7 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
             "seed": 3,
         }
         return model, fit(
-            model, loss or TripletLoss(), pairs, Recall(pairs), checkpoints=checkpoints, **arguments | changes
+            model, loss or TripletLoss(), pairs, RecallValidator(pairs), checkpoints=checkpoints, **arguments | changes
         )
 
     return run

@@ -21,7 +21,7 @@ from bifocal.scores import Scores
 from bifocal.text import TextStore
 from bifocal.training import World, fit, torchrun_world
 from bifocal.training.batches.captions import epoch_batches
-from bifocal.training.validators.recall import Recall
+from bifocal.training.validators.recall import RecallValidator
 
 
 class Stopping(SigmoidLoss):
@@ -63,7 +63,12 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     stop_at = changes.pop("stop_at", 0)
     try:
         found: Any = fit(
-            model, Stopping(stop_at), pairs, Recall(pairs), checkpoints=folder / checkpoints, **arguments | changes
+            model,
+            Stopping(stop_at),
+            pairs,
+            RecallValidator(pairs),
+            checkpoints=folder / checkpoints,
+            **arguments | changes,
         )
     except SystemExit as ended:
         found = ended.code

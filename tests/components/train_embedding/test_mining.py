@@ -13,7 +13,7 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import build_model, load_model
 from bifocal.text import TextStore
 from bifocal.training.batches.mined_triplets import SemanticPairs
-from bifocal.training.validators.semantic import SemanticValidation
+from bifocal.training.validators.semantic import SemanticValidator
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
@@ -67,7 +67,7 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
         "validation_recall_sum": pytest.approx(history["recall_sum"][best]),
     }
     features, text = FeatureStore(artifacts["features"]), TextStore(artifacts["text"])
-    judge = SemanticValidation(
+    judge = SemanticValidator(
         SemanticPairs(ImageCaptionPairs(read_dataset(artifacts["dataset"]).split("val"), features, text))
     )
     trained = load_model(tmp_path)

@@ -15,7 +15,7 @@ from bifocal.metrics import box_iou
 from bifocal.models import load_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseValidation
+from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseValidator
 from components.train_embedding.lessons import Material, lessons
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
@@ -77,7 +77,7 @@ def test_both_trainings_are_one_history_and_the_best_is_kept(artifacts: dict[str
     best = history["phrase_R@1"].max()
     assert figures == {"best_epoch": history["phrase_R@1"].idxmax() + 1, "validation_phrase_R@1": pytest.approx(best)}
     val = read_dataset(artifacts["dataset"]).split("val")
-    judge = PhraseValidation(PhraseBoxes(val, FeatureStore(artifacts["features"]), load_vectorizer(artifacts["text"])))
+    judge = PhraseValidator(PhraseBoxes(val, FeatureStore(artifacts["features"]), load_vectorizer(artifacts["text"])))
     assert judge(load_model(tmp_path))["phrase_R@1"] == pytest.approx(best)
     assert best > 2 * 100 / 24
 

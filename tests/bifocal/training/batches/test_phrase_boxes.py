@@ -15,7 +15,7 @@ from bifocal.text import Text
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.training import fit
-from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseSampler, PhraseValidation
+from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseSampler, PhraseValidator
 
 PHRASES = ("a red star", "a blue ring", "a green heart", "a pink square")
 IMAGES, REGIONS, DIM, SIDE = 24, 6, 12, 120
@@ -134,7 +134,7 @@ def test_fine_tuning_on_hard_negatives_finds_more_phrases(pairs: PhraseBoxes, tm
         {"name": "LinearEncoder"}, {"name": "BagOfWordsEncoder"}, dim=8, feature_dim=DIM,
         text_dim=pairs.reader.vectorize(["a"]).values.shape[1], text_kind="sparse", words=None,
     )  # fmt: skip
-    validation = PhraseValidation(pairs)
+    validation = PhraseValidator(pairs)
 
     def train(name: str, epochs: int, sampler: PhraseSampler, structure: float) -> float:
         loss = StructurePreservingLoss(visual_weight=structure, textual_weight=structure)
