@@ -1,7 +1,11 @@
-"""Parts by name: ``build("bifocal.losses", "HardestTripletLoss", margin=0.2)``.
+"""Parts by name: ``build("bifocal.losses", {"name": "HardestTripletLoss", "margin": 0.3})``.
 
-A part is a public class of one of the packages below; its module is imported by the package's ``__init__``.
-``params.yaml`` writes the Python name itself, so that a search finds it.
+A part is a public class that a package's ``__init__`` imports. A YAML file writes the Python name itself, so that a
+text search finds the class. A reference to a part is its name, a mapping ``{"name": ..., argument: value}``, or an
+object with the attributes ``name`` and ``arguments``.
+
+A class whose arguments are parts themselves declares the package of each:
+``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``. It then receives built objects.
 """
 
 import inspect
@@ -11,53 +15,101 @@ from importlib import import_module
 from typing import Any
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: the known word that is closest to ``word``, and all of them."""
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error message: the known word closest to ``word``, and all known words.
+
+    >>> suggest("margn", ["margin", "weight"])
+    "did you mean 'margin'? Available: margin, weight."
+    """
     names = sorted(known)
     by_lower_case = {name.lower(): name for name in names}
     close = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.5)
-    listing = f"has {', '.join(names) or 'none'}"
-    return f"did you mean {by_lower_case[close[0]]!r}? It {listing}" if close else f"it {listing}"
+    available = f"Available: {', '.join(names) or 'none'}."
+    return f"did you mean {by_lower_case[close[0]]!r}? {available}" if close else available
 
 
-def parts(package: str) -> dict[str, type]:
-    """Every part of ``package`` by its name."""
+def registered(package: str) -> dict[str, type]:
+    """Return every part of ``package`` by its name."""
     library = package.partition(".")[0]
     return {
         name: part
         for name, part in vars(import_module(package)).items()
-        if inspect.isclass(part) and part.__module__.partition(".")[0] == library and not name.startswith("_")
+        if inspect.isclass(part)
+        and part.__module__.partition(".")[0] == library
+        and not name.startswith("_")
+        and not inspect.isabstract(part)
     }
 
 
-def find(package: str, name: str) -> type:
-    """The class called ``name`` in ``package``.
+def get(package: str, name: str) -> type:
+    """Return the class called ``name`` of ``package``.
 
     Raises:
-        ValueError: there is none; the message names the nearest.
+        ValueError: there is no such class; the message names the nearest.
     """
-    known = parts(package)
+    known = registered(package)
     if name not in known:
-        raise ValueError(f"{package} has no {name!r}; {nearest(name, known)}")
+        raise ValueError(f"{package} has no {name!r}; {suggest(name, known)}")
     return known[name]
 
 
-def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless ``name`` is a part of ``package`` and takes all of ``arguments``.
+def split(ref: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name and the arguments of a reference to a part.
 
-    Builds nothing, so it is cheap enough to run before any work starts.
+    >>> split({"name": "TripletLoss", "margin": 0.2})
+    ('TripletLoss', {'margin': 0.2})
+
+    Raises:
+        ValueError: ``ref`` is no reference.
     """
-    accepted = inspect.signature(find(package, name)).parameters
+    if isinstance(ref, str):
+        return ref, {}
+    if isinstance(ref, Mapping) and isinstance(ref.get("name"), str):
+        return ref["name"], {name: value for name, value in ref.items() if name != "name"}
+    if hasattr(ref, "name") and hasattr(ref, "arguments"):
+        return ref.name, dict(ref.arguments)
+    raise ValueError(f"got {ref!r}, expected the name of a part or a mapping such as {{name: ..., argument: value}}")
+
+
+def accepts(package: str, name: str, argument: str) -> bool:
+    """Return whether the part ``name`` of ``package`` takes ``argument``."""
+    return argument in inspect.signature(get(package, name)).parameters
+
+
+def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless ``name`` is a part of ``package`` that takes all of ``arguments``.
+
+    Nothing is built, so the check is cheap enough to run before any work starts.
+    """
+    accepted = inspect.signature(get(package, name)).parameters
     for argument in arguments:
         if argument not in accepted:
-            raise ValueError(f"{name} takes no {argument!r}; {nearest(argument, accepted)}")
+            raise ValueError(f"{name} takes no {argument!r}; {suggest(argument, accepted)}")
 
 
-def build(package: str, name: str, **arguments: Any) -> Any:
-    """Build the part ``name`` of ``package``.
+def build(package: str, ref: Any, /, **available: Any) -> Any:
+    """Build the part of ``package`` that ``ref`` names.
+
+    Args:
+        ref: the reference; its arguments must all be accepted.
+        available: values that the caller offers, such as a sorter or a seed; each is passed only if the signature
+            of the part, or of a part among its arguments, accepts it. An argument of ``ref`` wins.
 
     Raises:
         ValueError: the name or an argument is unknown; the message names the nearest.
     """
+    name, arguments = split(ref)
     check(package, name, arguments)
-    return find(package, name)(**arguments)
+    part = get(package, name)
+    packages: Mapping[str, str] = getattr(part, "parts", {})
+    for argument in packages.keys() & arguments.keys():
+        arguments[argument] = _build_nested(packages[argument], arguments[argument], available)
+    accepted = inspect.signature(part).parameters
+    return part(**{key: value for key, value in available.items() if key in accepted} | arguments)
+
+
+def _build_nested(package: str, value: Any, available: Mapping[str, Any]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_build_nested(package, entry, available) for entry in value]
+    is_ref = isinstance(value, str | Mapping) or (hasattr(value, "name") and hasattr(value, "arguments"))
+    return build(package, value, **available) if is_ref else value

@@ -50,11 +50,7 @@ def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath)
         stage["wdir"] = "/".join([".."] * len(home.parts))
     stage["deps"] = [
         *component.all_code_paths,
-        *(
-            str(values[component.name][name])
-            for name in component.user_path_fields()
-            if values[component.name].get(name)
-        ),
+        *component.user_paths(values[component.name]).values(),
         *(str(home / "artifacts" / name) for name in component.inputs),
     ]
     stage["params"] = keys if at_root else [{str(home / "params.yaml"): keys}]

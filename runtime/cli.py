@@ -80,7 +80,7 @@ class StageCommand(click.Command):
         if shard is not None and merge is not None:
             raise click.UsageError("--shard makes a part, --merge puts the parts together: give one of them")
         values = parameters.load(params, recipe, settings)
-        sections = parameters.validate(values, self.stages.values())
+        parameters.validate(values, self.stages.values())
         from runtime.s3 import storage
         from runtime.stage import run_stage
 
@@ -98,11 +98,8 @@ class StageCommand(click.Command):
             component = self.components[component.merge_step]
             checked = component.params(seed=values["seed"])
         else:
-            section = storage.localized(values, component)[component.name]
-            paths = {name: section[name] for name in component.user_path_fields() if section[name] is not None}
-            checked = sections[component.name].model_copy(
-                update={name: Path(path) for name, path in paths.items()},
-            )
+            local = storage.localized(values, component)
+            checked = parameters.validate(local, self.stages.values())[component.name]
         if remote:
             for path in inputs.values():
                 storage.Storage().download(f"{artifacts}/{path.name}", path)

@@ -13,7 +13,7 @@ from typing import Any
 from runtime import artifacts as artifact
 from runtime import parameters
 from runtime.s3 import storage
-from runtime.spec import Component
+from runtime.spec import Component, replace_values
 
 # Where Kubeflow's launcher puts what it fetched, and looks for what it is to store.
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}
@@ -118,8 +118,10 @@ def local_path(uri: str) -> Path:
 
 def _found_in(user_files: Path, values: Mapping[str, Any], component: Component) -> dict[str, Any]:
     """``values`` with the user's paths below ``user_files``, where the step ``fetch`` put them."""
-    section = dict(values[component.name])
-    for name in component.user_path_fields():
-        if section[name] is not None and not storage.is_remote(section[name]):
-            section[name] = str(user_files / section[name])
-    return {**values, component.name: section}
+    section = values[component.name]
+    paths = {
+        location: str(user_files / path)
+        for location, path in component.user_paths(section).items()
+        if not storage.is_remote(path)
+    }
+    return {**values, component.name: replace_values(section, paths)}

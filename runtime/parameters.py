@@ -4,87 +4,133 @@ import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bifocal import registry
-from runtime.spec import ClassRef, Component, FromRegistry, Params
+from runtime.spec import Component, FromRegistry, Params, marked_values
 
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
-"""An argument may be annotated with what no file can give, as torch.optim's ``float | Tensor``."""
+"""Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""
 
 
 class ParameterError(ValueError):
-    """Something in ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what was expected."""
+    """A value of ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what was expected."""
 
 
 def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
-    """The values of ``path``, overlaid by ``recipes`` in order and by ``settings`` like ``"train_embedding.dim=512"``.
+    """Return the values of ``path``, overlaid by ``recipes`` in order and by ``settings``.
 
-    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the former with all its arguments;
-    a setting of the name alone (``loss.name=TripletLoss``) keeps them. Everything else is merged key by key.
+    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the former part with all its
+    arguments; a setting of the name alone (``loss.name=TripletLoss``) keeps them. A list replaces the former list.
+    Everything else is merged key by key.
+
+    Args:
+        settings: such as ``"train_embedding.model.dim=512"``; a number is a position in a list, from 0:
+            ``"train_embedding.phases.0.epochs=3"``.
     """
-    values = _load(path)
+    values = _read_yaml(path)
     for recipe in recipes:
-        values = merge(values, _load(recipe))
+        values = merge(values, _read_yaml(recipe))
     for setting in settings:
-        key, equals, value = setting.partition("=")
+        key, equals, text = setting.partition("=")
         if not equals:
-            raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.dim=512")
-        given = nested = yaml.safe_load(value)
+            raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512")
+        value = nested = yaml.safe_load(text)
         for name in reversed(key.split(".")):
             nested = {name: nested}
-        values = _merge(values, nested, keep_arguments=not isinstance(given, Mapping))
+        values = _merge(values, nested, keep_arguments=not isinstance(value, Mapping), where="--set " + key)
     return values
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``top``; a part that ``top`` names replaces the former with its arguments."""
-    return _merge(base, top, keep_arguments=False)
+    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the former with its arguments."""
+    return _merge(base, top, keep_arguments=False, where="")
 
 
-def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: bool) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> dict[str, Any]:
     merged = dict(base)
     for key, value in top.items():
         former = base.get(key)
-        whole = not keep_arguments and isinstance(value, Mapping) and "name" in value
-        if isinstance(value, Mapping) and isinstance(former, Mapping) and not whole:
-            merged[key] = _merge(former, value, keep_arguments=keep_arguments)
+        replaces = not isinstance(value, Mapping) or (not keep_arguments and "name" in value)
+        if replaces:
+            merged[key] = value
+        elif isinstance(former, list) and value and all(str(index).isdecimal() for index in value):
+            merged[key] = _merge_list(former, value, keep_arguments=keep_arguments, where=where)
+        elif isinstance(former, str) and keep_arguments:  # the bare name of a part gets an argument
+            merged[key] = {"name": former} | dict(value)
+        elif isinstance(former, Mapping):
+            merged[key] = _merge(former, value, keep_arguments=keep_arguments, where=where)
         else:
             merged[key] = value
     return merged
 
 
+def _merge_list(base: list[Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> list[Any]:
+    entries = {str(index): entry for index, entry in enumerate(base)}
+    for index in top:
+        if str(index) not in entries:
+            raise ParameterError(f"{where}: the list has no entry {index}; it has {len(base)}, counted from 0")
+    return list(
+        _merge(
+            entries, {str(index): value for index, value in top.items()}, keep_arguments=keep_arguments, where=where
+        ).values()
+    )
+
+
 def validate(values: Mapping[str, Any], components: Iterable[Component]) -> dict[str, Params]:
-    """The section of each component, typed.
+    """Return the section of each component, typed.
 
     Raises:
-        ParameterError: an unknown key or part, a wrong type, a value out of range; all of them, one per line.
+        ParameterError: an unknown key or part, a wrong type, a value out of range, arguments that contradict each
+            other; all of them, one per line. Keys of an earlier version are reported alone, with the keys that
+            replace them.
     """
     components = list(components)
+    former = [line for component in components for line in _former_keys(component, values.get(component.name))]
+    if former:
+        raise ParameterError("parameters of an earlier version:\n  " + "\n  ".join(former))
     known = ["seed", *(component.name for component in components)]
-    problems = [f"{key}: unknown section; {registry.nearest(key, known)}" for key in values if key not in known]
+    problems = [f"{key}: unknown section; {registry.suggest(key, known)}" for key in values if key not in known]
     sections: dict[str, Params] = {}
     for component in components:
-        section = values.get(component.name)
-        if not isinstance(section, Mapping):
+        if component.name not in values:
             problems.append(f"{component.name}: the section is missing")
+            continue
+        section = values[component.name]
+        if not isinstance(section, Mapping):
+            problems.append(
+                f"{component.name}: got {section!r}, expected a section: 'key: value' lines, indented below the name"
+            )
             continue
         text = json.dumps({"seed": values.get("seed")} | dict(section), default=str)
         try:
             sections[component.name] = component.params.model_validate_json(text)
         except ValidationError as error:
             problems += [_explain(component.params, component.name, detail) for detail in error.errors()]
-            continue
-        problems += _check_parts(sections[component.name], component.name)
+        problems += _check_parts(component.params, section, component.name)
     if problems:
         raise ParameterError("parameters:\n  " + "\n  ".join(dict.fromkeys(problems)))
     return sections
 
 
-def _load(path: Path) -> dict[str, Any]:
+def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the pydantic models in a type, such as that of an optional group of values or of a list of groups."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from nested_models(argument)
+
+
+def _former_keys(component: Component, section: Any) -> Iterator[str]:
+    for key in section if isinstance(section, Mapping) else ():
+        if key in component.former_keys:
+            yield f"{component.name}.{key} is now {component.former_keys[key]}"
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ParameterError(f"{path}: no such file")
     try:
@@ -98,18 +144,22 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _explain(model: type[BaseModel], section: str, detail: Any) -> str:
     location = [str(step) for step in detail["loc"]]
-    place = section if location != ["seed"] else ""
-    where = ".".join(filter(None, [place, *location]))
+    prefix = section if location != ["seed"] else ""
+    where = ".".join(filter(None, [prefix, *location]))
     if detail["type"] == "extra_forbidden":
         known = [name for name in _fields_at(model, location[:-1]) if name != "seed"]
-        return f"{where}: unknown key; {registry.nearest(location[-1], known)}"
+        return f"{where}: unknown key; {registry.suggest(location[-1], known)}"
     if detail["type"] == "missing":
         return f"{where}: missing, and it has no default"
+    if detail["type"] == "value_error":  # of a validator of ours, which says all
+        return f"{where}: {detail['ctx']['error']}"
     return f"{where}: got {detail['input']!r}; {detail['msg'].lower()}"
 
 
 def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
     for step in location:
+        if step.isdecimal():
+            continue
         field = model.model_fields.get(step)
         inner = field and next(nested_models(field.annotation), None)
         if inner is None:
@@ -118,51 +168,47 @@ def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
     return list(model.model_fields)
 
 
-def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The pydantic models in a type, such as that of an optional group of values."""
-    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from nested_models(argument)
+def _check_parts(model: type[BaseModel], section: Mapping[str, Any], where: str) -> Iterator[str]:
+    for location, value, mark in marked_values(model, section):
+        if isinstance(mark, FromRegistry):
+            yield from _check_part(value, mark, ".".join([where, *map(str, location)]))
 
 
-def _check_parts(section: BaseModel, where: str) -> Iterator[str]:
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        place = f"{where}.{name}"
-        part_of = next((entry for entry in field.metadata if isinstance(entry, FromRegistry)), None)
-        if isinstance(value, ClassRef) and part_of is not None:
-            yield from _check_part(value, part_of, place)
-        elif isinstance(value, BaseModel):
-            yield from _check_parts(value, place)
-
-
-def _check_part(part: ClassRef, part_of: FromRegistry, place: str) -> Iterator[str]:
+def _check_part(ref: Any, mark: FromRegistry, where: str) -> Iterator[str]:
     try:
-        registry.check(part_of.package, part.name, part.arguments)
+        name, arguments = registry.split(ref)
+        registry.check(mark.package, name, arguments)
     except ValueError as error:
-        yield f"{place}: {error}"
+        yield f"{where}: {error}"
         return
-    found = registry.find(part_of.package, part.name)
-    accepted = inspect.signature(found).parameters
-    for argument, value in part.arguments.items():
-        if argument in part_of.injected:
-            yield f"{place}.{argument}: leave it out, the stage gives it"
-            continue
-        try:
-            TypeAdapter(accepted[argument].annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
-        except ValidationError as error:
-            yield f"{place}.{argument}: got {value!r}; {error.errors()[0]['msg'].lower()}"
-            continue
-        package = getattr(found, "parts", {}).get(argument)
-        if package is not None:
-            for number, entry in enumerate(value):
-                yield from _check_inner(entry, FromRegistry(package, part_of.injected), f"{place}.{argument}[{number}]")
+    part = registry.get(mark.package, name)
+    accepted = inspect.signature(part).parameters
+    nested: Mapping[str, str] = getattr(part, "parts", {})
+    problems = []
+    for argument, value in arguments.items():
+        if argument in mark.injected:
+            problems.append(f"{where}.{argument}: leave it out, the stage passes it")
+        elif argument in nested:
+            inner = FromRegistry(nested[argument], mark.injected)
+            problems += _check_nested(value, inner, accepted[argument].annotation, f"{where}.{argument}")
+        else:
+            problems += _check_type(value, accepted[argument].annotation, f"{where}.{argument}")
+    if not problems and hasattr(part, "conflicts"):
+        problems = [f"{where}: {message}" for message in part.conflicts(arguments)]
+    yield from problems
 
 
-def _check_inner(entry: dict[str, Any], part_of: FromRegistry, place: str) -> Iterator[str]:
-    """A part among the arguments of a part."""
-    if isinstance(entry.get("name"), str):
-        yield from _check_part(ClassRef.model_validate(entry), part_of, place)
-    else:
-        yield f"{place}: got {entry!r}; write {{name: ...}} and its arguments"
+def _check_nested(value: Any, mark: FromRegistry, annotation: Any, where: str) -> Iterator[str]:
+    takes_list = get_origin(annotation) in (list, Sequence)
+    if takes_list and not isinstance(value, list):
+        yield f"{where}: got {value!r}, expected a list of parts: [{{name: ...}}, ...]"
+        return
+    for index, entry in enumerate(value if takes_list else [value]):
+        yield from _check_part(entry, mark, f"{where}.{index}" if takes_list else where)
+
+
+def _check_type(value: Any, annotation: Any, where: str) -> Iterator[str]:
+    try:
+        TypeAdapter(annotation, config=ANY_TYPE).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        yield f"{where}: got {value!r}; {error.errors()[0]['msg'].lower()}"

@@ -1,42 +1,51 @@
-"""What a stage declares. One ``Component`` gives its command line, its DVC stage and its Kubeflow component.
+"""Declaration of a component. One ``Component`` gives its command line, its DVC stage and its Kubeflow component.
 
-Only the standard library and pydantic are imported here and in every ``spec.py``: a graph compiles without torch.
+This module and every ``spec.py`` import only the standard library and pydantic, so a graph compiles without torch.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-UserPath = Annotated[Path, "source"]
-"""A file or folder of the user's, outside the artifacts; DVC watches it."""
+USER_PATH = "user path"
+UserPath = Annotated[Path, USER_PATH]
+"""A file or folder that the user provides, outside the artifacts; DVC watches it and Kubeflow fetches it."""
 
 
 class StrictModel(BaseModel):
-    """Values of a YAML file, by their names: what is not declared, or of another type, is refused."""
+    """A group of values of a YAML file. Unknown keys and other types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Params(StrictModel):
-    """One section of ``params.yaml``: types, units and ranges; the values stand in the file alone."""
+    """One section of ``params.yaml``: types, units and ranges. The values stand in the file alone."""
 
-    seed: int = Field(ge=0, lt=2**32, description="of every random number; set once, at the top of params.yaml")
+    seed: int = Field(ge=0, lt=2**32, description="seed of every random number; set once, at the top of params.yaml")
 
     @property
     def shardable(self) -> bool:
-        """Whether the parts of a stage that has ``Component.merge`` give what the whole gives."""
+        """Whether merged shards equal one unsharded run, for a component with ``merge_step``."""
         return True
 
 
 class ClassRef(BaseModel):
-    """A part of ``bifocal`` by its Python name, with the arguments that the user sets: ``{name: ..., margin: 0.2}``."""
+    """A part of ``bifocal`` by its Python name, with its arguments: ``{name: TripletLoss, margin: 0.2}``.
+
+    The bare name, ``TripletLoss``, is a reference without arguments.
+    """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -46,14 +55,63 @@ class ClassRef(BaseModel):
 
 @dataclass(frozen=True)
 class FromRegistry:
-    """``Annotated[ClassRef, FromRegistry("bifocal.losses")]``: the package that must have the part.
+    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``.
 
     Attributes:
-        injected: arguments that the stage gives, so that ``params.yaml`` may not.
+        package: the package that must have the part.
+        injected: arguments that the stage passes, so that ``params.yaml`` may not set them.
+        paths: arguments that are files or folders of the user, see ``UserPath``.
     """
 
     package: str
     injected: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+class Leaf(NamedTuple):
+    """A value of a section that has a mark: a reference to a part, or a user path.
+
+    Attributes:
+        location: keys and list positions that lead to it.
+        value: as the file has it, unchecked.
+        mark: the ``FromRegistry`` of a reference, ``USER_PATH`` of a path.
+    """
+
+    location: tuple[str | int, ...]
+    value: Any
+    mark: FromRegistry | str
+
+
+def marked_values(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Leaf]:
+    """Yield the references and user paths of ``section``, also those in lists and nested groups.
+
+    Args:
+        model: the section's model.
+        section: its values, as the file has them.
+    """
+    for name, info in model.model_fields.items():
+        if name in section:
+            yield from _marked(Annotated[info.annotation, *info.metadata, None], section[name], (name,))
+
+
+def _marked(annotation: Any, value: Any, location: tuple[str | int, ...]) -> Iterator[Leaf]:
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        marks = [entry for entry in metadata if isinstance(entry, FromRegistry) or entry == USER_PATH]
+        if marks and value is not None:
+            yield Leaf(location, value, marks[0])
+            return
+        yield from _marked(inner, value, location)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if isinstance(value, Mapping):
+            for leaf in marked_values(annotation, value):
+                yield leaf._replace(location=location + leaf.location)
+    elif get_origin(annotation) is list:
+        for index, entry in enumerate(value if isinstance(value, list) else []):
+            yield from _marked(get_args(annotation)[0], entry, (*location, index))
+    else:
+        for option in get_args(annotation):  # of a union, such as X | None
+            yield from _marked(option, value, location)
 
 
 @dataclass(frozen=True)
@@ -68,13 +126,13 @@ class Plot:
 
 @dataclass(frozen=True)
 class Component:
-    """One stage.
+    """One stage of the pipeline, or one step that only a cluster runs.
 
     Attributes:
-        name: a verb; the folder in ``components/``, and the section of ``params.yaml``.
+        name: a verb; the folder of the component, and the section of ``params.yaml``.
         summary: one sentence for ``--help``.
         image: dependency group of its container, "cpu" or "gpu".
-        params: the section's model.
+        params: model of the section.
         inputs: names of the artifacts it reads, each a directory at ``artifacts/<name>``.
         outputs: names of the artifacts it writes.
         code_paths: code that its result depends on besides its own folder, as paths from the repository's root.
@@ -84,8 +142,9 @@ class Component:
         has_parameters: whether ``params.yaml`` has a section for it; a step that only a cluster runs has none.
         in_pipeline: whether it belongs to the default pipeline.
         package: package of its folder.
-        merge_step: name of the step that puts together what ``--shard i/n`` of this one wrote; None if its work is not
-            to be divided.
+        merge_step: name of the component that merges the shards that ``--shard i/n`` of this one wrote; None if its
+            work cannot be sharded.
+        former_keys: keys of the section in an earlier version, each with the key that replaces it.
     """
 
     name: str
@@ -102,6 +161,7 @@ class Component:
     in_pipeline: bool = True
     package: str = "components"
     merge_step: str | None = None
+    former_keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def module(self) -> str:
@@ -113,10 +173,40 @@ class Component:
         """All code that its result depends on, as paths from the repository's root."""
         return (self.module.replace(".", "/"), *self.code_paths)
 
-    def user_path_fields(self) -> Iterator[str]:
-        """Names of the parameters that are paths of the user's, see ``UserPath``."""
-        mark = get_args(UserPath)[1]
-        for name, field in self.params.model_fields.items():
-            marks = [*field.metadata, *(meta for part in get_args(field.annotation) for meta in get_args(part)[1:])]
-            if mark in marks:
-                yield name
+    def user_paths(self, section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:
+        """Return the user paths of ``section`` that are set, each by its location in the section.
+
+        >>> class Demo(Params):
+        ...     corpus: Annotated[ClassRef, FromRegistry("bifocal.datasets.corpora", paths=("root",))]
+        >>> demo = Component(name="demo", summary="", image="cpu", params=Demo, outputs=())
+        >>> demo.user_paths({"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}})
+        {('corpus', 'root'): 'data/flickr8k'}
+        """
+        paths: dict[tuple[str | int, ...], str] = {}
+        for location, value, mark in marked_values(self.params, section):
+            if isinstance(mark, str):
+                paths[location] = str(value)
+            elif isinstance(value, Mapping):
+                paths |= {(*location, name): str(value[name]) for name in mark.paths if value.get(name) is not None}
+        return paths
+
+
+def replace_values(section: Mapping[str, Any], replacements: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
+    """Return ``section`` with the values at some locations replaced.
+
+    >>> replace_values({"corpus": {"name": "Flickr8k", "root": "a"}}, {("corpus", "root"): "b"})
+    {'corpus': {'name': 'Flickr8k', 'root': 'b'}}
+    """
+    copy: dict[str, Any] = _copied(section)
+    for location, value in replacements.items():
+        container = copy
+        for step in location[:-1]:
+            container = container[step]
+        container[location[-1]] = value
+    return copy
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(entry) for key, entry in value.items()}
+    return [_copied(entry) for entry in value] if isinstance(value, list) else value

@@ -17,9 +17,9 @@ import bifocal
 from bifocal.losses import HardestTripletLoss
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import build_model
-from bifocal.registry import parts
+from bifocal.registry import registered
 for package in ("datasets.corpora", "features.extractors", "text.vectorizers", "sorters", "losses", "text_encoders"):
-    assert parts(f"bifocal.{package}"), package
+    assert registered(f"bifocal.{package}"), package
 model = build_model(
     {"name": "SMILEEncoder"}, {"name": "GRUEncoder"}, dim=8, feature_dim=6, text_dim=5, text_kind="tokens", words=9
 )

@@ -12,7 +12,7 @@ import torch
 from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.models import build_model
-from bifocal.registry import build, find
+from bifocal.registry import build, get
 from bifocal.sorters import LSTMSorter
 from bifocal.text import Text
 from bifocal.training.freezing import build_optimizer, check_parts, set_stage
@@ -72,7 +72,7 @@ def one_step(section: str, channels: int, vectorizer: str) -> None:
     matches = torch.eye(IMAGES, dtype=torch.bool)
     if params.mining is not None:
         matches = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])
-    takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", params.loss.name)).parameters
+    takes_sorter = "sorter" in inspect.signature(get("bifocal.losses", params.loss.name)).parameters
     sorter = {"sorter": LSTMSorter(IMAGES, hidden=2, layers=1)} if takes_sorter else {}
     loss = build("bifocal.losses", params.loss.name, **params.loss.arguments, **sorter)
     build_optimizer({"name": params.optimizer.name, **params.optimizer.arguments}, model.parameters(), 0.1)

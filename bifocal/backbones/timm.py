@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from bifocal.backbones.preprocessing import Resize, normalized, resized, to_pixels
-from bifocal.registry import nearest
+from bifocal.registry import suggest
 
 
 class TimmBackbone:
@@ -129,7 +129,7 @@ class TimmBackbone:
         for name in names:
             if name not in known:
                 blocks = [module for module in known if module and module.count(".") < 2]
-                raise ValueError(f"{self.name} has no layer {name!r}; {nearest(name, blocks)}")
+                raise ValueError(f"{self.name} has no layer {name!r}; {suggest(name, blocks)}")
 
     def layer_maps(self, pixels: Tensor, names: Sequence[str]) -> list[Tensor]:
         """Images (B, 3, H, W) uint8 to the maps (B, C, h, w) that the modules ``names`` put out."""

@@ -44,9 +44,9 @@ def build_model(
     """
     built: Model = build(
         "bifocal.models",
-        **({"name": "TwoBranchModel"} if model is None else model),
-        image_encoder=build("bifocal.image_encoders", **image_encoder, input_dim=feature_dim, dim=dim),
-        text_encoder=build("bifocal.text_encoders", **text_encoder, input_dim=text_dim, dim=dim),
+        {"name": "TwoBranchModel"} if model is None else model,
+        image_encoder=build("bifocal.image_encoders", image_encoder, input_dim=feature_dim, dim=dim),
+        text_encoder=build("bifocal.text_encoders", text_encoder, input_dim=text_dim, dim=dim),
         words=None if words is None else nn.Embedding(words, text_dim, padding_idx=0),
         feature_dim=feature_dim,
         text_dim=text_dim,

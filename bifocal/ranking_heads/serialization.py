@@ -45,8 +45,7 @@ def load_head(directory: Path) -> tuple[nn.Module, list[str]]:
     known = json.loads(path.read_text())
     head: nn.Module = registry.build(
         "bifocal.ranking_heads",
-        known["name"],
-        **known["arguments"],
+        {"name": known["name"], **known["arguments"]},
         input_dim=known["input_dim"],
         labels=len(known["labels"]),
     )

@@ -22,7 +22,7 @@ def build_sorter(name: str, arguments: Mapping[str, Any], length: int) -> nn.Mod
     """
     if "length" in arguments:
         raise ValueError("length is given beside the sorter, not among its arguments: move it there")
-    takes_length = "length" in inspect.signature(registry.find("bifocal.sorters", name)).parameters
+    takes_length = "length" in inspect.signature(registry.get("bifocal.sorters", name)).parameters
     made_for = {"length": length} if takes_length else {}
     sorter: nn.Module = registry.build("bifocal.sorters", name, **arguments, **made_for)
     return sorter

@@ -40,7 +40,7 @@ def check_parts(model: nn.Module, train_from: TrainFrom) -> None:
             parent = part.rpartition(".")[0]
             near = {name for name in known if name.rpartition(".")[0] == parent}
             near = near or {name for name, _ in model.named_children()}
-            raise ValueError(f"train_from: the model has no {part!r}; {registry.nearest(part, near)}")
+            raise ValueError(f"train_from: the model has no {part!r}; {registry.suggest(part, near)}")
 
 
 def set_stage(model: nn.Module, train_from: TrainFrom, epoch: int) -> None:

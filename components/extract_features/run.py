@@ -29,9 +29,7 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
     tables = read_dataset(dataset)
     number, count = shards.parse(shard)
     image_ids = list(shards.share([str(image_id) for image_id in tables.images["image_id"]], shard))
-    kind: FeatureExtractor | FeatureReader = build(
-        "bifocal.features.extractors", params.features.name, **params.features.arguments
-    )
+    kind: FeatureExtractor | FeatureReader = build("bifocal.features.extractors", params.features)
     figures: dict[str, float] = {}
     metadata: dict[str, Any] = {"kind": params.features.name, "arguments": params.features.arguments}
     origin: FeatureSource

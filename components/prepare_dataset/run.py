@@ -1,8 +1,6 @@
 """Act of the stage ``prepare_dataset``."""
 
-import inspect
 from pathlib import Path
-from typing import Any
 
 from bifocal import registry
 from bifocal.datasets import write_dataset
@@ -34,12 +32,8 @@ def build_source(params: PrepareDatasetParams) -> Source:
     Raises:
         ValueError: a root is given to a source that reads no files.
     """
-    name, options = params.source.name, params.source.arguments
-    accepted = inspect.signature(registry.find(PACKAGE, name)).parameters
-    filled: dict[str, Any] = {"root": params.root, "seed": params.seed}
-    if params.root is not None and "root" not in accepted:
+    name, root = params.source.name, {} if params.root is None else {"root": params.root}
+    if params.root is not None and not registry.accepts(PACKAGE, name, "root"):
         raise ValueError(f"prepare_dataset.root is {str(params.root)!r}, but {name} reads no files: set it to null")
-    source: Source = registry.build(
-        PACKAGE, name, **{key: value for key, value in filled.items() if key in accepted}, **options
-    )
+    source: Source = registry.build(PACKAGE, params.source, seed=params.seed, **root)
     return source

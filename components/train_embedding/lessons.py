@@ -12,7 +12,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.losses import SemanticTripletLoss
 from bifocal.models import TwoBranchModel
-from bifocal.registry import build, find
+from bifocal.registry import build, get
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
@@ -47,7 +47,7 @@ class Material:
 
     def loss(self, part: ClassRef) -> nn.Module:
         """The loss of that name, with the sorter if it takes one."""
-        takes_sorter = "sorter" in inspect.signature(find("bifocal.losses", part.name)).parameters
+        takes_sorter = "sorter" in inspect.signature(get("bifocal.losses", part.name)).parameters
         given = {"sorter": load_sorter(self.sorter)} if takes_sorter else {}
         loss: nn.Module = build("bifocal.losses", part.name, **part.arguments, **given)
         return loss

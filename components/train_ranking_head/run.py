@@ -14,7 +14,7 @@ from bifocal.features import FeatureStore
 from bifocal.ranking_heads.labeled import LabelledImages, judge, measure
 from bifocal.ranking_heads.serialization import save_head
 from bifocal.ranking_heads.training import fit_head, predict
-from bifocal.registry import build, find
+from bifocal.registry import build, get
 from bifocal.sorters import load_sorter
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
@@ -102,7 +102,7 @@ def _fit(
 
 def _build_loss(part: ClassRef, sorter: ClassRef | None, pretrained: Path) -> nn.Module:
     given: dict[str, nn.Module] = {}
-    if "sorter" in inspect.signature(find("bifocal.losses", part.name)).parameters:
+    if "sorter" in inspect.signature(get("bifocal.losses", part.name)).parameters:
         given["sorter"] = load_sorter(pretrained) if sorter is None else _untrained(sorter)
     loss: nn.Module = build("bifocal.losses", part.name, **part.arguments, **given)
     return loss

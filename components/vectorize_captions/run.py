@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 
 from bifocal.datasets import read_dataset
-from bifocal.registry import build, find
+from bifocal.registry import build, get
 from bifocal.text.vectorizers.base import Vectorizer, write_text
 from components.vectorize_captions.spec import VectorizeCaptionsParams
 
@@ -32,7 +32,7 @@ def build_vectorizer(params: VectorizeCaptionsParams) -> Vectorizer:
     """
     name, given = params.vectorizer.name, {}
     if params.source is not None:
-        if "source" not in inspect.signature(find(PACKAGE, name)).parameters:
+        if "source" not in inspect.signature(get(PACKAGE, name)).parameters:
             raise ValueError(
                 f"vectorize_captions.source is {str(params.source)!r}, but {name} takes none: set it to null"
             )

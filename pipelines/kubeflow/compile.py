@@ -89,8 +89,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
 
 def source_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
     """The user's files that a stage reads, from the repository's root; those on S3 are read by the stage itself."""
-    found = [values[component.name].get(name) for name in component.user_path_fields()]
-    paths = [path for path in found if path is not None and not path.startswith("s3://")]
+    section = values.get(component.name, {})
+    paths = [path for path in component.user_paths(section).values() if not path.startswith("s3://")]
     for path in paths:
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise parameters.ParameterError(

@@ -76,7 +76,7 @@ class Resources(StrictModel):
         known = list(catalog.all_components())
         for name in steps:
             if name not in known:
-                raise ValueError(f"{name}: no such step; {registry.nearest(name, known)}")
+                raise ValueError(f"{name}: no such step; {registry.suggest(name, known)}")
             if steps[name].shards > 1 and catalog.all_components()[name].merge_step is None:
                 raise ValueError(f"{name}: shards is {steps[name].shards}, but nothing puts its parts together")
             if steps[name].nodes > 1 and name != "train_embedding":

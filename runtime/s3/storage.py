@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from runtime import artifacts as artifact
 from runtime.s3 import multipart
-from runtime.spec import Component
+from runtime.spec import Component, replace_values
 
 SCHEME = "s3://"
 CACHE = Path(".cache/s3")
@@ -204,13 +204,12 @@ def local_folder(uri: str) -> Path:
 
 def localized(values: Mapping[str, Any], component: Component) -> dict[str, Any]:
     """``values`` with every file of the user's that is on S3 fetched, and named by its copy."""
-    section = dict(values.get(component.name, {}))
-    for name in component.user_path_fields():
-        if section.get(name) is not None and is_remote(section[name]):
-            copy = local_folder(section[name])
-            Storage().download(section[name], copy)
-            section[name] = str(copy)
-    return {**values, component.name: section}
+    section, copies = values.get(component.name, {}), {}
+    for location, path in component.user_paths(section).items():
+        if is_remote(path):
+            copies[location] = str(local_folder(path))
+            Storage().download(path, local_folder(path))
+    return {**values, component.name: replace_values(section, copies)}
 
 
 @contextmanager

@@ -1,18 +1,20 @@
-"""params.yaml, recipes and --set: every mistake is one line that names the place and the nearest known word."""
+"""Parameters: every error is one line that names the key and the nearest known word."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from click.testing import CliRunner
 from pydantic import Field
 
-from components.__main__ import main
-from components.catalog import configurable_components, pipeline_components
 from runtime.parameters import ParameterError, load, merge, validate
-from runtime.spec import ClassRef, Component, FromRegistry, Params, UserPath
+from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath, replace_values
 
 ROOT = Path(__file__).parents[2]
+
+
+class Step(StrictModel):
+    loss: Annotated[ClassRef, FromRegistry("bifocal.losses")]
+    epochs: int = Field(ge=1)
 
 
 class Toy(Params):
@@ -20,12 +22,25 @@ class Toy(Params):
     batch_size: int = Field(ge=2)
     root: UserPath | None
     milestones: list[int]
+    corpus: Annotated[ClassRef, FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root",))]
+    steps: list[Step]
+    sorters: list[Annotated[ClassRef, FromRegistry("bifocal.sorters")]]
 
 
-TOY = Component(name="toy", summary="A toy.", image="cpu", params=Toy, outputs=("toys",))
+TOY = Component(
+    name="toy", summary="A toy.", image="cpu", params=Toy, outputs=("toys",), former_keys={"size": "batch_size"}
+)
 GOOD: dict[str, Any] = {
     "seed": 1,
-    "toy": {"loss": {"name": "TripletLoss", "margin": 0.1}, "batch_size": 4, "root": "a/b", "milestones": [1, 2]},
+    "toy": {
+        "loss": {"name": "TripletLoss", "margin": 0.1},
+        "batch_size": 4,
+        "root": "a/b",
+        "milestones": [1, 2],
+        "corpus": {"name": "Flickr8k", "root": "data/flickr8k"},
+        "steps": [{"loss": "HardestTripletLoss", "epochs": 2}, {"loss": {"name": "InfoNCELoss"}, "epochs": 1}],
+        "sorters": ["BifocalSorter"],
+    },
 }
 
 
@@ -35,12 +50,14 @@ def problem(changes: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-def test_good_values_come_typed() -> None:
+def test_valid_values_are_typed() -> None:
     toy = validate(GOOD, [TOY])["toy"]
     assert isinstance(toy, Toy)
     assert toy.root == Path("a/b")
     assert toy.loss.arguments == {"margin": 0.1}
     assert toy.seed == 1
+    assert [step.loss.name for step in toy.steps] == ["HardestTripletLoss", "InfoNCELoss"]
+    assert toy.sorters[0] == ClassRef(name="BifocalSorter")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +70,21 @@ def test_good_values_come_typed() -> None:
         ({"toy": {"batch_size": True}}, "toy.batch_size: got True; input should be a valid integer"),
         ({"toy": {"batch_size": 1}}, "toy.batch_size: got 1; input should be greater than or equal to 2"),
         ({"toy": {"milestones": [1, "x"]}}, "toy.milestones.1: got 'x'; input should be a valid integer"),
+        (
+            {"toy": {"steps": [{"loss": "InfoNCE", "epochs": 1}]}},
+            "toy.steps.0.loss: bifocal.losses has no 'InfoNCE'; did",
+        ),
+        (
+            {"toy": {"steps": [{"loss": "InfoNCELoss", "epoch": 1}]}},
+            "toy.steps.0.epoch: unknown key; did you mean 'epochs'",
+        ),
+        ({"toy": {"sorters": [{"name": "LSTMSorter", "hiden": 3}]}}, "toy.sorters.0: LSTMSorter takes no 'hiden'"),
+        ({"toy": {"corpus": {"name": "Scenes", "root": "a"}}}, "toy.corpus: Scenes takes no 'root'"),
+        ({"toy": {"corpus": {"name": "Scenes", "seed": 3}}}, "toy.corpus.seed: leave it out, the stage passes it"),
+        (
+            {"toy": {"loss": {"name": "WeightedSumLoss", "losses": "InfoNCELoss"}}},
+            "toy.loss.losses: got 'InfoNCELoss', expected",
+        ),
         ({"seed": -1}, "seed: got -1; input should be greater than or equal to 0"),
         ({"toy": {"loss": {"name": "TripletLos", "margin": 0.1}}}, "toy.loss: bifocal.losses has no 'TripletLos'; did"),
         (
@@ -62,31 +94,31 @@ def test_good_values_come_typed() -> None:
         ({"toy": {"loss": {"margin": "wide"}}}, "toy.loss.margin: got 'wide'; input should be a valid number"),
         (
             {"toy": {"loss": {"name": "WeightedSumLoss", "losses": [{"name": "TripletLoss", "margn": 0.1}]}}},
-            "toy.loss.losses[0]: TripletLoss takes no 'margn'; did you mean 'margin'?",
+            "toy.loss.losses.0: TripletLoss takes no 'margn'; did you mean 'margin'?",
         ),
         (
             {"toy": {"loss": {"name": "WeightedSumLoss", "losses": [{"name": "InfoNCELoss"}, {"margin": 0.1}]}}},
-            "toy.loss.losses[1]: got {'margin': 0.1}; write {name: ...}",
+            "toy.loss.losses.1: got {'margin': 0.1}, expected the name of a part",
         ),
     ],
 )
-def test_a_mistake_is_explained(changes: dict[str, Any], expected: str) -> None:
+def test_error_names_the_key_and_the_nearest_word(changes: dict[str, Any], expected: str) -> None:
     assert expected in problem(changes)
 
 
-def test_a_missing_key_and_a_missing_section() -> None:
+def test_missing_key_and_missing_section_are_errors() -> None:
     with pytest.raises(ParameterError, match=r"toy\.root: missing"):
         validate({"seed": 1, "toy": {k: v for k, v in GOOD["toy"].items() if k != "root"}}, [TOY])
     with pytest.raises(ParameterError, match="toy: the section is missing"):
         validate({"seed": 1}, [TOY])
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     text = problem({"toy": {"batch_size": 1, "milestones": "x"}, "sed": 2})
     assert all(place in text for place in ("toy.batch_size", "toy.milestones", "sed: unknown"))
 
 
-def test_recipes_and_settings_overlay(tmp_path: Path) -> None:
+def test_recipes_and_settings_overlay_the_file(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("seed: 1\ntoy: {loss: {name: TripletLoss, margin: 0.1}, batch_size: 4}\n")
     (tmp_path / "recipe.yaml").write_text("toy: {loss: {name: HardestTripletLoss, margin: 0.3}}\n")
     found = load(tmp_path / "params.yaml", [tmp_path / "recipe.yaml"], ["toy.batch_size=8", "toy.loss.margin=0.5"])
@@ -97,7 +129,7 @@ def test_recipes_and_settings_overlay(tmp_path: Path) -> None:
     assert found["toy"]["loss"] == {"name": "InfoNCELoss"}
 
 
-def test_a_part_that_is_named_brings_its_own_arguments() -> None:
+def test_named_part_replaces_the_former_arguments() -> None:
     base = {"part": {"name": "A", "of_a": 1}}
     for name in "AB":
         assert merge(base, {"part": {"name": name, "more": 2}}) == {"part": {"name": name, "more": 2}}
@@ -107,7 +139,7 @@ def test_a_part_that_is_named_brings_its_own_arguments() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("- a\n", "expected sections"), ("a: [", "is not YAML"), (None, "no such file")]
 )
-def test_a_file_that_is_no_parameters(tmp_path: Path, text: str | None, expected: str) -> None:
+def test_invalid_file_is_an_error(tmp_path: Path, text: str | None, expected: str) -> None:
     file = tmp_path / "params.yaml"
     if text is not None:
         file.write_text(text)
@@ -115,31 +147,41 @@ def test_a_file_that_is_no_parameters(tmp_path: Path, text: str | None, expected
         load(file)
 
 
-def test_a_setting_needs_a_value() -> None:
+def test_setting_without_a_value_is_an_error() -> None:
     with pytest.raises(ParameterError, match="expected KEY=VALUE"):
         load(ROOT / "params.yaml", [], ["toy.batch_size"])
 
 
-@pytest.mark.parametrize("recipe", [None, *sorted((ROOT / "recipes").glob("*.yaml"))], ids=str)
-def test_committed_parameters_are_valid(recipe: Path | None) -> None:
-    values = load(ROOT / "params.yaml", [recipe] if recipe else [])
-    assert list(validate(values, configurable_components().values())) == list(configurable_components())
+def test_type_error_does_not_hide_errors_of_parts() -> None:
+    text = problem({"toy": {"batch_size": "many", "loss": {"name": "TripletLos"}}})
+    assert "toy.batch_size: got 'many'" in text
+    assert "toy.loss: bifocal.losses has no 'TripletLos'" in text
 
 
-def test_every_stage_of_the_line_is_a_folder_here() -> None:
-    found = configurable_components()
-    assert all(found[component.name] is component for component in pipeline_components())
-    assert all(name == component.name for name, component in found.items())
+@pytest.mark.parametrize("section", [None, "loss", [1, 2]])
+def test_section_that_is_not_a_mapping_is_an_error(section: object) -> None:
+    with pytest.raises(ParameterError, match=r"toy: got .*, expected a section"):
+        validate({"seed": 1, "toy": section}, [TOY])
 
 
-def test_help_explains_every_value_and_those_of_groups() -> None:
-    for name, stage in configurable_components().items():
-        text = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split())
-        for field in stage.params.model_fields.values():
-            assert " ".join((field.description or "?").split()) in text
-    text = CliRunner().invoke(main, ["train_embedding", "--help"]).output
-    # A group that is null shows which values it would have; one that is given shows them.
-    assert "  mining: null\n" in text
-    assert "    neighbours:\n      images of the nearest texts" in text
-    assert "    fine_tuning:\n" in text
-    assert "    epochs: 16\n" in CliRunner().invoke(main, ["extract_features", "--help"]).output
+def test_key_of_an_earlier_version_is_one_error_with_the_new_key() -> None:
+    values = {"seed": 1, "toy": {"size": 4, "unknown": 3}}
+    with pytest.raises(ParameterError) as caught:
+        validate(values, [TOY])
+    assert str(caught.value) == "parameters of an earlier version:\n  toy.size is now batch_size"
+
+
+def test_setting_changes_one_entry_of_a_list(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("toy: {steps: [{epochs: 1, loss: InfoNCELoss}, {epochs: 2}]}\n")
+    values = load(tmp_path / "params.yaml", [], ["toy.steps.1.epochs=5", "toy.steps.0.loss.temperature=0.1"])
+    assert values["toy"]["steps"] == [{"epochs": 1, "loss": {"name": "InfoNCELoss", "temperature": 0.1}}, {"epochs": 5}]
+    with pytest.raises(ParameterError, match=r"the list has no entry 2; it has 2, counted from 0"):
+        load(tmp_path / "params.yaml", [], ["toy.steps.2.epochs=5"])
+
+
+def test_user_paths_are_found_in_parts_and_replaced() -> None:
+    paths = TOY.user_paths(GOOD["toy"])
+    assert paths == {("root",): "a/b", ("corpus", "root"): "data/flickr8k"}
+    replaced = replace_values(GOOD["toy"], {("corpus", "root"): "elsewhere"})
+    assert replaced["corpus"]["root"] == "elsewhere"
+    assert GOOD["toy"]["corpus"]["root"] == "data/flickr8k"

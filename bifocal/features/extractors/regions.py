@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.backbones.preprocessing import to_pixels
 from bifocal.features.base import ImageRegions
-from bifocal.registry import nearest
+from bifocal.registry import suggest
 
 
 class FasterRCNN:
@@ -28,7 +28,7 @@ class FasterRCNN:
         if not name.startswith("fasterrcnn") or name not in list_models():
             raise ValueError(
                 f"Regions needs a Faster R-CNN of torchvision, not {name!r}; "
-                f"{nearest(name, [known for known in list_models() if known.startswith('fasterrcnn')])}"
+                f"{suggest(name, [known for known in list_models() if known.startswith('fasterrcnn')])}"
             )
         self.name, self.model_arguments = name, model_arguments
         self.network = get_model(name, weights=None, weights_backbone=None, **model_arguments)

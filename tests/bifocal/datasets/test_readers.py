@@ -11,7 +11,7 @@ from tests.bifocal.datasets.corpora import NOWHERE
 PACKAGE = "bifocal.datasets.corpora"
 
 
-@pytest.mark.parametrize("name", registry.parts(PACKAGE))
+@pytest.mark.parametrize("name", registry.registered(PACKAGE))
 def test_every_source_builds_without_arguments(name):
     source = registry.build(PACKAGE, name)
     if not isinstance(source, Scenes):

@@ -31,7 +31,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
 def make_store(folder: Path, name: str, arguments: Mapping[str, Any]) -> GridExtractor:
     """A store of one image with the weights that made it, as extract_features leaves it."""
     torch.manual_seed(5)
-    kind: GridExtractor = build("bifocal.features.extractors", name, **arguments)
+    kind: GridExtractor = build("bifocal.features.extractors", {"name": name, **arguments})
     metadata = {"kind": name, "arguments": dict(arguments), **kind.describe()}
     with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=metadata, shard_size=2) as writer:
         writer.add("a", np.zeros((kind.regions, kind.dim), np.float32), None, None)

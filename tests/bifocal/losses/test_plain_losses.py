@@ -15,6 +15,7 @@ from bifocal.losses import (
     TripletLoss,
     WeightedSumLoss,
 )
+from bifocal.registry import build
 from bifocal.scores import Scores
 from bifocal.sorters import PairwiseSorter
 
@@ -66,17 +67,19 @@ def test_a_sum_weighs_its_losses_and_shares_its_sorter():
         {"name": "RecallLoss", "margin": 2.0},
         {"name": "TripletLoss"},
     ]
-    found = WeightedSumLoss(parts, [1.0, 0.5, 0.25], sorter)(scores, matches)
+    ref = {"name": "WeightedSumLoss", "losses": parts, "weights": [1.0, 0.5, 0.25]}
+    total = build("bifocal.losses", ref, sorter=sorter)(scores, matches)
     expected = (
         InfoNCELoss(temperature=0.3)(scores, matches)
         + 0.5 * RecallLoss(sorter, margin=2.0)(scores, matches)
         + 0.25 * TripletLoss()(scores, matches)
     )
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(WeightedSumLoss(parts[2:] * 2)(scores, matches), 2 * TripletLoss()(scores, matches))
+    torch.testing.assert_close(total, expected)
+    doubled = WeightedSumLoss([TripletLoss(), TripletLoss()])
+    torch.testing.assert_close(doubled(scores, matches), 2 * TripletLoss()(scores, matches))
 
 
-@pytest.mark.parametrize(("losses", "weights"), [([], None), ([{"name": "TripletLoss"}], [1.0, 2.0])])
+@pytest.mark.parametrize(("losses", "weights"), [([], None), ([TripletLoss()], [1.0, 2.0])])
 def test_a_sum_wants_a_weight_for_each_loss(losses, weights):
     with pytest.raises(ValueError, match=f"got {len(losses)} losses and {len(weights or [])} weights"):
         WeightedSumLoss(losses, weights)

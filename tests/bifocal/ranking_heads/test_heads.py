@@ -7,7 +7,7 @@ from bifocal import registry
 from bifocal.ranking_heads import MLPHead, WildcatHead
 from bifocal.ranking_heads.serialization import load_head, save_head
 
-HEADS = registry.parts("bifocal.ranking_heads")
+HEADS = registry.registered("bifocal.ranking_heads")
 
 
 def regions(images: int = 3, most: int = 5, dim: int = 4) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bifocal import registry
 from bifocal.sorters import exact_ranks, load_sorter, save_sorter
 
-SORTERS = registry.parts("bifocal.sorters")
+SORTERS = registry.registered("bifocal.sorters")
 TRAINED = {"CNNSorter": {"blocks": 3}, "LSTMSorter": {"hidden": 6, "layers": 1}}
 HANDCRAFTED = sorted(set(SORTERS) - set(TRAINED))
 LENGTH = 7
@@ -18,7 +18,7 @@ LENGTH = 7
 def small(name: str) -> nn.Module:
     torch.manual_seed(0)
     length = {"length": LENGTH} if name in TRAINED else {}
-    sorter: nn.Module = registry.build("bifocal.sorters", name, **TRAINED.get(name, {}), **length)
+    sorter: nn.Module = registry.build("bifocal.sorters", {"name": name, **TRAINED.get(name, {})}, **length)
     return sorter.eval()
 
 
