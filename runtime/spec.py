@@ -199,7 +199,7 @@ def replace_values(section: Mapping[str, Any], replacements: Mapping[tuple[str |
     """
     copy: dict[str, Any] = _copied(section)
     for location, value in replacements.items():
-        container = copy
+        container: Any = copy
         for step in location[:-1]:
             container = container[step]
         container[location[-1]] = value
