@@ -1,4 +1,4 @@
-"""Triplet ranking loss on the hardest negatives of the batch."""
+"""Triplet ranking loss on the hardest negative of the batch."""
 
 import torch
 from torch import Tensor, nn
@@ -8,16 +8,24 @@ from bifocal.scores import Scores, check_matches
 
 
 class HardestTripletLoss(nn.Module):
-    """Triplet ranking loss on the hardest negatives of the batch.
+    """Triplet ranking loss on the hardest negative of the batch.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (6)-(7); thesis eq. (3.10)-(3.11). Every caption
-    of an image is a positive of it, and never a negative.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (6)-(7); thesis eq. (3.10)-(3.11). All captions of
+    an image are positives of it, never negatives.
 
     Args:
-        margin: alpha of eq. (6), in units of the score (a cosine spans [-1, 1]).
+        margin: alpha of eq. (6), in units of the score (a cosine is in [-1, 1]).
 
     Shape:
         scores.cross (N, M), matches (N, M) bool -> scalar, the mean over the matches.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Example:
+        >>> loss = HardestTripletLoss(margin=0.2)
+        >>> loss(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool)).item()
+        0.0
     """
 
     def __init__(self, margin: float = 0.2) -> None:
@@ -27,7 +35,7 @@ class HardestTripletLoss(nn.Module):
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
         positives = scores.cross
-        # Mask the positive, do not lower it: when its score is negative, subtracting
+        # Mask the positive instead of lowering it: when its score is negative, subtracting
         # twice that score can make it the hardest negative.
         negatives = positives.masked_fill(matches, -torch.inf)
         caption_cost = relu(self.margin - positives + negatives.amax(dim=1, keepdim=True))

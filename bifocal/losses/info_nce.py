@@ -1,4 +1,4 @@
-"""InfoNCE: each match against all negatives of the batch, softly."""
+"""InfoNCE loss: softmax cross-entropy of each match against the negatives of the batch."""
 
 import torch
 from torch import Tensor, nn
@@ -8,17 +8,26 @@ from bifocal.scores import Scores, check_matches
 
 
 class InfoNCELoss(nn.Module):
-    """Cross-entropy of a match among all negatives of the batch, in both directions.
+    """Cross-entropy of each match against all negatives of the batch, in both directions.
 
-    van den Oord, Li, Vinyals, "Representation learning with contrastive predictive coding", 2018, eq. (4), with the
-    cosine divided by a temperature as f; symmetric as in Radford et al., "CLIP", ICML 2021. The other captions of an
-    image are no negatives of it: a match (n, m) competes with what does not match n, and with what does not match m.
+    van den Oord, Li, Vinyals, "Representation learning with contrastive predictive coding", 2018, eq. (4), where f is
+    exp(cosine / temperature); symmetric as in Radford et al., "CLIP", ICML 2021. Other captions of the same image are
+    no negatives: a match (n, m) competes with the captions that do not match image n, and with the images that do not
+    match caption m.
 
     Args:
-        temperature: tau, in units of the score (CLIP starts from 0.07, and learns it; here it is fixed).
+        temperature: tau, in units of the score; fixed (CLIP starts at 0.07 and learns it).
 
     Shape:
         scores.cross (N, M), matches (N, M) bool -> scalar, the mean over the matches of the sum of both directions.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Example:
+        >>> loss = InfoNCELoss(temperature=1.0)
+        >>> round(loss(Scores(torch.zeros(2, 2)), torch.eye(2, dtype=torch.bool)).item(), 4)  # 2 log 2
+        1.3863
     """
 
     def __init__(self, temperature: float = 0.07) -> None:
@@ -30,14 +39,14 @@ class InfoNCELoss(nn.Module):
 
 
 def info_nce(scores: Tensor, matches: Tensor, temperature: float) -> Tensor:
-    """The loss of ``InfoNCELoss`` for any matrix of scores (N, M).
+    """Return the value of ``InfoNCELoss`` for a score matrix (N, M).
 
     Raises:
         ValueError: the shapes differ.
     """
     check_matches(scores, matches)
     logits = scores / temperature
-    # A finite mask: with nothing to compete with, the loss is 0 and so is its gradient.
+    # The mask is finite, so that the loss and its gradient are 0 where a match has no negatives.
     negatives = logits.masked_fill(matches, torch.finfo(logits.dtype).min / 2)
     image, caption = matches.nonzero(as_tuple=True)
     positives = logits[image, caption]

@@ -1,4 +1,4 @@
-"""Multi-label soft margin loss: the plain loss of classification."""
+"""Multi-label soft margin loss: the classification loss of the ranking tasks."""
 
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -7,12 +7,20 @@ from bifocal.scores import Scores, check_matches
 
 
 class MultiLabelSoftMarginLoss(nn.Module):
-    """Cross-entropy of every (class, element) on its own, for which scores are logits.
+    """Binary cross-entropy of each (class, element) pair; scores are logits.
 
-    The multi-label soft margin loss of thesis 5.5.2, the plain surrogate of mean average precision.
+    Thesis, section 5.5.2: the surrogate of mean average precision that needs no sorter.
 
     Shape:
-        scores.cross (C, n), matches (C, n) bool -> scalar, the mean over all.
+        scores.cross (C classes, n elements), matches (C, n) bool -> scalar, the mean over all pairs.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Example:
+        >>> import torch
+        >>> round(MultiLabelSoftMarginLoss()(Scores(torch.zeros(1, 3)), torch.ones(1, 3) > 0).item(), 4)  # log 2
+        0.6931
     """
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:

@@ -1,72 +1,94 @@
-"""Recall through a sorter: the triplet loss on ranks, and three plainer surrogates."""
+"""Recall through a sorter: a triplet loss on ranks, and three simpler surrogates."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from bifocal.losses.hardest_triplet import HardestTripletLoss
-from bifocal.losses.sorter_loss import RankLoss
+from bifocal.losses.sorter_loss import SorterLoss
 from bifocal.scores import Scores, check_matches
 
 Surrogate = Literal["triplet", "rank", "log_rank", "recall"]
 
 
-class RecallLoss(RankLoss):
-    """Recall in both directions, through a sorter.
+class RecallLoss(SorterLoss):
+    """Surrogate of recall in both directions, through a sorter.
 
-    Thesis 5.4.3. Every match is ranked among the negatives of its row, then of its column: the other positives of the
-    same image stand behind all, as they neither harm nor help it. Its cost, with r its rank and c the negatives, is
+    Thesis, section 5.4.3. Each match is ranked among the negatives of its row, then of its column. Other positives of
+    the same image are moved behind the last score, so they do not change its rank. The cost of a match of rank r, with
+    the ranks r_c of its negatives c, is
 
     - "triplet": max(0, margin + r - min over c of r_c), eq. (5.12), the hardest negative on ranks;
-    - "rank": r / n, eq. (5.13), which a sorter that is only approximate can be tricked by;
-    - "log_rank": log(1 + r), which cares most about the first places;
-    - "recall": the mean over K of ``recall_at`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
+    - "rank": r / n, eq. (5.13), which an approximate sorter's errors can lower without better ranks;
+    - "log_rank": log(1 + r), which weights the first ranks most;
+    - "recall": the mean over K in ``ks`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
+
+    The auxiliary loss (section 5.5) is ``HardestTripletLoss``.
 
     Args:
-        sorter, fine_tune, alignment_weight, alignment_steps: see ``RankLoss``; the plain loss beside it (5.5) is a
-            ``HardestTripletLoss``.
-        surrogate: one of the four.
-        margin: alpha of eq. (5.11), in ranks, 1 being the next place. Under exact ranks a match that comes first is
-            at -1 from the hardest negative, whatever their scores.
-        recall_at: the K of "recall", in ranks.
-        softness: of the step at K, in ranks.
+        sorter, fine_tune, auxiliary_weight, auxiliary_steps: see ``SorterLoss``.
+        surrogate: "triplet", "rank", "log_rank" or "recall".
+        margin: alpha of eq. (5.11), in ranks, for "triplet". With exact ranks a match of rank 0 is always one rank
+            before its hardest negative.
+        ks: the K of R@K, in ranks, for "recall".
+        softness: width of the sigmoid at K, in ranks, for "recall".
 
     Shape:
-        scores.cross (N, M), matches (N, M) bool -> scalar, the mean over the matches of both directions' costs.
+        scores.cross (N, M), matches (N, M) bool -> scalar, the sum of both directions' mean costs of the matches.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Example:
+        >>> loss, matches = RecallLoss(surrogate="rank"), torch.eye(2, dtype=torch.bool)
+        >>> loss(Scores(torch.tensor([[0.9, 0.1], [0.2, 0.8]])), matches).item()  # every match has rank 0
+        0.0
+        >>> loss(Scores(torch.tensor([[0.1, 0.9], [0.8, 0.2]])), matches).item()  # rank 1 of n = 2, twice
+        1.0
     """
 
-    plain = HardestTripletLoss
+    auxiliary = HardestTripletLoss
 
     def __init__(
         self,
         sorter: nn.Module | None = None,
         surrogate: Surrogate = "triplet",
         margin: float = 1.0,
-        recall_at: tuple[int, ...] = (1, 5, 10),
+        ks: tuple[int, ...] = (1, 5, 10),
         softness: float = 1.0,
         fine_tune: float = 0.0,
-        alignment_weight: float = 0.0,
-        alignment_steps: int | None = None,
+        auxiliary_weight: float = 0.0,
+        auxiliary_steps: int | None = None,
     ) -> None:
-        super().__init__(sorter, fine_tune, alignment_weight, alignment_steps)
+        super().__init__(sorter, fine_tune, auxiliary_weight, auxiliary_steps)
         self.surrogate, self.margin = surrogate, margin
-        self.recall_at, self.softness = recall_at, softness
+        self.ks, self.softness = ks, softness
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that have no effect together."""
+        yield from super().conflicts(arguments)
+        surrogate = arguments.get("surrogate", "triplet")
+        for argument, needed in (("margin", "triplet"), ("ks", "recall"), ("softness", "recall")):
+            if argument in arguments and surrogate != needed:
+                yield f"{argument} is for surrogate {needed!r}, but surrogate is {surrogate!r}: leave {argument} out"
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
         if not matches.any():
             return scores.cross.sum() * 0
         both = self._direction(scores.cross, matches) + self._direction(scores.cross.T, matches.T)
-        total: Tensor = both + self.alignment(scores, matches)
+        total: Tensor = both + self.auxiliary_loss(scores, matches)
         return total
 
     def _direction(self, scores: Tensor, matches: Tensor) -> Tensor:
         queries = rank_each_match(scores, matches)
-        ranks, cost = self.ranking(queries.scores)
+        ranks, fine_tuning_cost = self.sorter_ranks(queries.scores)
         rank = ranks.gather(1, queries.match).squeeze(1)
-        total: Tensor = self._cost(rank, ranks, queries.negatives).mean() + cost
+        total: Tensor = self._cost(rank, ranks, queries.negatives).mean() + fine_tuning_cost
         return total
 
     def _cost(self, rank: Tensor, ranks: Tensor, negatives: Tensor) -> Tensor:
@@ -78,11 +100,11 @@ class RecallLoss(RankLoss):
         if self.surrogate == "log_rank":
             # An approximate sorter may give the best score a rank below 0.
             return torch.log1p(relu(rank))
-        return torch.stack([torch.sigmoid((rank - k + 0.5) / self.softness) for k in self.recall_at]).mean(dim=0)
+        return torch.stack([torch.sigmoid((rank - k + 0.5) / self.softness) for k in self.ks]).mean(dim=0)
 
 
 class Queries(NamedTuple):
-    """One row per match: ``scores`` (K, M), the place of the ``match`` (K, 1), ``negatives`` (K, M) bool."""
+    """One row per match: ``scores`` (K, M), column of the ``match`` (K, 1), ``negatives`` (K, M) bool."""
 
     scores: Tensor
     match: Tensor
@@ -90,7 +112,7 @@ class Queries(NamedTuple):
 
 
 def rank_each_match(scores: Tensor, matches: Tensor) -> Queries:
-    """One row of scores for every match, in which its row's other positives stand just behind the last score.
+    """Return one row of scores per match, with the other positives of the row moved just behind the last score.
 
     Shape:
         scores (N, M), matches (N, M) bool with K matches.

@@ -1,4 +1,4 @@
-"""Regression: the plain loss of graded targets, and of their ranks."""
+"""Regression to graded targets, or to their ranks."""
 
 from typing import Literal
 
@@ -9,20 +9,25 @@ from bifocal.sorters import exact_ranks
 
 
 class RegressionLoss(nn.Module):
-    """Distance of scores and targets.
+    """L1 or L2 distance of scores and targets.
 
-    The L1 and L2 losses of thesis 5.5.1, and a stronger plain surrogate of Spearman's correlation: regression to the
-    ranks that the targets have in their batch.
+    Thesis, section 5.5.1: the losses that need no sorter. With ``to_ranks`` a stronger surrogate of Spearman's
+    correlation: regression to the ranks of the targets within their group.
 
     Args:
         power: of the distance; 2 for L2, 1 for L1.
-        to_ranks: the target is 1/2 - rank / n, from 1/2 for the best down to near -1/2, and not the value itself.
+        to_ranks: replace each target by 1/2 - rank / n, which falls from 1/2 for the best to nearly -1/2.
 
     Shape:
-        scores.cross (groups, n), matches (groups, n) graded: the targets -> scalar, the mean over all.
+        scores.cross (groups, n), matches (groups, n) graded: the targets -> scalar, the mean over all scores.
 
     Raises:
-        ValueError: the shapes differ; power is neither 1 nor 2.
+        ValueError: the shapes differ, or power is neither 1 nor 2.
+
+    Example:
+        >>> import torch
+        >>> RegressionLoss(power=1)(Scores(torch.tensor([[0.0, 2.0]])), torch.tensor([[1.0, 2.0]])).item()
+        0.5
     """
 
     def __init__(self, power: Literal[1, 2] = 2, to_ranks: bool = False) -> None:

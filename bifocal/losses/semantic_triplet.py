@@ -1,4 +1,7 @@
-"""Triplets of images, compared by their looks and by their texts."""
+"""Triplet losses of semantic image retrieval."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -6,47 +9,65 @@ from torch.nn.functional import relu
 
 from bifocal.scores import Scores, check_matches
 
+WEIGHTS = ("visual_weight", "image_to_text_weight", "text_to_image_weight")
+
 
 class SemanticTripletLoss(nn.Module):
-    """Visual and joint triplet losses of a query image, a relevant one and an irrelevant one.
+    """Visual and joint triplet losses of a query image, a relevant image and an irrelevant image.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, eq. (1)-(3). Image n and text n belong
-    together. ``matches`` says what is relevant to the query of each row: positive numbers are, negative ones are not,
-    of 0 nothing is said; of a boolean matrix false is irrelevant. No image is compared with itself, nor with its own
-    text.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, eq. (1)-(3). Text n belongs to image n. Row q
+    of ``matches`` is the relevance of all images to query q: positive for relevant, negative for irrelevant, 0 for
+    unknown; in a boolean matrix False is irrelevant. Images are never compared with themselves or with their own text.
 
-    All weights 1 is the paper's "V+T"; the joint ones 0 is "V"; ``image_to_text`` alone is the WSABIE of its table 2.
+    Weights of 1 give "V+T" of the paper; ``visual_weight`` alone gives "V"; ``image_to_text_weight`` alone is the
+    WSABIE of table 2.
 
     Args:
-        margin: m, in units of the score (the paper does not say; 0.1 is that of the authors' earlier retrieval work).
-        visual: weight of L_v, eq. (1), images against images.
-        image_to_text: weight of L_t1, eq. (2), texts found by an image.
-        text_to_image: weight of L_t2, eq. (3), images found by a text.
+        margin: m, in units of the score (not in the paper; 0.1 is the value of the authors' earlier retrieval work).
+        visual_weight: of L_v, eq. (1), images against images.
+        image_to_text_weight: of L_t1, eq. (2), where an image is the query for texts.
+        text_to_image_weight: of L_t2, eq. (3), where a text is the query for images.
 
     Shape:
         scores.cross (N, N), scores.visual (N, N), matches (N, N) -> scalar, the mean over the triplets.
 
     Raises:
-        ValueError: the shapes differ, there are not as many texts as images, or the model gives no scores between
-            images.
+        ValueError: the shapes differ, the numbers of texts and images differ, or scores between images are missing.
+
+    Example:
+        >>> relevance = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])  # one triplet
+        >>> scores = Scores(cross=torch.eye(3), visual=torch.eye(3))
+        >>> round(SemanticTripletLoss(margin=0.1)(scores, relevance).item(), 2)  # 3 terms of 0.1 / 2
+        0.15
     """
 
     def __init__(
-        self, margin: float = 0.1, visual: float = 1.0, image_to_text: float = 1.0, text_to_image: float = 1.0
+        self,
+        margin: float = 0.1,
+        visual_weight: float = 1.0,
+        image_to_text_weight: float = 1.0,
+        text_to_image_weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.margin = margin
-        self.visual, self.image_to_text, self.text_to_image = visual, image_to_text, text_to_image
+        self.visual_weight = visual_weight
+        self.image_to_text_weight, self.text_to_image_weight = image_to_text_weight, text_to_image_weight
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain weights that disable the whole loss."""
+        if not any(arguments.get(weight, 1.0) for weight in WEIGHTS):
+            yield f"{', '.join(WEIGHTS)} are all 0, so there is nothing to train: set one of them"
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
         if scores.cross.shape[0] != scores.cross.shape[1]:
             raise ValueError(
-                f"scores {tuple(scores.cross.shape)}: SemanticTripletLoss needs one text for each image, all its "
-                "captions as one"
+                f"scores {tuple(scores.cross.shape)}: SemanticTripletLoss needs one text per image: join the captions "
+                "of an image"
             )
         if scores.visual is None:
-            raise ValueError("SemanticTripletLoss needs scores.visual, between images: the model gives none")
+            raise ValueError("SemanticTripletLoss needs scores.visual, between images: train a TwoBranchModel with it")
         relevance = matches.to(torch.int8) * 2 - 1 if matches.dtype == torch.bool else matches
         relevance = relevance * ~torch.eye(len(matches), dtype=torch.bool, device=matches.device)
         query, relevant, irrelevant = triplets(relevance)
@@ -55,9 +76,9 @@ class SemanticTripletLoss(nn.Module):
         costs = [
             weight * relu(self.margin - part[query, relevant] + part[query, irrelevant])
             for weight, part in (
-                (self.visual, scores.visual),
-                (self.image_to_text, scores.cross),
-                (self.text_to_image, scores.cross.T),
+                (self.visual_weight, scores.visual),
+                (self.image_to_text_weight, scores.cross),
+                (self.text_to_image_weight, scores.cross.T),
             )
             if weight
         ]
@@ -65,7 +86,11 @@ class SemanticTripletLoss(nn.Module):
 
 
 def triplets(relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, relevant and irrelevant of all triplets: (N, N) -> three of (T,)."""
+    """Return the rows of query, relevant and irrelevant image of all T triplets.
+
+    Shape:
+        relevance (N, N) -> three of (T,).
+    """
     query, relevant = (relevance > 0).nonzero(as_tuple=True)
     pair, irrelevant = (relevance[query] < 0).nonzero(as_tuple=True)
     return query[pair], relevant[pair], irrelevant

@@ -1,4 +1,4 @@
-"""Pairwise sigmoid loss: each pair on its own."""
+"""Sigmoid loss: binary cross-entropy of each pair."""
 
 import math
 
@@ -10,17 +10,25 @@ from bifocal.scores import Scores, check_matches
 
 
 class SigmoidLoss(nn.Module):
-    """Whether each image and caption of the batch match, pair by pair.
+    """Binary cross-entropy of each (image, caption) pair of the batch.
 
-    Zhai et al., "Sigmoid loss for language image pre-training", ICCV 2023, eq. (2) of section 3.2; the temperature and
-    the bias are parameters of the loss: give them to the optimizer.
+    Zhai et al., "Sigmoid loss for language image pre-training", ICCV 2023, eq. (2) of section 3.2. The temperature and
+    the bias are parameters of the loss: pass them to the optimizer.
 
     Args:
-        temperature: t at the start, per unit of the score; its logarithm is learned.
-        bias: b at the start, which outweighs that most pairs are negatives.
+        temperature: initial t, per unit of score; its logarithm is learned.
+        bias: initial b; a negative value compensates for the majority of negative pairs.
 
     Shape:
         scores.cross (N, M), matches (N, M) bool -> scalar, the sum over all pairs divided by the number of matches.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Example:
+        >>> loss = SigmoidLoss(temperature=1.0, bias=0.0)
+        >>> round(loss(Scores(torch.zeros(2, 2)), torch.eye(2, dtype=torch.bool)).item(), 4)  # 2 log 2
+        1.3863
     """
 
     def __init__(self, temperature: float = 10.0, bias: float = -10.0) -> None:

@@ -1,6 +1,7 @@
-"""What the rank losses share: a sorter inside a loss, and a plain loss beside it."""
+"""Base of the losses on ranks: a sorter, and an auxiliary loss on scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,19 +13,28 @@ from bifocal.scores import Scores, check_matches
 from bifocal.sorters import exact_ranks
 
 
-class Ranking(nn.Module):
-    """A sorter as a part of a loss: the loss's gradient goes through it to the scores, never into its weights.
+class SorterRanks(nn.Module):
+    """Ranks of a sorter; the loss's gradient reaches the scores, never the sorter's weights.
 
-    With weights of its own to learn, it would learn to give the ranks that the loss wants. What it may learn instead
-    is to sort the scores that really come, so that it follows their distribution (thesis 5.6).
+    The loss must not train the sorter, or the sorter would learn to return low losses. With ``fine_tune`` it keeps
+    learning to sort the model's actual scores, so that it follows their distribution (thesis, section 5.6).
 
     Args:
         sorter: scores (..., n) -> ranks (..., n).
-        fine_tune: weight of the sorter's own L1 error on the scores, ranks divided by n; 0 leaves it as it is. The
-            sorter's weights are parameters of the loss: give them to the optimizer.
+        fine_tune: weight of the sorter's L1 error on the scores, in ranks divided by n; 0 freezes the sorter. The
+            sorter's weights are parameters of the loss: pass them to the optimizer.
+
+    Shape:
+        scores (..., n) -> ranks (..., n), and the scalar cost of the fine-tuning.
 
     Raises:
-        ValueError: fine-tuning of a sorter without weights.
+        ValueError: ``fine_tune`` is set, and the sorter has no weights.
+
+    Example:
+        >>> from bifocal.sorters import BifocalSorter
+        >>> ranks, cost = SorterRanks(BifocalSorter(), fine_tune=0.0)(torch.tensor([0.1, 0.9, 0.5]))
+        >>> ranks.tolist(), cost.item()
+        ([2.0, 0.0, 1.0], 0.0)
     """
 
     def __init__(self, sorter: nn.Module, fine_tune: float) -> None:
@@ -36,31 +46,32 @@ class Ranking(nn.Module):
         self.sorter.requires_grad_(bool(fine_tune))
         self.eval()
 
-    def train(self, mode: bool = True) -> "Ranking":
-        """Leaves the sorter in evaluation mode, so that one row's ranks do not depend on the others in the batch."""
+    def train(self, mode: bool = True) -> "SorterRanks":
+        """Set the mode, but keep the sorter in evaluation mode: the ranks of a row must not depend on other rows."""
         super().train(mode)
         self.sorter.eval()
         return self
 
     def forward(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Shape: scores (..., n) -> ranks (..., n), cost of the fine-tuning, a scalar."""
         frozen = {name: weight.detach() for name, weight in self.sorter.named_parameters()}
         ranks: Tensor = functional_call(self.sorter, frozen, scores)
         cost = ranks.new_zeros(())
         if self.fine_tune:
-            known = scores.detach()
-            cost = self.fine_tune * l1_loss(self.sorter(known), exact_ranks(known)) / scores.shape[-1]
+            values = scores.detach()
+            cost = self.fine_tune * l1_loss(self.sorter(values), exact_ranks(values)) / scores.shape[-1]
         return ranks, cost
 
 
 class AuxiliaryLoss(nn.Module):
-    """A plain loss beside a rank loss, which keeps the scores where the sorter knows them (thesis 5.5).
+    """Loss on scores beside a loss on ranks; it keeps the scores in the range of the sorter (thesis, section 5.5).
 
     Args:
         loss: loss(scores, matches) -> scalar.
-        weight: of the loss; 0 leaves it out.
-        steps: training steps after which it is left out, to align the start alone; all if not given. The count is in
-            the state of the module.
+        weight: of the loss; 0 disables it.
+        steps: training steps after which the loss is disabled; None for never. The step counter is a buffer.
+
+    Shape:
+        the shapes of ``loss`` -> scalar: the weighted loss, or 0 where it is disabled.
     """
 
     def __init__(self, loss: Callable[[Scores, Tensor], Tensor], weight: float, steps: int | None) -> None:
@@ -70,49 +81,64 @@ class AuxiliaryLoss(nn.Module):
         self.steps_done: Tensor
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        """The weighted loss, or 0 when its steps are over."""
-        over = self.weight == 0 or (self.steps is not None and int(self.steps_done) >= self.steps)
+        disabled = self.weight == 0 or (self.steps is not None and int(self.steps_done) >= self.steps)
         if self.training and torch.is_grad_enabled():
             self.steps_done += 1
-        return scores.cross.new_zeros(()) if over else self.weight * self.loss(scores, matches)
+        return scores.cross.new_zeros(()) if disabled else self.weight * self.loss(scores, matches)
 
 
-class RankLoss(nn.Module):
-    """A loss on the ranks of each row: what SpearmanLoss and MeanAveragePrecisionLoss have in common.
+class SorterLoss(nn.Module):
+    """Loss on the ranks of each row: base of ``SpearmanLoss``, ``MeanAveragePrecisionLoss`` and ``RecallLoss``.
 
     Args:
-        sorter: scores (..., n) -> ranks (..., n); ``BifocalSorter(exact=...)`` if it is not given, as the loss says.
-        fine_tune: weight of the L1 error of a trained sorter on these scores, see ``Ranking``.
-        alignment_weight: of the plain loss beside it, see ``AuxiliaryLoss``; its unit is that of the plain loss.
-        alignment_steps: training steps for which the plain loss is added; all if not given.
+        sorter: scores (..., n) -> ranks (..., n); None for a ``BifocalSorter`` with the ``exact`` of the class.
+        fine_tune: weight of the L1 error of a pretrained sorter on the model's scores, see ``SorterRanks``.
+        auxiliary_weight: weight of the class's auxiliary loss on scores, see ``AuxiliaryLoss``.
+        auxiliary_steps: training steps during which the auxiliary loss is added; None for all.
 
     Shape:
         scores.cross (rows, n), matches (rows, n) -> scalar.
+
+    Raises:
+        ValueError: the shapes differ, or ``fine_tune`` is set for a sorter without weights.
     """
 
-    plain: Callable[[], nn.Module]
+    auxiliary: Callable[[], nn.Module]
     exact = True
-    """Whether the ranks of the sorter that it has by itself are exact."""
+    """Whether the default sorter returns exact ranks."""
 
     def __init__(
         self,
         sorter: nn.Module | None = None,
         fine_tune: float = 0.0,
-        alignment_weight: float = 0.0,
-        alignment_steps: int | None = None,
+        auxiliary_weight: float = 0.0,
+        auxiliary_steps: int | None = None,
     ) -> None:
         super().__init__()
         if sorter is None:
             sorter = registry.build("bifocal.sorters", "BifocalSorter", exact=self.exact)
-        self.ranking = Ranking(sorter, fine_tune)
-        self.alignment = AuxiliaryLoss(self.plain(), alignment_weight, alignment_steps)
+        self.sorter_ranks = SorterRanks(sorter, fine_tune)
+        self.auxiliary_loss = AuxiliaryLoss(self.auxiliary(), auxiliary_weight, auxiliary_steps)
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that have no effect together."""
+        if arguments.get("auxiliary_steps") is not None and not arguments.get("auxiliary_weight"):
+            yield (
+                f"auxiliary_steps is {arguments['auxiliary_steps']}, but the auxiliary loss is disabled: "
+                "set auxiliary_weight too, or leave auxiliary_steps out"
+            )
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
-        ranks, cost = self.ranking(scores.cross)
-        total: Tensor = self.rank_cost(ranks, matches) + cost + self.alignment(scores, matches)
+        ranks, cost = self.sorter_ranks(scores.cross)
+        total: Tensor = self.rank_cost(ranks, matches) + cost + self.auxiliary_loss(scores, matches)
         return total
 
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
-        """Shape: ranks (rows, n), matches (rows, n) -> scalar."""
+        """Return the cost of the ranks.
+
+        Shape:
+            ranks (rows, n), matches (rows, n) -> scalar.
+        """
         raise NotImplementedError

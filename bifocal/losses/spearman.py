@@ -5,32 +5,39 @@ from functools import partial
 from torch import Tensor
 
 from bifocal.losses.regression import RegressionLoss
-from bifocal.losses.sorter_loss import RankLoss
+from bifocal.losses.sorter_loss import SorterLoss
 from bifocal.sorters import exact_ranks
 
 
-class SpearmanLoss(RankLoss):
+class SpearmanLoss(SorterLoss):
     """One minus the Spearman correlation of scores and targets, through a sorter.
 
     Thesis eq. (5.6), divided by n (n² - 1) / 6 and by the number of rows: with exact ranks and no ties the value is
     1 - r_s of eq. (5.4), averaged over the rows, from 0 to 2. Each row is one group of n scores.
 
-    Its squares weigh ranks by their value, so the sorter that it has by itself is soft: a step goes along the gradient
-    of a smooth function of the scores. With ``BifocalSorter()`` the value is 1 - r_s itself, and training is a little
-    worse.
+    The default sorter is soft, ``BifocalSorter(exact=False)``: the loss squares rank differences, and only soft ranks
+    make it a smooth function of the scores. With ``BifocalSorter()`` the value is exactly 1 - r_s, and training is a
+    little worse. The auxiliary loss (section 5.5.1) is the L1 distance of scores and targets, in units of the score.
 
-    The plain loss beside it (5.5.1) is the L1 distance of scores and targets, in the unit of the scores.
-
-    Args: those of ``RankLoss``.
+    Args:
+        sorter, fine_tune, auxiliary_weight, auxiliary_steps: see ``SorterLoss``.
 
     Shape:
         scores.cross (groups, n), n >= 2, matches (groups, n) graded: the targets -> scalar.
 
     Raises:
-        ValueError: the shapes differ; a group has fewer than two scores.
+        ValueError: the shapes differ, or a group has fewer than two scores.
+
+    Example:
+        >>> import torch
+        >>> from bifocal.scores import Scores
+        >>> from bifocal.sorters import BifocalSorter
+        >>> loss = SpearmanLoss(BifocalSorter())
+        >>> loss(Scores(torch.tensor([[3.0, 1.0, 2.0]])), torch.tensor([[9.0, 4.0, 5.0]])).item()  # the same order
+        0.0
     """
 
-    plain = partial(RegressionLoss, power=1)
+    auxiliary = partial(RegressionLoss, power=1)
     exact = False
 
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:

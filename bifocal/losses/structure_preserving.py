@@ -1,4 +1,4 @@
-"""Ranking across the views, and neighbourhoods kept within each."""
+"""Ranking across the views, with neighborhoods preserved within each view."""
 
 import torch
 from torch import Tensor, nn
@@ -10,25 +10,29 @@ from bifocal.scores import Scores, check_matches
 class StructurePreservingLoss(nn.Module):
     """Bidirectional ranking constraints with structure-preserving constraints, on Euclidean distances.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, eq. (1)-(5). The
-    neighbours of a caption are the other captions of an image it describes, those of an image the other images that a
-    caption of it describes; so a batch needs several captions of an image (``added_captions``: 1), or several
-    images of a phrase, for the last two terms to have any triplet. Of the triplets of each positive pair the ``top``
-    costliest count.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, eq. (1)-(5). Two captions
+    are neighbors if an image matches both; two images are neighbors if a caption matches both. The structure terms
+    need neighbors in the batch: two captions of an image, or two images of a phrase. Only the ``max_violations``
+    largest costs of each positive pair count.
 
     Args:
-        margin: m, in units of the distance between unit vectors, which spans [0, 2].
-        image_weight: lambda_1, of the constraints (2) on images, captions being the queries.
-        visual_weight: lambda_2, of the neighbourhoods (3) of images.
-        textual_weight: lambda_3, of the neighbourhoods (4) of captions.
-        top: K, violations that count for each positive pair and term.
+        margin: m, in units of the distance between unit vectors, which is in [0, 2].
+        image_weight: lambda_1, of the constraints (2) on images, where captions are the queries.
+        visual_weight: lambda_2, of the structure (3) of images.
+        textual_weight: lambda_3, of the structure (4) of captions.
+        max_violations: K, violations that count per positive pair and term.
 
     Shape:
         scores.cross (N, M), scores.visual (N, N), scores.textual (M, M), cosines; matches (N, M) bool -> scalar, the
         sum of eq. (5) divided by the number of matches.
 
     Raises:
-        ValueError: the shapes differ, or a term is wanted and its scores are not there.
+        ValueError: the shapes differ, or the scores of a term with a weight are missing.
+
+    Example:
+        >>> loss, matches = StructurePreservingLoss(textual_weight=0.0), torch.eye(2, dtype=torch.bool)
+        >>> round(loss(Scores(torch.eye(2)), matches).item(), 2)  # negatives are farther by sqrt(2) > margin
+        0.0
     """
 
     def __init__(
@@ -37,10 +41,10 @@ class StructurePreservingLoss(nn.Module):
         image_weight: float = 2.0,
         visual_weight: float = 0.0,
         textual_weight: float = 0.2,
-        top: int = 50,
+        max_violations: int = 50,
     ) -> None:
         super().__init__()
-        self.margin, self.top = margin, top
+        self.margin, self.max_violations = margin, max_violations
         self.image_weight, self.visual_weight, self.textual_weight = image_weight, visual_weight, textual_weight
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
@@ -60,14 +64,15 @@ class StructurePreservingLoss(nn.Module):
                 f"StructurePreservingLoss needs scores.{view}, which the model lacks: set {view}_weight to 0"
             )
         shared = matches.to(scores.dtype)
-        neighbours = shared @ shared.T > 0
-        # An element is its own neighbour, at no distance from itself: no triplet, and no negative.
+        neighbors = shared @ shared.T > 0
+        # An element is at distance 0 from itself: exclude it from positives and from negatives.
         itself = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-        return self._violations(scores, neighbours & ~itself, neighbours | itself)
+        return self._violations(scores, neighbors & ~itself, neighbors | itself)
 
     def _violations(self, scores: Tensor, positive: Tensor, related: Tensor) -> Tensor:
-        """Sum of the ``top`` costs of each positive pair, over all that is not ``related``."""
+        """Sum the largest costs of each positive pair; all elements but the ``related`` ones are negatives."""
+        # The square root has no finite gradient at 0.
         distances = (2 - 2 * scores).clamp_min(torch.finfo(scores.dtype).eps).sqrt()
         query, other = positive.nonzero(as_tuple=True)
         costs = relu(self.margin + distances[query, other].unsqueeze(1) - distances[query]) * ~related[query]
-        return costs.topk(min(self.top, costs.shape[1]), dim=1).values.sum()
+        return costs.topk(min(self.max_violations, costs.shape[1]), dim=1).values.sum()

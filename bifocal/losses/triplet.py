@@ -1,4 +1,4 @@
-"""Triplet ranking loss on negatives of the batch: all of them, or one that is chosen."""
+"""Triplet ranking loss on all negatives of the batch, or on one selected negative."""
 
 from typing import Literal
 
@@ -14,24 +14,30 @@ Negatives = Literal["all", "random", "hardest", "semi_hard"]
 class TripletLoss(nn.Module):
     """Triplet ranking loss in both directions.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (5)-(7); thesis eq. (3.9)-(3.11). Every caption of an
-    image is a positive of it, and never a negative. C_n and D_n of eq. (5) are, of what does not match,
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (5)-(7); thesis eq. (3.9)-(3.11). All captions of an
+    image are positives of it, never negatives. ``negatives`` selects the sets C_n and D_n of eq. (5) from the pairs
+    that do not match:
 
     - "all";
-    - "random": one, drawn anew at each call;
-    - "hardest": the one that scores highest, eq. (7), as in ``HardestTripletLoss``;
-    - "semi_hard": the one that scores highest below the positive (Schroff et al., "FaceNet", CVPR 2015, section 3.2);
-      where all score higher, the lowest of them.
+    - "random": one negative, drawn again at each call;
+    - "hardest": the negative of the highest score, eq. (7), as in ``HardestTripletLoss``;
+    - "semi_hard": the negative of the highest score below the positive's (Schroff et al., "FaceNet", CVPR 2015,
+      section 3.2); if all negatives score higher than the positive, the lowest of them.
 
     Args:
-        margin: alpha of eq. (6), in units of the score (a cosine spans [-1, 1]).
-        negatives: one of the four.
+        margin: alpha of eq. (6), in units of the score (a cosine is in [-1, 1]).
+        negatives: "all", "random", "hardest" or "semi_hard".
 
     Shape:
         scores.cross (N, M), matches (N, M) bool -> scalar: the sum over the negatives, the mean over the matches.
 
     Raises:
-        ValueError: the shapes differ, or ``negatives`` is none of the four.
+        ValueError: the shapes differ, or ``negatives`` is unknown.
+
+    Example:
+        >>> scores, matches = Scores(torch.tensor([[0.9, 0.8], [0.1, 0.7]])), torch.eye(2, dtype=torch.bool)
+        >>> round(TripletLoss(margin=0.2)(scores, matches).item(), 2)
+        0.2
     """
 
     def __init__(self, margin: float = 0.2, negatives: Negatives = "all") -> None:
@@ -49,22 +55,28 @@ class TripletLoss(nn.Module):
         return (caption_cost + image_cost).mean()
 
     def _cost(self, positives: Tensor, candidates: Tensor, negative: Tensor) -> Tensor:
-        """Positives (K, 1) against their rows of candidates (K, C), of which some are negatives -> (K,)."""
+        """Return the cost of each positive (K,).
+
+        Shape:
+            positives (K, 1), candidates (K, C) with their mask ``negative`` (K, C) bool.
+        """
         if self.negatives == "all":
             return (relu(self.margin - positives + candidates) * negative).sum(dim=1)
         if candidates.shape[1] == 0:
             return positives.new_zeros(len(positives))
-        chosen = self._preference(positives, candidates).masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
-        cost = relu(self.margin - positives + candidates.gather(1, chosen)) * negative.gather(1, chosen)
+        preference = self._preference(positives, candidates)
+        selected = preference.masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
+        cost = relu(self.margin - positives + candidates.gather(1, selected)) * negative.gather(1, selected)
         return cost.squeeze(1)
 
     def _preference(self, positives: Tensor, candidates: Tensor) -> Tensor:
-        """The negative where this is highest is chosen."""
+        """Return a value per candidate (K, C); the negative of the highest value is selected."""
         if self.negatives == "random":
             return torch.rand_like(candidates)
-        known = candidates.detach()
+        values = candidates.detach()
         if self.negatives == "hardest":
-            return known
-        # Below the positive the nearest is best; above it the lowest, after all that are below.
-        distance = positives.detach() - known
+            return values
+        # Below the positive's score the nearest negative is best. Above it the lowest is best, but
+        # after all negatives below: those get values in (0, 1], these negative values.
+        distance = positives.detach() - values
         return torch.where(distance > 0, 1 / (1 + distance), distance)

@@ -1,4 +1,4 @@
-"""InfoNCE against a loop over its equation."""
+"""InfoNCELoss against a loop over its equation."""
 
 import math
 
@@ -12,7 +12,7 @@ from bifocal.scores import Scores
 
 
 def equation(scores: list[list[float]], matches: list[list[bool]], temperature: float) -> float:
-    """-log(f(match) / (f(match) + sum of f(negative))), captions and images as candidates in turn."""
+    """-log(f(match) / (f(match) + sum of f(negative))), over the captions, then over the images."""
     f = [[math.exp(score / temperature) for score in row] for row in scores]
     total, pairs = 0.0, 0
     for n, row in enumerate(f):
@@ -25,19 +25,19 @@ def equation(scores: list[list[float]], matches: list[list[bool]], temperature: 
     return total / pairs
 
 
-@pytest.mark.parametrize("captions_each", [1, 3])
+@pytest.mark.parametrize("captions_per_image", [1, 3])
 @pytest.mark.parametrize("images", [2, 3, 17])
-def test_info_nce_is_its_equation(images: int, captions_each: int) -> None:
+def test_info_nce_is_its_equation(images: int, captions_per_image: int) -> None:
     torch.manual_seed(images)
-    scores = 2 * torch.rand(images, images * captions_each, dtype=torch.float64) - 1
-    matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_each, dim=1)
-    found = InfoNCELoss(temperature=0.1)(Scores(scores), matches)
-    assert found.item() == pytest.approx(equation(scores.tolist(), matches.tolist(), 0.1))
+    scores = 2 * torch.rand(images, images * captions_per_image, dtype=torch.float64) - 1
+    matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
+    loss = InfoNCELoss(temperature=0.1)(Scores(scores), matches)
+    assert loss.item() == pytest.approx(equation(scores.tolist(), matches.tolist(), 0.1))
     assert torch.autograd.gradcheck(lambda s: InfoNCELoss(0.5)(Scores(s), matches), scores.requires_grad_())
 
 
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 12), shift=st.floats(-5, 5))
-def test_info_nce_sees_differences_and_no_order(seed: int, size: int, shift: float) -> None:
+def test_info_nce_is_invariant_to_shift_transposition_and_order(seed: int, size: int, shift: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(size, size, generator=generator, dtype=torch.float64)
     order = torch.randperm(size, generator=generator)
@@ -46,10 +46,10 @@ def test_info_nce_sees_differences_and_no_order(seed: int, size: int, shift: flo
         torch.testing.assert_close(loss(Scores(same), matches), loss(Scores(scores), matches))
 
 
-def test_without_negatives_there_is_nothing_to_learn() -> None:
+def test_info_nce_without_negatives_has_no_gradient() -> None:
     scores = torch.tensor([[0.9, -0.9]], requires_grad=True)
-    value = InfoNCELoss()(Scores(scores), torch.tensor([[True, True]]))
-    value.backward()
-    assert value.item() == 0
+    loss = InfoNCELoss()(Scores(scores), torch.tensor([[True, True]]))
+    loss.backward()
+    assert loss.item() == 0
     assert scores.grad is not None
     assert scores.grad.abs().sum() == 0

@@ -1,4 +1,4 @@
-"""The semantic triplet loss against loops over eq. (1)-(3)."""
+"""SemanticTripletLoss against loops over eq. (1)-(3)."""
 
 import pytest
 import torch
@@ -34,23 +34,23 @@ def example(size: int) -> tuple[Scores, Tensor]:
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.0, 2.0)])
 @pytest.mark.parametrize("size", [2, 3, 5, 17])
-def test_loss_is_its_equation(size: int, weights: tuple[float, float, float]) -> None:
+def test_semantic_triplet_is_eq_1_to_3(size: int, weights: tuple[float, float, float]) -> None:
     scores, relevance = example(size)
-    found = SemanticTripletLoss(0.2, *weights)(scores, relevance)
+    loss = SemanticTripletLoss(0.2, *weights)(scores, relevance)
     assert scores.visual is not None
     expected = equation(scores.visual.tolist(), scores.cross.tolist(), relevance.tolist(), 0.2, weights)
-    assert found.item() == pytest.approx(expected)
+    assert loss.item() == pytest.approx(expected)
 
 
-def test_what_is_not_relevant_is_irrelevant_in_a_boolean_matrix() -> None:
+def test_semantic_triplet_takes_false_as_irrelevant_in_a_boolean_matrix() -> None:
     scores, relevance = example(7)
-    known = relevance > 0
+    relevant = relevance > 0
     torch.testing.assert_close(
-        SemanticTripletLoss()(scores, known), SemanticTripletLoss()(scores, torch.where(known, 1, -1))
+        SemanticTripletLoss()(scores, relevant), SemanticTripletLoss()(scores, torch.where(relevant, 1, -1))
     )
 
 
-def test_gradient() -> None:
+def test_semantic_triplet_gradient() -> None:
     scores, relevance = example(5)
     assert scores.visual is not None
     assert torch.autograd.gradcheck(
@@ -59,18 +59,24 @@ def test_gradient() -> None:
     )
 
 
-def test_without_triplets_there_is_nothing_to_learn() -> None:
+def test_semantic_triplet_without_triplets_has_no_gradient() -> None:
     scores, _ = example(3)
     scores.cross.requires_grad_()
-    value = SemanticTripletLoss()(scores, torch.ones(3, 3))
-    value.backward()
-    assert value.item() == 0
+    loss = SemanticTripletLoss()(scores, torch.ones(3, 3))
+    loss.backward()
+    assert loss.item() == 0
     assert scores.cross.grad is not None
     assert scores.cross.grad.abs().sum() == 0
 
 
-def test_one_text_for_each_image() -> None:
-    with pytest.raises(ValueError, match="one text for each image"):
+def test_semantic_triplet_rejects_other_numbers_of_texts_and_missing_scores() -> None:
+    with pytest.raises(ValueError, match="one text per image"):
         SemanticTripletLoss()(Scores(torch.zeros(2, 4), torch.eye(2)), torch.zeros(2, 4))
     with pytest.raises(ValueError, match=r"needs scores\.visual"):
         SemanticTripletLoss()(Scores(torch.eye(2)), torch.eye(2))
+
+
+def test_semantic_triplet_explains_weights_that_disable_it() -> None:
+    off = {"visual_weight": 0.0, "image_to_text_weight": 0.0, "text_to_image_weight": 0.0}
+    assert "all 0" in " ".join(SemanticTripletLoss.conflicts(off))
+    assert not list(SemanticTripletLoss.conflicts(off | {"visual_weight": 1.0}))

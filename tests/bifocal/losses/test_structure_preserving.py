@@ -1,4 +1,4 @@
-"""The structure-preserving loss against loops over eq. (1)-(5)."""
+"""StructurePreservingLoss against loops over eq. (1)-(5)."""
 
 import math
 
@@ -16,14 +16,14 @@ def distance(first: list[float], second: list[float]) -> float:
     return math.sqrt(sum((a - b) ** 2 for a, b in zip(first, second, strict=True)))
 
 
-def top(costs: list[float], k: int) -> float:
+def top_costs(costs: list[float], k: int) -> float:
     return sum(sorted((max(0.0, cost) for cost in costs), reverse=True)[:k])
 
 
 def equation(
     x: Vectors, y: Vectors, matches: list[list[bool]], m: float, weights: tuple[float, float, float], k: int
 ) -> float:
-    """Eq. (5) of the vectors themselves, each positive pair with its top K; divided by the matches."""
+    """Eq. (5) on the vectors, with the top K costs of each positive pair; divided by the number of matches."""
     images, captions = range(len(x)), range(len(y))
     share_caption = [[any(matches[i][c] and matches[j][c] for c in captions) for j in images] for i in images]
     share_image = [[any(matches[i][a] and matches[i][b] for i in images) for b in captions] for a in captions]
@@ -33,24 +33,24 @@ def equation(
             if matches[i][j]:
                 pairs += 1
                 far = [distance(x[i], y[c]) for c in captions if not matches[i][c]]
-                total += top([m + distance(x[i], y[j]) - d for d in far], k)
+                total += top_costs([m + distance(x[i], y[j]) - d for d in far], k)
                 far = [distance(x[c], y[j]) for c in images if not matches[c][j]]
-                total += weights[0] * top([m + distance(x[i], y[j]) - d for d in far], k)
-    for vectors, neighbours, weight in ((x, share_caption, weights[1]), (y, share_image, weights[2])):
+                total += weights[0] * top_costs([m + distance(x[i], y[j]) - d for d in far], k)
+    for vectors, neighbors, weight in ((x, share_caption, weights[1]), (y, share_image, weights[2])):
         for i in range(len(vectors)):
             for j in range(len(vectors)):
-                if i != j and neighbours[i][j]:
-                    far = [distance(vectors[i], v) for c, v in enumerate(vectors) if c != i and not neighbours[i][c]]
-                    total += weight * top([m + distance(vectors[i], vectors[j]) - d for d in far], k)
+                if i != j and neighbors[i][j]:
+                    far = [distance(vectors[i], v) for c, v in enumerate(vectors) if c != i and not neighbors[i][c]]
+                    total += weight * top_costs([m + distance(vectors[i], vectors[j]) - d for d in far], k)
     return total / pairs
 
 
-def example(images: int, captions_each: int, shared: bool) -> tuple[Tensor, Tensor, Tensor]:
+def example(images: int, captions_per_image: int, shared: bool) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(images)
-    captions = images * captions_each
+    captions = images * captions_per_image
     vectors = torch.randn(images + captions, 5, generator=generator, dtype=torch.float64)
-    matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_each, dim=1)
-    if shared:  # the first caption describes the last image too, as a phrase may
+    matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
+    if shared:  # caption 0 also matches the last image, as a phrase can
         matches[-1, 0] = True
     return *torch.nn.functional.normalize(vectors, dim=1).split([images, captions]), matches
 
@@ -60,25 +60,27 @@ def scores_of(x: Tensor, y: Tensor) -> Scores:
 
 
 @pytest.mark.parametrize("k", [1, 3, 50])
-@pytest.mark.parametrize(("images", "captions_each"), [(2, 2), (3, 1), (6, 3), (17, 2)])
+@pytest.mark.parametrize(("images", "captions_per_image"), [(2, 2), (3, 1), (6, 3), (17, 2)])
 @pytest.mark.parametrize("shared", [False, True])
-def test_loss_is_its_equation(images: int, captions_each: int, shared: bool, k: int) -> None:
-    x, y, matches = example(images, captions_each, shared)
-    loss = StructurePreservingLoss(margin=0.3, image_weight=2.0, visual_weight=0.1, textual_weight=0.2, top=k)
+def test_structure_preserving_is_eq_5(images: int, captions_per_image: int, shared: bool, k: int) -> None:
+    x, y, matches = example(images, captions_per_image, shared)
+    loss = StructurePreservingLoss(
+        margin=0.3, image_weight=2.0, visual_weight=0.1, textual_weight=0.2, max_violations=k
+    )
     expected = equation(x.tolist(), y.tolist(), matches.tolist(), 0.3, (2.0, 0.1, 0.2), k)
     assert expected > 0
     assert loss(scores_of(x, y), matches).item() == pytest.approx(expected)
 
 
-def test_gradient() -> None:
+def test_structure_preserving_gradient() -> None:
     x, y, matches = example(4, 2, shared=True)
-    loss = StructurePreservingLoss(margin=0.3, visual_weight=0.1, top=2)
+    loss = StructurePreservingLoss(margin=0.3, visual_weight=0.1, max_violations=2)
     assert torch.autograd.gradcheck(
         lambda a, b: loss(scores_of(a, b), matches), (x.requires_grad_(), y.requires_grad_())
     )
 
 
-def test_two_captions_that_say_the_same_have_a_finite_gradient() -> None:
+def test_structure_preserving_has_a_finite_gradient_for_equal_captions() -> None:
     x, y, matches = example(3, 2, shared=False)
     y = y[[0, 0, 2, 3, 4, 5]].requires_grad_()
     StructurePreservingLoss(margin=2.0)(scores_of(x, y), matches).backward()
@@ -86,13 +88,13 @@ def test_two_captions_that_say_the_same_have_a_finite_gradient() -> None:
     assert torch.isfinite(y.grad).all()
 
 
-def test_structure_terms_need_a_second_caption() -> None:
+def test_structure_preserving_terms_are_zero_without_neighbors() -> None:
     x, y, matches = example(5, 1, shared=False)
     plain = StructurePreservingLoss(margin=0.3, textual_weight=0.0)(scores_of(x, y), matches)
     structured = StructurePreservingLoss(margin=0.3, visual_weight=0.2, textual_weight=0.2)(scores_of(x, y), matches)
     torch.testing.assert_close(plain, structured)
 
 
-def test_missing_scores_are_refused() -> None:
+def test_structure_preserving_rejects_missing_scores() -> None:
     with pytest.raises(ValueError, match=r"needs scores\.textual, .* set textual_weight to 0"):
         StructurePreservingLoss()(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool))

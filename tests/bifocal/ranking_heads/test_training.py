@@ -94,7 +94,7 @@ def test_a_killed_fit_ends_as_an_undisturbed_one_with_its_sorter_and_its_alignme
     def parts() -> tuple[MLPHead, SpearmanLoss]:
         torch.manual_seed(1)
         sorter = LSTMSorter(length=8, hidden=4, layers=1)
-        return small_head(), SpearmanLoss(sorter, fine_tune=1.0, alignment_weight=0.1, alignment_steps=12)
+        return small_head(), SpearmanLoss(sorter, fine_tune=1.0, auxiliary_weight=0.1, auxiliary_steps=12)
 
     def fit(head: MLPHead, loss: SpearmanLoss, name: str, **more: Any) -> Any:
         return fit_head(head, loss, train, validation, kind="spearman", checkpoints=tmp_path / name, **SCHEDULE, **more)

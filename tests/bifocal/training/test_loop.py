@@ -57,7 +57,7 @@ def rank_loss() -> RecallLoss:
     """With all that has a state: a sorter that is fine-tuned, and an alignment that ends in the second epoch."""
     torch.manual_seed(8)
     sorter = LSTMSorter(16, hidden=3, layers=1)
-    return RecallLoss(sorter, fine_tune=0.5, alignment_weight=1.0, alignment_steps=8)
+    return RecallLoss(sorter, fine_tune=0.5, auxiliary_weight=1.0, auxiliary_steps=8)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,10 @@ def test_a_loss_with_a_sorter_is_trained_and_kept(
     assert same(losses[0], losses[2])
     start, trained = rank_loss(), losses[0].loss
     assert isinstance(trained, RecallLoss)
-    assert int(trained.alignment.steps_done) == 15
+    assert int(trained.auxiliary_loss.steps_done) == 15
     moved = [
-        not torch.equal(a, b) for a, b in zip(start.ranking.parameters(), trained.ranking.parameters(), strict=True)
+        not torch.equal(a, b)
+        for a, b in zip(start.sorter_ranks.parameters(), trained.sorter_ranks.parameters(), strict=True)
     ]
     assert all(moved)
     assert not trained.training

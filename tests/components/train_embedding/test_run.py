@@ -93,8 +93,8 @@ def chance(tables: Dataset) -> float:
 @pytest.mark.parametrize(
     "loss",
     [
-        {"name": "RecallLoss", "fine_tune": 0.5, "alignment_weight": 1.0, "alignment_steps": 30},
-        {"name": "RecallLoss", "surrogate": "log_rank", "alignment_weight": 1.0},
+        {"name": "RecallLoss", "fine_tune": 0.5, "auxiliary_weight": 1.0, "auxiliary_steps": 30},
+        {"name": "RecallLoss", "surrogate": "log_rank", "auxiliary_weight": 1.0},
     ],
 )
 def test_rank_losses_with_the_pretrained_sorter_learn(

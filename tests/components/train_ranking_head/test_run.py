@@ -29,7 +29,7 @@ SHAPES: dict[str, Any] = {
     "task": "shapes",
     "measure": "average_precision",
     "head": {"name": "WildcatHead", "maps": 2},
-    "loss": {"name": "MeanAveragePrecisionLoss", "alignment_weight": 1.0},
+    "loss": {"name": "MeanAveragePrecisionLoss", "auxiliary_weight": 1.0},
     "sorter": {"name": "BifocalSorter"},
     "surrogate": {"name": "MultiLabelSoftMarginLoss"},
     "epochs": 3,

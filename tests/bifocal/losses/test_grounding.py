@@ -1,0 +1,51 @@
+"""GroundingLoss against a loop over its equations."""
+
+import math
+
+import pytest
+import torch
+
+from bifocal.losses import GroundingLoss
+from bifocal.scores import Scores
+
+Matrix = list[list[float]]
+
+
+def eq_7_to_10(scores: Matrix, matches: list[list[bool]], sharpness: float) -> float:
+    """Negative log posteriors of one kind of scores: captions given the image, images given the caption."""
+    f = [[math.exp(sharpness * score) for score in row] for row in scores]
+    total, pairs = 0.0, 0
+    for n, row in enumerate(f):
+        for m, match in enumerate(row):
+            if matches[n][m]:
+                pairs += 1
+                captions = sum(row[k] for k in range(len(row)) if not matches[n][k])
+                images = sum(f[k][m] for k in range(len(f)) if not matches[k][m])
+                total -= math.log(match / (match + captions)) + math.log(match / (match + images))
+    return total / pairs
+
+
+@pytest.mark.parametrize("captions_per_image", [1, 2])
+@pytest.mark.parametrize("images", [2, 17])
+def test_grounding_is_eq_7_to_10(images: int, captions_per_image: int) -> None:
+    torch.manual_seed(images)
+    words, sentences = torch.rand(2, images, images * captions_per_image, dtype=torch.float64)
+    matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
+    loss = GroundingLoss(sharpness=7.0)(Scores(words, words=words, sentences=sentences), matches)
+    expected = sum(eq_7_to_10(part.tolist(), matches.tolist(), 7.0) for part in (words, sentences))
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_grounding_gradient() -> None:
+    torch.manual_seed(2)
+    words, sentences = torch.randn(2, 2, 4, dtype=torch.float64)
+    matches = torch.eye(2, dtype=torch.bool).repeat_interleave(2, dim=1)
+    assert torch.autograd.gradcheck(
+        lambda w, s: GroundingLoss()(Scores(w, words=w, sentences=s), matches),
+        (words.requires_grad_(), sentences.requires_grad_()),
+    )
+
+
+def test_grounding_rejects_scores_without_words() -> None:
+    with pytest.raises(ValueError, match="train a GroundingModel with it"):
+        GroundingLoss()(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool))
