@@ -137,11 +137,11 @@ def promote(rollback: bool, unlock: bool) -> None:
         raise click.UsageError("--rollback and --unlock are two things: give one of them, then the other")
     from pipelines.promotion import policy as decision
     from pipelines.promotion import promote as promotion
-    from runtime import mlflow as tracking
+    from runtime.mlflow import get_version, remove_lock
 
     rules = decision.read()
     if unlock:
-        click.echo(f"removed the lock of {tracking.remove_lock(rules.model)}")
+        click.echo(f"removed the lock of {remove_lock(rules.model)}")
         return
     if rollback:
         promotion.rollback(rules)
@@ -154,7 +154,7 @@ def promote(rollback: bool, unlock: bool) -> None:
         if made.promoted:
             click.secho("promoted", fg="green")
     for alias in (rules.candidate, rules.champion, rules.previous):
-        version = tracking.get_version(rules.model, alias)
+        version = get_version(rules.model, alias)
         if version:
             click.echo(f"{alias}: version {version.number}")
 

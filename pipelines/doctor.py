@@ -112,7 +112,8 @@ def s3() -> Finding:
         return Finding(
             "S3", None, "no keys in the environment", "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=..."
         )
-    from runtime.s3.storage import Storage, StorageError
+    from runtime.s3.errors import StorageError
+    from runtime.s3.storage import Storage
 
     try:
         buckets = Storage(attempts=1, timeout=SECONDS).buckets()

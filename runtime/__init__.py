@@ -1,1 +1,1 @@
-"""How any stage runs: declaration, parameters, artifacts, command line, S3, MLflow, Kubeflow's executor."""
+"""How any stage runs: declaration, parameters, artifacts, command line, S3, MLflow, Kubeflow's executor protocol."""

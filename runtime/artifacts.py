@@ -1,4 +1,4 @@
-"""Artifact directories: written aside, described by a manifest, renamed when complete."""
+"""Artifact directories: written to a partial directory, described by a manifest, renamed when complete."""
 
 import hashlib
 import json
@@ -10,53 +10,60 @@ from typing import Any
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
-KEY = "key.json"
+FINGERPRINT = "fingerprint.json"
+CHECKPOINTS = "checkpoints"
 
 
-def begin(final: Path, key: Mapping[str, Any]) -> Path:
-    """The directory to write artifact ``final`` in: beside it, and still holding what a killed run with the
-    same ``key`` (parameters, inputs, code) left there; empty otherwise.
+def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
+    """Return the partial directory of artifact ``final``, to write its files in.
+
+    The files of a killed run are kept if that run had the same ``fingerprint``; otherwise the directory is empty.
+
+    Args:
+        fingerprint: parameters, input hashes, code hash and arguments of the stage.
     """
-    partial, text = partial_of(final), _json(key)
-    if not ((partial / KEY).is_file() and (partial / KEY).read_text() == text):
+    partial, text = partial_path(final), _json(fingerprint)
+    file = partial / FINGERPRINT
+    if not (file.is_file() and file.read_text() == text):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        (partial / KEY).write_text(text)
+        file.write_text(text)
     return partial
 
 
-def partial_of(final: Path) -> Path:
-    """Where artifact ``final`` is written until it is complete."""
+def partial_path(final: Path) -> Path:
+    """Partial directory of artifact ``final``, beside it."""
     return final.with_name(final.name + ".partial")
 
 
 def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:
-    """Describe what stands in ``partial`` and put it in the place of ``final`` in one step.
+    """Write the manifest of ``partial`` and rename the directory to ``final``.
 
-    Everything called ``checkpoints`` at the top is of no use to a complete artifact, and is left out.
+    The top-level folder ``checkpoints`` is deleted: a complete artifact does not need it.
     """
-    shutil.rmtree(partial / "checkpoints", ignore_errors=True)
-    (partial / KEY).unlink()
+    shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
+    (partial / FINGERPRINT).unlink()
     write_json(partial / MANIFEST, {"schema_version": SCHEMA_VERSION, **manifest, "files": hash_files(partial)})
-    former = final.with_name(final.name + ".former")
-    shutil.rmtree(former, ignore_errors=True)
+    previous = final.with_name(final.name + ".previous")
+    shutil.rmtree(previous, ignore_errors=True)
     if final.exists():
-        final.rename(former)
+        # A directory cannot be renamed onto a directory that has files.
+        final.rename(previous)
     partial.rename(final)
-    shutil.rmtree(former, ignore_errors=True)
+    shutil.rmtree(previous, ignore_errors=True)
 
 
 def read_manifest(artifact: Path) -> dict[str, Any]:
-    """The manifest of a complete artifact.
+    """Return the manifest of a complete artifact.
 
     Raises:
-        FileNotFoundError: there is none; says which stage to run.
-        ValueError: it was written by another version of the project.
+        FileNotFoundError: the artifact has no manifest; the message says which command writes it.
+        ValueError: another version of the project wrote the manifest.
     """
     path = artifact / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(
-            f"{artifact} is no complete artifact (it has no {MANIFEST}): run the stage that writes it, or 'dvc repro'"
+            f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that writes it, or 'dvc repro'"
         )
     manifest: dict[str, Any] = json.loads(path.read_text())
     if manifest.get("schema_version") != SCHEMA_VERSION:
@@ -68,12 +75,12 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
 
 
 def artifact_hash(artifact: Path) -> str:
-    """SHA-256 over the names and contents of an artifact's files, from its manifest: nothing is read again."""
+    """SHA-256 over the names and hashes of an artifact's files, from its manifest; the files are not read."""
     return hashlib.sha256(_json(read_manifest(artifact)["files"]).encode()).hexdigest()
 
 
 def hash_files(root: Path) -> dict[str, str]:
-    """SHA-256 of every file below ``root`` by its path from there; of ``root`` itself if it is a file."""
+    """SHA-256 of every file below ``root`` by its relative path; of ``root`` itself if it is a file."""
     paths = sorted(root.rglob("*")) if root.is_dir() else [root]
     files: dict[str, str] = {}
     for path in paths:
@@ -84,19 +91,19 @@ def hash_files(root: Path) -> dict[str, str]:
 
 
 def code_hash(root: Path, paths: Iterable[str]) -> str:
-    """SHA-256 over the source files at ``paths`` below ``root``, whatever git says of them."""
+    """SHA-256 over the source files at ``paths`` below ``root``, committed or not."""
     return hashlib.sha256(_json({path: hash_files(root / path) for path in paths}).encode()).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, whole or not at all."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("w") as file:
+    """Write ``value`` as indented JSON; a crash leaves the former file or the complete new one."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w") as file:
         json.dump(value, file, indent=2, sort_keys=True)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
 
 
 def _json(value: Any) -> str:

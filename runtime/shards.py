@@ -1,4 +1,4 @@
-"""Parts of a stage's work, which machines may do at the same time: ``i/n`` is part i, from 1, of n."""
+"""Shards: equal shares of a stage's items that machines process in parallel; ``i/n`` is share i, from 1, of n."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,14 +6,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def parse(shard: str) -> tuple[int, int]:
-    """``"2/4"`` as (2, 4).
+def parse_shard(shard: str) -> tuple[int, int]:
+    """Return the number and the count of a shard.
 
     Raises:
-        ValueError: it is no such pair.
+        ValueError: ``shard`` is not i/n with i from 1 to n.
 
-    >>> parse("2/4")
-    (2, 4)
+    Example:
+        >>> parse_shard("2/4")
+        (2, 4)
     """
     number, _, count = shard.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
@@ -21,20 +22,22 @@ def parse(shard: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def name_of(artifact: str, shard: str) -> str:
-    """Name of the artifact that a shard writes in the place of ``artifact``.
+def artifact_name(artifact: str, shard: str) -> str:
+    """Name of the artifact that a shard of the stage writes instead of ``artifact``.
 
-    >>> name_of("features", "2/4")
-    'features-2-of-4'
+    Example:
+        >>> artifact_name("features", "2/4")
+        'features-2-of-4'
     """
-    return "{}-{}-of-{}".format(artifact, *parse(shard))
+    return "{}-{}-of-{}".format(artifact, *parse_shard(shard))
 
 
-def share(items: Sequence[T], shard: str) -> Sequence[T]:
-    """The items of a shard: a run of neighbours, so that the shards one after another are all items in order.
+def items_of_shard(items: Sequence[T], shard: str) -> Sequence[T]:
+    """Return the items of a shard: a contiguous range; all shards in order are all items in order.
 
-    >>> [list(share(range(5), f"{number}/3")) for number in (1, 2, 3)]
-    [[0], [1, 2], [3, 4]]
+    Example:
+        >>> [list(items_of_shard(range(5), f"{number}/3")) for number in (1, 2, 3)]
+        [[0], [1, 2], [3, 4]]
     """
-    number, count = parse(shard)
+    number, count = parse_shard(shard)
     return items[len(items) * (number - 1) // count : len(items) * number // count]

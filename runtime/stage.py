@@ -1,15 +1,15 @@
-"""Running one stage: inputs checked, outputs written aside, tracked, and put in place when complete."""
+"""Run one stage: hash its inputs, write its outputs to partial directories, track it in MLflow, commit the outputs."""
 
-import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from runtime import artifacts as artifact
-from runtime import mlflow as tracking
+from runtime import artifacts
+from runtime.mlflow import log_metrics, stage_run
 from runtime.spec import Component, Params
+from runtime.torchrun import is_main_process
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,39 +22,37 @@ def run_stage(
     values: Mapping[str, Any],
     arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
-    """Run ``component`` and put its outputs in place.
+    """Run ``component``, commit its outputs and return its metrics.
 
-    Under ``torchrun`` the first process does that; the others work for it, and write, track and report nothing.
+    Under ``torchrun``, only the main process commits, tracks and returns metrics.
 
     Args:
-        inputs, outputs: the folder of each artifact.
-        values: all parameters of the pipeline, for the tracking.
-        arguments: what a step of a cluster is told beside its parameters.
-
-    Returns:
-        The stage's figures.
+        inputs, outputs: directory of each artifact.
+        values: all parameters of the pipeline, for MLflow.
+        arguments: keyword arguments of a cluster step besides its parameters, such as ``shard``.
 
     Raises:
-        FileNotFoundError: an input is missing or not complete.
+        FileNotFoundError: an input is missing or incomplete.
     """
     run = import_module(f"{component.module}.run").run
-    if int(os.environ.get("RANK", "0")) > 0:
-        aside = {name: artifact.partial_of(path) for name, path in outputs.items()}
-        run(params, **inputs, **aside, **(arguments or {}))
+    options = dict(arguments or {})
+    if not is_main_process():
+        partials = {name: artifacts.partial_path(path) for name, path in outputs.items()}
+        run(params, **inputs, **partials, **options)
         return {}
-    hashes = {name: artifact.artifact_hash(path) for name, path in inputs.items()}
-    key = {
+    hashes = {name: artifacts.artifact_hash(path) for name, path in inputs.items()}
+    fingerprint = {
         "component": component.name,
         "parameters": params.model_dump(mode="json"),
         "inputs": hashes,
-        "code": artifact.code_hash(ROOT, component.all_code_paths),
-        "arguments": dict(arguments or {}),
+        "code": artifacts.code_hash(ROOT, component.all_code_paths),
+        "arguments": options,
     }
-    partials = {name: artifact.begin(outputs[name], key) for name in component.outputs}
-    tags = {"code": str(key["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
-    with tracking.stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
-        figures: dict[str, float] = run(params, **inputs, **partials, **(arguments or {}))
+    partials = {name: artifacts.open_partial(outputs[name], fingerprint) for name in component.outputs}
+    tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
+    with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
+        metrics: dict[str, float] = run(params, **inputs, **partials, **options)
         for name, partial in partials.items():
-            artifact.commit(partial, outputs[name], key | {"figures": figures})
-        tracking.log_metrics(figures)
-    return figures
+            artifacts.commit(partial, outputs[name], fingerprint | {"metrics": metrics})
+        log_metrics(metrics)
+    return metrics

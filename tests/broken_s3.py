@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that breaks what it is told to."""
+"""Proxy in front of an S3 server that injects planned faults."""
 
 import http.client
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class Faults:
-    """What the proxy does to the next requests, by method: "500", "503", "close" in mid-body, "stall"."""
+    """Faults of the next requests, by method: "500", "503", "close" (in mid-body), "stall"; "ok" is none."""
 
     port: int
     planned: dict[str, list[str]] = field(default_factory=dict)

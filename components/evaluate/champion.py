@@ -11,7 +11,7 @@ from torch import Tensor
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from bifocal.report.page import Difference
 from components.evaluate.evidence import RANKS
-from runtime import mlflow as tracking
+from runtime.mlflow import get_version
 
 NAMES = {"caption_retrieval": "captions of an image", "image_retrieval": "image of a caption", "pointing": "pointing"}
 
@@ -19,7 +19,7 @@ NAMES = {"caption_retrieval": "captions of an image", "image_retrieval": "image 
 def champion_ranks(name: str) -> tuple[str, pd.DataFrame | None]:
     """``ranks.parquet`` of the version ``model@alias``, and what to call it; None, and why, if there is none."""
     model, _, alias = name.partition("@")
-    version = tracking.get_version(model, alias)
+    version = get_version(model, alias)
     if version is None:
         return f"No version of {model} has the alias {alias} yet, so there is nothing to compare with.", None
     with TemporaryDirectory() as folder:

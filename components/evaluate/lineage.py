@@ -20,7 +20,7 @@ def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
         rows = {"artifact": artifact_hash(path), "code": str(manifest["code"])}
         rows |= {f"input {source}": str(digest) for source, digest in manifest["inputs"].items()}
         rows |= flat(manifest["parameters"])
-        rows |= {f"figure {key}": f"{value:g}" for key, value in manifest["figures"].items()}
+        rows |= {f"metric {key}": f"{value:g}" for key, value in manifest["metrics"].items()}
         found[f"{name}, by {manifest['component']}"] = rows
     return found
 

@@ -27,8 +27,8 @@ def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: 
     """
     torch.manual_seed(params.seed)
     tables = read_dataset(dataset)
-    number, count = shards.parse(shard)
-    image_ids = list(shards.share([str(image_id) for image_id in tables.images["image_id"]], shard))
+    number, count = shards.parse_shard(shard)
+    image_ids = list(shards.items_of_shard([str(image_id) for image_id in tables.images["image_id"]], shard))
     kind: FeatureExtractor | FeatureReader = build("bifocal.features.extractors", params.features)
     figures: dict[str, float] = {}
     metadata: dict[str, Any] = {"kind": params.features.name, "arguments": params.features.arguments}

@@ -43,7 +43,7 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
             + [f"pillow=={PIL.__version__}"],
             tags=_lineage(metrics, onnx),
             alias=params.alias,
-            evidence=metrics,
+            evaluation=metrics,
             description=_description(metrics / CARD),
         )
     write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})

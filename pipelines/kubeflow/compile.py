@@ -17,8 +17,7 @@ from components.cluster.notify.spec import COMPONENT as NOTIFY
 from components.cluster.push.spec import COMPONENT as RECORD
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_JOB
 from pipelines.kubeflow.resources import Resources
-from runtime import artifacts as artifact
-from runtime import parameters
+from runtime import artifacts, parameters
 from runtime.kfp_executor import CODE, PARAMETERS, USER_FILES
 from runtime.spec import Component
 
@@ -48,7 +47,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         texts = [name for name, value in inputs.items() if not _is_artifact(value)]
         declared = _declare(component, resources, texts, [name for name in inputs if name not in texts])
         canonical = json.dumps({"seed": values["seed"], component.name: section}, sort_keys=True, separators=(",", ":"))
-        given = {PARAMETERS: canonical, CODE: artifact.code_hash(ROOT, component.all_code_paths)}
+        given = {PARAMETERS: canonical, CODE: artifacts.code_hash(ROOT, component.all_code_paths)}
         task = declared(**given, **inputs)
         _equip(task, component.name, resources, environment)
         return task

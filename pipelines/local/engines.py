@@ -17,7 +17,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from components import catalog
-from runtime import artifacts as artifact
+from runtime import artifacts
 
 ROOT = Path(__file__).parents[2]
 # The repository may belong to another user than the one in the container.
@@ -76,7 +76,7 @@ class HostEngine:
     def version(self, container: Mapping[str, Any]) -> str:
         """Hash of the stage's code in this checkout."""
         *_, stage = container["command"]
-        return artifact.code_hash(ROOT, catalog.all_components()[stage].all_code_paths)
+        return artifacts.code_hash(ROOT, catalog.all_components()[stage].all_code_paths)
 
     def stop(self) -> None:
         """Kill what runs, with all that it started: it is in a session of its own, where no Ctrl-C reaches it."""

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pipelines.local.engines import Engine
-from runtime import artifacts as artifact
+from runtime import artifacts
 
 OUTPUT = "executor_output.json"
 FINGERPRINT = "fingerprint"
@@ -135,8 +135,8 @@ def _whole(file: Path) -> bool:
         return False
     answered = _answered(file).values()
     return all(
-        (Path(made["uri"]) / artifact.MANIFEST).is_file()
-        and artifact.artifact_hash(Path(made["uri"])) == made["metadata"]["sha256"]
+        (Path(made["uri"]) / artifacts.MANIFEST).is_file()
+        and artifacts.artifact_hash(Path(made["uri"])) == made["metadata"]["sha256"]
         for made in answered
     )
 

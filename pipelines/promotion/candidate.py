@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from components.evaluate.evidence import RANKS, TRAINED_ON
-from runtime import mlflow as tracking
+from runtime.mlflow import Version
 
 REPETITIONS = 20
 BACKBONE = "backbone"  # in parity.csv of export_onnx
@@ -36,7 +36,7 @@ class Evidence:
     backbone_parity: float = 0.0
 
 
-def gather(version: tracking.Version) -> Evidence:
+def gather(version: Version) -> Evidence:
     """Fetch a version's files, and time it.
 
     Raises:

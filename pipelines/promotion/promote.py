@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.promotion.candidate import gather
 from pipelines.promotion.policy import Decision, Rules, decide
-from runtime import mlflow as tracking
+from runtime.mlflow import Version, get_version, move_alias, promotion_lock
 
 
 def promote(rules: Rules) -> Decision:
@@ -16,17 +16,17 @@ def promote(rules: Rules) -> Decision:
         ValueError: there is no candidate.
         OSError: another promoter does not end, or moved an alias in spite of the lock.
     """
-    with tracking.promotion_lock(rules.model, rules.wait):
+    with promotion_lock(rules.model, rules.wait):
         candidate = _version(rules, rules.candidate)
-        champion = tracking.get_version(rules.model, rules.champion)
+        champion = get_version(rules.model, rules.champion)
         if champion == candidate:
             return Decision([f"version {candidate.number} is the champion already"])
         decision = decide(rules, gather(candidate), gather(champion) if champion else None)
         _note(candidate, champion, decision, rules)
         if decision.promoted:
             if champion:
-                tracking.move_alias(rules.model, rules.previous, champion.number)
-            tracking.move_alias(rules.model, rules.champion, candidate.number)
+                move_alias(rules.model, rules.previous, champion.number)
+            move_alias(rules.model, rules.champion, candidate.number)
     return decision
 
 
@@ -36,16 +36,16 @@ def rollback(rules: Rules) -> int:
     Raises:
         ValueError: there is no previous champion.
     """
-    with tracking.promotion_lock(rules.model, rules.wait):
+    with promotion_lock(rules.model, rules.wait):
         previous, champion = _version(rules, rules.previous), _version(rules, rules.champion)
-        tracking.move_alias(rules.model, rules.champion, previous.number)
-        tracking.move_alias(rules.model, rules.previous, champion.number)
+        move_alias(rules.model, rules.champion, previous.number)
+        move_alias(rules.model, rules.previous, champion.number)
         text = f"rolled back from {champion.number} to {previous.number}"
-        champion.note({"promotion": text}, "promotion/rollback.json", {"decision": text})
+        champion.log_decision({"promotion": text}, "promotion/rollback.json", {"decision": text})
     return previous.number
 
 
-def _note(candidate: tracking.Version, champion: tracking.Version | None, decision: Decision, rules: Rules) -> None:
+def _note(candidate: Version, champion: Version | None, decision: Decision, rules: Rules) -> None:
     """Keep the decision with the candidate."""
     against = str(champion.number) if champion else "none"
     record: Mapping[str, Any] = {
@@ -58,11 +58,11 @@ def _note(candidate: tracking.Version, champion: tracking.Version | None, decisi
     tags = {"promotion": "yes" if decision.promoted else "no", "promotion.champion": against}
     tags["promotion.reasons"] = "; ".join(decision.reasons)
     tags |= {f"promotion.{name.replace('@', '_at_')}": f"{value:.4g}" for name, value in decision.figures.items()}
-    candidate.note(tags, f"promotion/against_{against}.json", record)
+    candidate.log_decision(tags, f"promotion/against_{against}.json", record)
 
 
-def _version(rules: Rules, alias: str) -> tracking.Version:
-    found = tracking.get_version(rules.model, alias)
+def _version(rules: Rules, alias: str) -> Version:
+    found = get_version(rules.model, alias)
     if found is None:
         raise ValueError(f"no version of {rules.model} has the alias {alias!r}: run register_model, or promote first")
     return found

@@ -1,4 +1,4 @@
-"""Messages to a server that may be away: kept in order, tried again, and never a reason to stop the work."""
+"""Queue of requests to a server that may be down: in order, retried, without blocking the caller."""
 
 import time
 from collections import deque
@@ -8,55 +8,60 @@ from bifocal.progress import say
 
 
 class RetryQueue:
-    """Sends what is posted, at once if the server is there, or else with a later message or at the end.
+    """Sends each request at once if the server is up, else with a later request or by ``flush``.
 
     Args:
         name: of the server, for messages.
-        passing: whether an error may pass by itself; any other is raised where it occurs.
-        pause: seconds after a failure in which nothing is tried, so that a long absence costs the work little.
+        is_transient: whether an error may vanish by itself; other errors are raised.
+        retry_delay: seconds without requests after a failure, so that a long outage costs the caller little time.
         clock, sleep: of time, in seconds.
     """
 
     def __init__(
         self,
         name: str,
-        passing: Callable[[Exception], bool],
-        pause: float = 15.0,
+        is_transient: Callable[[Exception], bool],
+        retry_delay: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.name, self.passing, self.pause, self.clock, self.sleep = name, passing, pause, clock, sleep
-        self._waiting: deque[Callable[[], object]] = deque()
-        self._not_before = 0.0
+        self.name, self.is_transient, self.retry_delay = name, is_transient, retry_delay
+        self.clock, self.sleep = clock, sleep
+        self._pending: deque[Callable[[], object]] = deque()
+        self._retry_at = 0.0
 
-    def post(self, send: Callable[[], object]) -> None:
-        """Call ``send`` now, or when the server is back; after everything that was posted before."""
-        self._waiting.append(send)
-        if self.clock() >= self._not_before:
-            self._deliver()
+    def submit(self, send: Callable[[], object]) -> None:
+        """Call ``send`` after all earlier requests: now, or when the server is up again."""
+        self._pending.append(send)
+        if self.clock() >= self._retry_at:
+            self._send_pending()
 
     def flush(self, seconds: float) -> int:
-        """Deliver what waits, for at most ``seconds``; returns how many messages were given up."""
+        """Send the pending requests within ``seconds``; drop the rest and return its number."""
         deadline = self.clock() + seconds
-        while not self._deliver() and self.clock() < deadline:
-            self.sleep(min(self.pause, max(0.0, deadline - self.clock())))
-        lost = len(self._waiting)
-        if lost:
-            say(f"{self.name} is still away: {lost} messages are not there, but in manifest and tables of the artifact")
-        self._waiting.clear()
-        return lost
+        while not self._send_pending() and self.clock() < deadline:
+            self.sleep(min(self.retry_delay, max(0.0, deadline - self.clock())))
+        dropped = len(self._pending)
+        if dropped:
+            say(
+                f"{self.name} is still down: {dropped} requests are dropped; "
+                "the artifact's manifest and tables have their values"
+            )
+        self._pending.clear()
+        return dropped
 
-    def _deliver(self) -> bool:
-        while self._waiting:
+    def _send_pending(self) -> bool:
+        """Whether all pending requests were sent."""
+        while self._pending:
             try:
-                self._waiting[0]()
+                self._pending[0]()
             except Exception as error:
-                if not self.passing(error):
-                    self._waiting.popleft()
+                if not self.is_transient(error):
+                    self._pending.popleft()
                     raise
-                if self.clock() >= self._not_before:
-                    say(f"{self.name} does not answer; the work goes on, {len(self._waiting)} messages wait")
-                self._not_before = self.clock() + self.pause
+                if self.clock() >= self._retry_at:
+                    say(f"{self.name} does not answer; the stage continues, {len(self._pending)} requests are pending")
+                self._retry_at = self.clock() + self.retry_delay
                 return False
-            self._waiting.popleft()
+            self._pending.popleft()
         return True

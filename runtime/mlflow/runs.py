@@ -1,4 +1,4 @@
-"""One run per stage, under one parent run per pipeline."""
+"""MLflow runs: one per stage, nested in one parent run per pipeline."""
 
 import json
 import logging
@@ -16,80 +16,67 @@ from matplotlib.figure import Figure
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
+from runtime.mlflow.connection import mlflow_errors_as_oserror, tracking_uri
 from runtime.mlflow.retry_queue import RetryQueue
 
-DEFAULT_STORE = "sqlite:///mlflow.db"
 PIPELINE_TAG = "bifocal.pipeline"
 FLUSH_SECONDS = 120.0
-# Errors that no waiting mends.
-FINAL = {
+PERMANENT_ERRORS = {
     "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED",
     "UNAUTHENTICATED",
 }  # fmt: skip
 
 
-def server() -> str:
-    """Where runs and models are kept."""
-    return os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE)
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, MlflowException):
+        return error.error_code not in PERMANENT_ERRORS
+    return isinstance(error, OSError)
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Make what MLflow raises an OSError that says where; a user mends that, and needs no traceback."""
-    try:
-        yield
-    except MlflowException as error:
-        raise OSError(f"MLflow at {server()}: {error}; 'python -m pipelines doctor' looks at it") from error
-
-
-def _passes(error: Exception) -> bool:
-    return isinstance(error, OSError) or (isinstance(error, MlflowException) and error.error_code not in FINAL)
-
-
-_mailbox = RetryQueue("MLflow", _passes)
+_queue = RetryQueue("MLflow", _is_transient)
 
 
 @contextmanager
 def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
-    """Run the body inside an MLflow run called ``stage``.
+    """Run the body inside an MLflow run named ``stage``.
 
-    The parent is the run of this git commit with these parameters: stages that are started one by one, by DVC or by
-    hand, find the same one; on a cluster, where a stage knows its own parameters alone, ``BIFOCAL_PIPELINE`` names
-    it. A run given from outside (``MLFLOW_RUN_ID``) is resumed instead.
+    The parent run is identified by git commit and parameters, so stages that DVC or a user starts one by one share it.
+    On a cluster, where a stage has only its own parameters, ``BIFOCAL_PIPELINE`` identifies it. With
+    ``MLFLOW_RUN_ID``, the body resumes that run instead.
 
-    The server must answer at the start. If it goes away later, the body goes on, and what it logs is sent when the
-    server is back, at the latest two minutes after the end.
+    The server must answer at the start. If it goes down later, the body continues; metrics and files are sent when it
+    is up again, at the latest two minutes after the end.
 
     Args:
-        values: all parameters of the pipeline; the stage's own section becomes the run's params.
-        tags: what else identifies the stage's work, such as input hashes.
+        values: all parameters of the pipeline; the stage's section becomes the run's params.
+        tags: identity of the stage's work, such as input hashes.
 
     Raises:
-        OSError: the server does not answer at the start, or refuses.
+        OSError: the server does not answer at the start, or rejects a request.
     """
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    mlflow.set_tracking_uri(server())
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    mlflow.set_tracking_uri(tracking_uri())
     tags = {"git_commit": git_commit(), **tags}
+    with mlflow_errors_as_oserror(), _stage_or_resumed_run(stage, values, tags):
+        mlflow.set_tags({"stage": stage, **tags})
+        mlflow.log_params({"seed": values["seed"], **_flatten(values[stage])})
+        yield
+    _queue.flush(FLUSH_SECONDS)
+
+
+@contextmanager
+def _stage_or_resumed_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
     if "MLFLOW_RUN_ID" in os.environ:
-        with explained(), _run():
-            _describe(stage, values, tags)
+        with _run():
             yield
-        _mailbox.flush(FLUSH_SECONDS)
         return
     identity = json.dumps([tags["git_commit"], values], sort_keys=True, default=str)
     pipeline = os.environ.get("BIFOCAL_PIPELINE") or sha256(identity.encode()).hexdigest()[:16]
-    with explained():
-        mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "bifocal"))
-        parent = _parent(pipeline)
-    with (
-        explained(),
-        _run(run_id=parent, run_name=f"pipeline {pipeline[:6]}", tags={PIPELINE_TAG: pipeline}),
-        _run(run_name=stage, nested=True),
-    ):
-        _describe(stage, values, tags)
+    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "bifocal"))
+    parent = {"run_id": _find_parent(pipeline), "run_name": f"pipeline {pipeline[:6]}"}
+    with _run(**parent, tags={PIPELINE_TAG: pipeline}), _run(run_name=stage, nested=True):
         yield
-    _mailbox.flush(FLUSH_SECONDS)
 
 
 @contextmanager
@@ -102,60 +89,55 @@ def _run(**options: Any) -> Iterator[None]:
         try:
             mlflow.end_run(status)
         except (MlflowException, OSError) as error:
-            if not _passes(error):
+            if not _is_transient(error):
                 raise
-            _mailbox.post(lambda: mlflow.MlflowClient().set_terminated(run_id, status))
+            _queue.submit(lambda: mlflow.MlflowClient().set_terminated(run_id, status))
 
 
-def log_metrics(figures: Mapping[str, float], step: int | None = None) -> None:
-    """Log figures to the stage's run; names may not hold ``@``, so R@1 becomes R_at_1. Nothing outside a run."""
+def log_metrics(metrics: Mapping[str, float], step: int | None = None) -> None:
+    """Log metrics to the stage's run; do nothing outside a run. MLflow forbids ``@``: ``R@1`` becomes ``R_at_1``."""
     run = mlflow.active_run()
     if run:
         now = time.time_ns() // 1_000_000
-        metrics = [Metric(name.replace("@", "_at_"), float(value), now, step or 0) for name, value in figures.items()]
-        _mailbox.post(lambda: mlflow.MlflowClient().log_batch(run.info.run_id, metrics))
+        batch = [Metric(name.replace("@", "_at_"), float(value), now, step or 0) for name, value in metrics.items()]
+        _queue.submit(lambda: mlflow.MlflowClient().log_batch(run.info.run_id, batch))
 
 
 def log_figure(figure: Figure, name: str) -> None:
-    """Log a figure as ``name``, a path with its ending. Nothing outside a run."""
+    """Log a figure as the file ``name``, such as ``plots/recall.png``; do nothing outside a run."""
     run = mlflow.active_run()
     if run:
-        _mailbox.post(lambda: mlflow.MlflowClient().log_figure(run.info.run_id, figure, name))
+        _queue.submit(lambda: mlflow.MlflowClient().log_figure(run.info.run_id, figure, name))
 
 
 def log_files(directory: Path) -> None:
-    """Log the files of ``directory``. Nothing outside a run."""
+    """Log the files of ``directory``; do nothing outside a run."""
     run = mlflow.active_run()
     if run:
-        _mailbox.post(lambda: mlflow.MlflowClient().log_artifacts(run.info.run_id, str(directory)))
+        _queue.submit(lambda: mlflow.MlflowClient().log_artifacts(run.info.run_id, str(directory)))
 
 
 def git_commit() -> str:
-    """The commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout."""
-    described = subprocess.run(
+    """Commit of the checkout, with ``-dirty`` if files differ from it; ``unknown`` outside a checkout."""
+    process = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
         check=False,
     )
-    return described.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
+    return process.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
 
 
-def _parent(pipeline: str) -> str | None:
-    found = mlflow.search_runs(
+def _find_parent(pipeline: str) -> str | None:
+    runs = mlflow.search_runs(
         filter_string=f"tags.`{PIPELINE_TAG}` = '{pipeline}'", max_results=1, output_format="list"
     )
-    return found[0].info.run_id if found else None
+    return runs[0].info.run_id if runs else None
 
 
-def _describe(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> None:
-    mlflow.set_tags({"stage": stage, **tags})
-    mlflow.log_params({"seed": values["seed"], **_flat(values[stage])})
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat

@@ -1,4 +1,4 @@
-"""Large files to S3 in parts: those that an interrupted upload left on the server are not sent again."""
+"""Multipart upload of large files that resumes an interrupted upload."""
 
 import hashlib
 from base64 import b64encode
@@ -9,74 +9,76 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-PARALLEL = 4
-MOST_PARTS = 10_000  # S3's limit
+PARALLEL_PARTS = 4
+MAX_PARTS = 10_000  # limit of S3
 
 
 def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mapping[str, str], part_bytes: int) -> None:
-    """Store ``path`` at ``key``, going on with the latest upload to it that was neither completed nor aborted.
+    """Upload ``path`` to ``key``; resume the latest upload to ``key`` that is neither completed nor aborted.
 
-    A part counts as there if the server lists it with the SHA-256, or else the MD5, of these bytes. What a failure
-    leaves is left for the next attempt; a bucket's lifecycle rule ``AbortIncompleteMultipartUpload`` ends what nobody
-    takes up.
+    A part is not sent again if the server lists it with the SHA-256, or else the MD5, of the same bytes. The parts of
+    a failed upload stay on the server for the next attempt; a bucket's lifecycle rule
+    ``AbortIncompleteMultipartUpload`` deletes abandoned uploads.
 
     Args:
-        client: boto3's, of S3.
+        client: boto3 client of S3.
         metadata: of the object.
-        part_bytes: of a part; more if the file would have over 10,000. S3 takes none below 5 MiB but the last.
+        part_bytes: size of a part, in bytes; larger if the file would have more than 10,000 parts. The minimum of S3
+            is 5 MiB, except for the last part.
 
     Raises:
-        ClientError, BotoCoreError: the server failed too often, or refused.
+        ClientError, BotoCoreError: a request failed after every attempt, or access is denied.
     """
     size = path.stat().st_size
-    part_bytes = max(part_bytes, -(-size // MOST_PARTS))
-    upload, there = _open_upload(client, bucket, key)
+    part_bytes = max(part_bytes, -(-size // MAX_PARTS))
+    upload, uploaded_parts = _open_upload(client, bucket, key)
     resumed = upload is not None
     if upload is None:
         upload = client.create_multipart_upload(
             Bucket=bucket, Key=key, Metadata=dict(metadata), ChecksumAlgorithm="SHA256"
         )["UploadId"]
-    where = {"Bucket": bucket, "Key": key, "UploadId": upload}
+    request = {"Bucket": bucket, "Key": key, "UploadId": upload}
 
     def send(number: int) -> dict[str, Any]:
         with path.open("rb") as file:
             file.seek((number - 1) * part_bytes)
             data = file.read(part_bytes)
         digest = b64encode(hashlib.sha256(data).digest()).decode()
-        listed = there.get(number, {})
-        # The server compares what arrives with the checksum that travels with it.
-        tag = listed["ETag"] if _same(listed, data, digest) else client.upload_part(
-            **where, PartNumber=number, Body=data, ChecksumSHA256=digest
-        )["ETag"]  # fmt: skip
-        return {"PartNumber": number, "ETag": tag, "ChecksumSHA256": digest}
+        part = uploaded_parts.get(number, {})
+        if not _same_bytes(part, data, digest):
+            # ChecksumSHA256: the server compares the received bytes with it.
+            part = client.upload_part(**request, PartNumber=number, Body=data, ChecksumSHA256=digest)
+        return {"PartNumber": number, "ETag": part["ETag"], "ChecksumSHA256": digest}
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with ThreadPoolExecutor(PARALLEL_PARTS) as pool:
         parts = list(pool.map(send, range(1, -(-size // part_bytes) + 1)))
-    client.complete_multipart_upload(**where, MultipartUpload={"Parts": parts})
-    # The metadata are those of the day on which the upload was begun, perhaps for a former file of this name.
+    client.complete_multipart_upload(**request, MultipartUpload={"Parts": parts})
+    # An upload's metadata are set when it is created: a resumed upload may have those of a former file.
     if resumed and client.head_object(Bucket=bucket, Key=key)["Metadata"] != dict(metadata):
         upload_parts(client, path, bucket, key, metadata, part_bytes)
 
 
 def _open_upload(client: Any, bucket: str, key: str) -> tuple[str | None, dict[int, Any]]:
-    """The latest upload to ``key`` that is still open, and its parts by their numbers."""
+    """Return the latest open upload to ``key`` and its parts by number."""
     try:
         pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=key)
-        found = [upload for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key]
+        uploads = [upload for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key]
     except ClientError as error:
-        if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (403, 501):  # keys that may not, or a server
+        # 403: the keys may not list uploads; 501: the server cannot. Then nothing can be resumed.
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (403, 501):
             raise
         return None, {}
-    if not found:
+    if not uploads:
         return None, {}
-    upload = max(found, key=lambda upload: upload["Initiated"])["UploadId"]
-    pages = client.get_paginator("list_parts").paginate(Bucket=bucket, Key=key, UploadId=upload)
-    return upload, {part["PartNumber"]: part for page in pages for part in page.get("Parts", [])}
+    latest = max(uploads, key=lambda upload: upload["Initiated"])["UploadId"]
+    pages = client.get_paginator("list_parts").paginate(Bucket=bucket, Key=key, UploadId=latest)
+    return latest, {part["PartNumber"]: part for page in pages for part in page.get("Parts", [])}
 
 
-def _same(listed: Mapping[str, Any], data: bytes, digest: str) -> bool:
-    if listed.get("Size") != len(data):
+def _same_bytes(part: Mapping[str, Any], data: bytes, digest: str) -> bool:
+    """Whether a part that the server lists has the bytes ``data``, whose SHA-256 is ``digest`` (base64)."""
+    if part.get("Size") != len(data):
         return False
-    if "ChecksumSHA256" in listed:
-        return bool(listed["ChecksumSHA256"] == digest)
-    return bool(listed["ETag"].strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest())
+    if "ChecksumSHA256" in part:
+        return bool(part["ChecksumSHA256"] == digest)
+    return bool(part["ETag"].strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest())

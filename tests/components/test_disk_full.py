@@ -12,8 +12,7 @@ import yaml
 from bifocal.checkpoint import read_tensors
 from components import catalog
 from components.pretrain_sorter.spec import COMPONENT
-from runtime import artifacts as artifact
-from runtime import parameters
+from runtime import artifacts, parameters
 from runtime.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +58,7 @@ def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     for folder in (small_disk, tmp_path / "roomy"):
         done = run("prepare_dataset", folder, params)
         assert done.returncode == 0, done.stderr
-    assert artifact.artifact_hash(small_disk / "dataset") == artifact.artifact_hash(tmp_path / "roomy" / "dataset")
+    assert artifacts.artifact_hash(small_disk / "dataset") == artifacts.artifact_hash(tmp_path / "roomy" / "dataset")
 
 
 def test_a_training_goes_on_from_the_last_checkpoint_that_fitted(

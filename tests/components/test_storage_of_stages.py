@@ -9,9 +9,9 @@ import boto3
 import pytest
 import yaml
 
-from runtime import artifacts as artifact
-from runtime import parameters
-from runtime.s3.storage import Storage, localized
+from runtime import artifacts, parameters
+from runtime.s3.storage import Storage
+from runtime.s3.user_files import download_user_files
 from runtime.spec import Component, Params, UserPath
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +32,8 @@ def test_stages_read_and_write_s3(s3: None, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     for name in ("dataset", "text"):
         Storage().download(f"s3://bucket/run/{name}", tmp_path / name)
-    written = artifact.read_manifest(tmp_path / "text")
-    assert written["inputs"] == {"dataset": artifact.artifact_hash(tmp_path / "dataset")}
+    written = artifacts.read_manifest(tmp_path / "text")
+    assert written["inputs"] == {"dataset": artifacts.artifact_hash(tmp_path / "dataset")}
 
 
 class Toy(Params):
@@ -47,6 +47,6 @@ def test_a_file_of_the_user_may_be_on_s3(s3: None, tmp_path: Path, monkeypatch: 
     toy = Component(name="toy", summary="", image="cpu", params=Toy, outputs=())
     section = {"words": "s3://bucket/words/w2v.bin", "other": "data/x"}
     for _ in range(2):
-        found = localized({"seed": 1, "toy": section}, toy)["toy"]
+        found = download_user_files({"seed": 1, "toy": section}, toy)["toy"]
         assert Path(found["words"]).read_bytes() == b"vectors"
         assert found["other"] == "data/x"

@@ -1,4 +1,4 @@
-"""An artifact is complete or absent, and says what it was made from."""
+"""Artifact directories: complete or absent, with a manifest."""
 
 import hashlib
 import json
@@ -6,58 +6,59 @@ from pathlib import Path
 
 import pytest
 
-from runtime.artifacts import artifact_hash, begin, code_hash, commit, read_manifest
+from runtime.artifacts import artifact_hash, code_hash, commit, open_partial, read_manifest
 
-KEY = {"component": "toy", "parameters": {"size": 1}, "inputs": {}, "code": "abc"}
+FINGERPRINT = {"component": "toy", "parameters": {"size": 1}, "inputs": {}, "code": "abc"}
 
 
-def make(final: Path, content: str) -> None:
-    partial = begin(final, KEY)
+def write_artifact(final: Path, content: str) -> None:
+    partial = open_partial(final, FINGERPRINT)
     (partial / "folder").mkdir(exist_ok=True)
     (partial / "folder" / "file.txt").write_text(content)
-    commit(partial, final, KEY)
+    commit(partial, final, FINGERPRINT)
 
 
-def test_an_artifact_has_a_manifest(tmp_path: Path) -> None:
-    make(tmp_path / "toy", "one")
+def test_manifest_has_file_hashes_and_parameters(tmp_path: Path) -> None:
+    write_artifact(tmp_path / "toy", "one")
     manifest = read_manifest(tmp_path / "toy")
     assert manifest["files"] == {"folder/file.txt": hashlib.sha256(b"one").hexdigest()}
     assert manifest["parameters"] == {"size": 1}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["toy"]
 
 
-def test_the_same_content_has_the_same_hash(tmp_path: Path) -> None:
+def test_artifact_hash_depends_on_content_alone(tmp_path: Path) -> None:
     for name, content in (("a", "one"), ("b", "one"), ("c", "two")):
-        make(tmp_path / name, content)
+        write_artifact(tmp_path / name, content)
     a, b, c = (artifact_hash(tmp_path / name) for name in "abc")
     assert a == b != c
     assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
 
 
-def test_the_former_stays_until_the_new_one_is_complete(tmp_path: Path) -> None:
-    make(tmp_path / "toy", "one")
-    partial = begin(tmp_path / "toy", KEY)
+def test_former_artifact_stays_until_commit(tmp_path: Path) -> None:
+    write_artifact(tmp_path / "toy", "one")
+    partial = open_partial(tmp_path / "toy", FINGERPRINT)
     (partial / "half.txt").write_text("h")
     assert (tmp_path / "toy" / "folder" / "file.txt").read_text() == "one"
-    commit(partial, tmp_path / "toy", KEY)
+    commit(partial, tmp_path / "toy", FINGERPRINT)
     assert not (tmp_path / "toy" / "folder").exists()
 
 
-def test_a_killed_run_is_gone_on_with_only_if_nothing_changed(tmp_path: Path) -> None:
-    (begin(tmp_path / "toy", KEY) / "checkpoint").write_text("half")
-    assert (begin(tmp_path / "toy", KEY) / "checkpoint").read_text() == "half"
-    assert not (begin(tmp_path / "toy", KEY | {"parameters": {"size": 2}}) / "checkpoint").exists()
+def test_partial_directory_is_kept_only_for_the_same_fingerprint(tmp_path: Path) -> None:
+    (open_partial(tmp_path / "toy", FINGERPRINT) / "checkpoint").write_text("half")
+    assert (open_partial(tmp_path / "toy", FINGERPRINT) / "checkpoint").read_text() == "half"
+    other = FINGERPRINT | {"parameters": {"size": 2}}
+    assert not (open_partial(tmp_path / "toy", other) / "checkpoint").exists()
 
 
-def test_checkpoints_are_left_out(tmp_path: Path) -> None:
-    partial = begin(tmp_path / "toy", KEY)
+def test_commit_deletes_checkpoints(tmp_path: Path) -> None:
+    partial = open_partial(tmp_path / "toy", FINGERPRINT)
     (partial / "checkpoints").mkdir()
     (partial / "checkpoints" / "last").write_text("x")
-    commit(partial, tmp_path / "toy", KEY)
+    commit(partial, tmp_path / "toy", FINGERPRINT)
     assert read_manifest(tmp_path / "toy")["files"] == {}
 
 
-def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
+def test_directory_without_a_valid_manifest_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run the stage that writes it"):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_text(json.dumps({"schema_version": 0}))
@@ -65,7 +66,7 @@ def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_the_code_hash_sees_every_source_file(tmp_path: Path) -> None:
+def test_code_hash_covers_source_files_but_not_bytecode(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "a.py").write_text("a")
     first = code_hash(tmp_path, ["package"])

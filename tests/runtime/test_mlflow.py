@@ -24,10 +24,8 @@ from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import write_text
 from components.train_embedding import run as training
 from components.train_embedding.spec import COMPONENT
-from runtime import artifacts as artifact
-from runtime import mlflow as tracking
-from runtime import parameters
-from runtime.mlflow import runs
+from runtime import artifacts, parameters
+from runtime.mlflow import log_metrics, runs, stage_run
 from runtime.stage import run_stage
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +78,7 @@ def port() -> int:
 def inputs(tmp_path: Path) -> dict[str, Path]:
     """What train_embedding reads: scenes, tf-idf of their captions, and features that are no more than noise."""
     paths = {name: tmp_path / name for name in ("dataset", "features", "text", "sorter")}
-    partials = {name: artifact.begin(path, {}) for name, path in paths.items()}
+    partials = {name: artifacts.open_partial(path, {}) for name, path in paths.items()}
     corpus = Scenes(train=24, val=6, test=2, size=64).read(partials["dataset"] / "images")
     write_dataset(partials["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
     tables = read_dataset(partials["dataset"])
@@ -91,7 +89,7 @@ def inputs(tmp_path: Path) -> dict[str, Path]:
         for image_id in tables.images["image_id"]:
             writer.add(str(image_id), torch.randn(2, 8).numpy())
     for name, partial in partials.items():
-        artifact.commit(partial, paths[name], {})
+        artifacts.commit(partial, paths[name], {})
     return paths
 
 
@@ -100,7 +98,7 @@ def test_a_training_outlives_the_server_and_nothing_that_it_logged_is_lost(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr(runs._mailbox, "pause", 0.5)
+    monkeypatch.setattr(runs._queue, "retry_delay", 0.5)
     given = parameters.merge(parameters.load(ROOT / "params.yaml"), {"train_embedding": SHORT})
     values = {name: given[name] for name in ("seed", "train_embedding")}
     params = parameters.validate(values, [COMPONENT])["train_embedding"]
@@ -112,8 +110,8 @@ def test_a_training_outlives_the_server_and_nothing_that_it_logged_is_lost(
             stop(server)
         if step == 4:
             server = start(tmp_path, port)
-            time.sleep(runs._mailbox.pause)
-        tracking.log_metrics(figures, step)
+            time.sleep(runs._queue.retry_delay)
+        log_metrics(figures, step)
 
     monkeypatch.setattr(training, "log_metrics", log_and_interrupt)
     try:
@@ -129,10 +127,10 @@ def test_a_training_outlives_the_server_and_nothing_that_it_logged_is_lost(
             history = mlflow.MlflowClient().get_metric_history(run.info.run_id, name)
             logged = [metric.value for metric in sorted(history, key=lambda metric: metric.step)]
             assert logged == pytest.approx(written[name].tolist())
-        with tracking.stage_run("toy", VALUES, {}):
+        with stage_run("toy", VALUES, {}):
             stop(server)
             monkeypatch.setattr(runs, "FLUSH_SECONDS", 1.0)
-            tracking.log_metrics({"loss": 5.0})
+            log_metrics({"loss": 5.0})
     finally:
         if server.poll() is None:
             stop(server)

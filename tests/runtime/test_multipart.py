@@ -1,4 +1,4 @@
-"""A large file whose upload ended in the middle: the next run sends what is missing, and nothing twice."""
+"""Interrupted multipart uploads: the next run sends only the missing parts."""
 
 import os
 import signal
@@ -12,13 +12,14 @@ import boto3
 import pytest
 from broken_s3 import Faults
 
+from runtime.s3.errors import StorageError
 from runtime.s3.multipart import upload_parts
-from runtime.s3.storage import Storage, StorageError
+from runtime.s3.storage import Storage
 
 ROOT = Path(__file__).parents[2]
 PART = 5 << 20
 PARTS = 3
-WHERE = {"Bucket": "bucket", "Key": "big/file"}
+OBJECT = {"Bucket": "bucket", "Key": "big/file"}
 UPLOAD = f"""
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ Storage(part_bytes={PART}).upload(Path(sys.argv[1]), "s3://bucket/big")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With one file of three parts."""
+    """A folder with one file of three parts."""
     home = tmp_path / "big"
     home.mkdir()
     (home / "file").write_bytes(b"".join(bytes([part]) * PART for part in range(PARTS))[: -PART // 2])
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 def open_parts(client: Any) -> int:
     uploads = client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
-    return sum(len(client.list_parts(**WHERE, UploadId=one["UploadId"]).get("Parts", [])) for one in uploads)
+    return sum(len(client.list_parts(**OBJECT, UploadId=one["UploadId"]).get("Parts", [])) for one in uploads)
 
 
 def parts_sent(faults: Faults) -> int:
@@ -47,7 +48,7 @@ def parts_sent(faults: Faults) -> int:
     return sent
 
 
-def test_the_parts_of_a_killed_upload_are_not_sent_again(faults: Faults, folder: Path) -> None:
+def test_parts_of_a_killed_upload_are_not_sent_again(faults: Faults, folder: Path) -> None:
     faults.planned = {"PUT": ["ok", "ok", "stall"]}
     client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{faults.port}")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -61,14 +62,14 @@ def test_the_parts_of_a_killed_upload_are_not_sent_again(faults: Faults, folder:
     faults.seen.clear()
     Storage(part_bytes=PART).upload(folder, "s3://bucket/big")
     assert parts_sent(faults) == PARTS - 2
-    assert client.get_object(**WHERE)["Body"].read() == (folder / "file").read_bytes()
+    assert client.get_object(**OBJECT)["Body"].read() == (folder / "file").read_bytes()
     assert open_parts(client) == 0
-    Storage().download("s3://bucket/big", folder.with_name("back"))  # by the SHA-256 that was noted
+    Storage().download("s3://bucket/big", folder.with_name("back"))  # compares the SHA-256 of the metadata
 
 
-def test_what_a_server_refused_for_good_is_taken_up(faults: Faults, folder: Path) -> None:
+def test_upload_that_failed_after_every_attempt_is_resumed(faults: Faults, folder: Path) -> None:
     faults.planned = {"PUT": ["ok", *["503"] * 99]}
-    with pytest.raises(StorageError, match="the next attempt goes on"):
+    with pytest.raises(StorageError, match="the next attempt resumes"):
         Storage(part_bytes=PART, attempts=2).upload(folder, "s3://bucket/big")
     faults.planned = {}
     faults.seen.clear()
@@ -76,15 +77,15 @@ def test_what_a_server_refused_for_good_is_taken_up(faults: Faults, folder: Path
     assert parts_sent(faults) == PARTS - 1
 
 
-def test_another_file_of_the_name_is_stored_with_its_own_hash(faults: Faults, folder: Path) -> None:
+def test_resumed_upload_of_another_file_stores_its_own_hash(faults: Faults, folder: Path) -> None:
     client = boto3.client("s3")
-    begun = client.create_multipart_upload(**WHERE, Metadata={"sha256": "former"}, ChecksumAlgorithm="SHA256")
+    former = client.create_multipart_upload(**OBJECT, Metadata={"sha256": "former"}, ChecksumAlgorithm="SHA256")
     data = (folder / "file").read_bytes()
-    client.upload_part(**WHERE, UploadId=begun["UploadId"], PartNumber=1, Body=data[:PART])
-    client.upload_part(**WHERE, UploadId=begun["UploadId"], PartNumber=2, Body=b"former" * PART)
+    client.upload_part(**OBJECT, UploadId=former["UploadId"], PartNumber=1, Body=data[:PART])
+    client.upload_part(**OBJECT, UploadId=former["UploadId"], PartNumber=2, Body=b"former" * PART)
     faults.seen.clear()
     upload_parts(client, folder / "file", "bucket", "big/file", metadata={"sha256": "present"}, part_bytes=PART)
-    found = client.get_object(**WHERE)
-    assert found["Body"].read() == data
-    assert found["Metadata"] == {"sha256": "present"}
-    assert parts_sent(faults) == 2 * PARTS - 1  # the first was the same; then all, for the hash
+    stored = client.get_object(**OBJECT)
+    assert stored["Body"].read() == data
+    assert stored["Metadata"] == {"sha256": "present"}
+    assert parts_sent(faults) == 2 * PARTS - 1  # one part is equal; then all again, for the metadata

@@ -1,4 +1,4 @@
-"""The mailbox with a clock of its own: order, pauses, and what it gives up."""
+"""Retry queue with a simulated clock: order, retry delay and dropped requests."""
 
 from dataclasses import dataclass, field
 
@@ -6,71 +6,73 @@ import pytest
 
 from runtime.mlflow.retry_queue import RetryQueue
 
-PAUSE = 10.0
+DELAY = 10.0
 
 
 @dataclass
 class Server:
-    away: bool = False
-    got: list[int] = field(default_factory=list)
-    tried: int = 0
+    """A server that is up again after 100 simulated seconds."""
+
+    down: bool = False
+    received: list[int] = field(default_factory=list)
+    attempts: int = 0
     now: float = 0.0
 
-    def take(self, message: int) -> None:
-        self.tried += 1
-        if self.away:
+    def receive(self, message: int) -> None:
+        self.attempts += 1
+        if self.down:
             raise ConnectionError("refused")
-        self.got.append(message)
+        self.received.append(message)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
         if self.now >= 100:
-            self.away = False
+            self.down = False
 
 
-def mailbox(server: Server) -> RetryQueue:
+def make_queue(server: Server) -> RetryQueue:
     return RetryQueue(
-        "it", lambda error: isinstance(error, OSError), PAUSE, clock=lambda: server.now, sleep=server.sleep
+        "server", lambda error: isinstance(error, OSError), DELAY, clock=lambda: server.now, sleep=server.sleep
     )
 
 
-def test_what_was_posted_while_it_was_away_comes_in_order_before_what_follows() -> None:
+def test_requests_of_an_outage_are_sent_in_order_before_later_ones() -> None:
     server = Server()
-    box = mailbox(server)
+    queue = make_queue(server)
     for message in range(10):
-        server.away = 2 <= message < 7
-        server.now += PAUSE
-        box.post(lambda message=message: server.take(message))
-    assert server.got == list(range(10))
+        server.down = 2 <= message < 7
+        server.now += DELAY
+        queue.submit(lambda message=message: server.receive(message))
+    assert server.received == list(range(10))
 
 
-def test_a_long_absence_is_noticed_once_in_a_pause() -> None:
-    server = Server(away=True)
-    box = mailbox(server)
+def test_server_that_is_down_is_tried_once_per_retry_delay() -> None:
+    server = Server(down=True)
+    queue = make_queue(server)
     for message in range(50):
-        box.post(lambda message=message: server.take(message))
-    assert server.tried == 1
-    assert box.flush(seconds=200) == 0
-    assert server.got == list(range(50))
+        queue.submit(lambda message=message: server.receive(message))
+    assert server.attempts == 1
+    assert queue.flush(seconds=200) == 0
+    assert server.received == list(range(50))
 
 
-def test_the_end_waits_no_longer_than_it_was_told() -> None:
-    server = Server(away=True)
-    box = mailbox(server)
-    box.post(lambda: server.take(1))
-    assert box.flush(seconds=30) == 1
+def test_flush_waits_no_longer_than_its_timeout() -> None:
+    server = Server(down=True)
+    queue = make_queue(server)
+    queue.submit(lambda: server.receive(1))
+    assert queue.flush(seconds=30) == 1
     assert server.now == pytest.approx(30)
-    assert box.flush(seconds=30) == 0
+    assert queue.flush(seconds=30) == 0
 
 
-def test_an_error_that_will_not_pass_is_raised_and_stops_nothing_else() -> None:
+def test_permanent_error_is_raised_and_later_requests_are_sent() -> None:
     server = Server()
-    box = mailbox(server)
+    queue = make_queue(server)
 
-    def wrong() -> None:
+    def invalid_request() -> None:
         raise ValueError("no such metric")
 
     with pytest.raises(ValueError, match="no such metric"):
-        box.post(wrong)
-    box.post(lambda: server.take(1))
-    assert server.got == [1]
+        queue.submit(invalid_request)
+    queue.submit(lambda: server.receive(1))
+    assert server.received == [1]

@@ -1,4 +1,4 @@
-"""Storage against moto's server over a real socket, with a proxy between them that breaks what it is told to."""
+"""Storage against moto's server over a real socket, through a proxy that injects faults."""
 
 from pathlib import Path
 
@@ -6,26 +6,28 @@ import boto3
 import pytest
 from broken_s3 import Faults
 
-from runtime import artifacts as artifact
-from runtime.s3.storage import Storage, StorageError, split
+from runtime import artifacts
+from runtime.s3.errors import StorageError
+from runtime.s3.storage import Storage
+from runtime.s3.uri import parse_s3_uri
 
 MIB = 1 << 20
 PART = 5 * MIB
 
 
-def make(folder: Path, large: int = 0) -> dict[str, bytes]:
-    """An artifact with small files, one empty, and one of ``large`` bytes."""
+def write_artifact(folder: Path, large: int = 0) -> dict[str, bytes]:
+    """Write an artifact with small files, an empty file and a file of ``large`` bytes."""
     files = {
         "table.parquet": bytes(range(256)) * 40,
         "images/ü 1.png": b"x" * 1000,
         "images/empty": b"",
         "large": bytes(i * i % 251 for i in range(1000)) * (large // 1000),
     }
-    partial = artifact.begin(folder, {})
+    partial = artifacts.open_partial(folder, {})
     for name, data in files.items():
         (partial / name).parent.mkdir(exist_ok=True)
         (partial / name).write_bytes(data)
-    artifact.commit(partial, folder, {})
+    artifacts.commit(partial, folder, {})
     return files
 
 
@@ -33,24 +35,24 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != artifact.MANIFEST
+        if path.is_file() and path.name != artifacts.MANIFEST
     }
 
 
-def test_an_artifact_goes_to_s3_in_parts_and_comes_back_the_same(faults: Faults, tmp_path: Path) -> None:
-    files = make(tmp_path / "dataset", large=2 * PART + 3000)
+def test_artifact_is_uploaded_in_parts_and_downloaded_unchanged(faults: Faults, tmp_path: Path) -> None:
+    files = write_artifact(tmp_path / "dataset", large=2 * PART + 3000)
     storage = Storage(part_bytes=PART)
     storage.upload(tmp_path / "dataset", "s3://bucket/runs/1/dataset")
     storage.download("s3://bucket/runs/1/dataset", tmp_path / "back")
     assert contents(tmp_path / "back") == files
-    assert artifact.artifact_hash(tmp_path / "back") == artifact.artifact_hash(tmp_path / "dataset")
+    assert artifacts.artifact_hash(tmp_path / "back") == artifacts.artifact_hash(tmp_path / "dataset")
     assert sum("partNumber=" in path for _, path in faults.seen) == 3
     written = [path for method, path in faults.seen if method in ("PUT", "POST")]
     assert written[-1] == "/bucket/runs/1/dataset/manifest.json"
 
 
-def test_a_second_upload_and_a_second_download_transfer_nothing(faults: Faults, tmp_path: Path) -> None:
-    make(tmp_path / "dataset")
+def test_unchanged_files_are_not_transferred_again(faults: Faults, tmp_path: Path) -> None:
+    write_artifact(tmp_path / "dataset")
     for _ in range(2):
         faults.seen.clear()
         Storage().upload(tmp_path / "dataset", "s3://bucket/a")
@@ -63,8 +65,8 @@ def test_a_second_upload_and_a_second_download_transfer_nothing(faults: Faults, 
 
 
 @pytest.mark.parametrize("fault", ["500", "503", "close", "stall"])
-def test_passing_faults_are_outlived_and_lose_nothing(faults: Faults, tmp_path: Path, fault: str) -> None:
-    files = make(tmp_path / "dataset", large=PART + 1000)
+def test_transient_faults_are_retried_without_data_loss(faults: Faults, tmp_path: Path, fault: str) -> None:
+    files = write_artifact(tmp_path / "dataset", large=PART + 1000)
     storage = Storage(part_bytes=PART, timeout=1.0)
     faults.planned = {"PUT": [fault] * 2, "POST": [fault], "HEAD": ["503"]}
     storage.upload(tmp_path / "dataset", "s3://bucket/b")
@@ -73,11 +75,11 @@ def test_passing_faults_are_outlived_and_lose_nothing(faults: Faults, tmp_path: 
     assert contents(tmp_path / "back") == files
 
 
-def test_attempts_are_bounded_and_the_next_run_goes_on(faults: Faults, tmp_path: Path) -> None:
-    files = make(tmp_path / "dataset")
+def test_attempts_are_limited_and_the_next_run_resumes(faults: Faults, tmp_path: Path) -> None:
+    files = write_artifact(tmp_path / "dataset")
     storage = Storage(attempts=2, workers=1)
     faults.planned = {"PUT": [*["ok"] * 2, *["503"] * 2]}
-    with pytest.raises(StorageError, match=r"s3://bucket/c/.*the next attempt goes on"):
+    with pytest.raises(StorageError, match=r"s3://bucket/c/.*the next attempt resumes"):
         storage.upload(tmp_path / "dataset", "s3://bucket/c")
     sent = [path for method, path in faults.seen if method == "PUT"][:2]
     faults.seen.clear()
@@ -85,7 +87,7 @@ def test_attempts_are_bounded_and_the_next_run_goes_on(faults: Faults, tmp_path:
     assert not set(sent) & {path for method, path in faults.seen if method == "PUT"}
 
     faults.planned = {"GET": [*["ok"] * 2, *["500"] * 4]}
-    with pytest.raises(StorageError, match="the next attempt goes on"):
+    with pytest.raises(StorageError, match="the next attempt resumes"):
         storage.download("s3://bucket/c", tmp_path / "back")
     assert not (tmp_path / "back").exists()
     faults.planned = {}
@@ -96,31 +98,31 @@ def test_attempts_are_bounded_and_the_next_run_goes_on(faults: Faults, tmp_path:
     assert contents(tmp_path / "back") == files
 
 
-def test_damage_on_the_server_is_found(faults: Faults, tmp_path: Path) -> None:
-    make(tmp_path / "dataset")
+def test_damaged_file_on_the_server_is_an_error(faults: Faults, tmp_path: Path) -> None:
+    write_artifact(tmp_path / "dataset")
     storage = Storage()
     storage.upload(tmp_path / "dataset", "s3://bucket/d")
-    digest = artifact.hash_files(tmp_path / "dataset")["table.parquet"]
+    digest = artifacts.hash_files(tmp_path / "dataset")["table.parquet"]
     client = boto3.client("s3")
     client.put_object(Bucket="bucket", Key="d/table.parquet", Body=b"y" * 10240, Metadata={"sha256": digest})
-    with pytest.raises(StorageError, match=r"d/table\.parquet came damaged"):
+    with pytest.raises(StorageError, match=r"d/table\.parquet is damaged"):
         storage.download("s3://bucket/d", tmp_path / "back")
     client.put_object(Bucket="bucket", Key="d/table.parquet", Body=b"y" * 10240)
     with pytest.raises(StorageError, match=r"table\.parquet differ from the manifest"):
         storage.download("s3://bucket/d", tmp_path / "back")
 
 
-def test_a_single_file_and_a_wrong_address(faults: Faults, tmp_path: Path) -> None:
+def test_single_file_is_downloaded_and_unknown_address_is_an_error(faults: Faults, tmp_path: Path) -> None:
     boto3.client("s3").put_object(Bucket="bucket", Key="words/w2v.bin", Body=b"vectors")
     Storage().download("s3://bucket/words/w2v.bin", tmp_path / "w2v.bin")
     assert (tmp_path / "w2v.bin").read_bytes() == b"vectors"
-    with pytest.raises(StorageError, match="nothing is there"):
+    with pytest.raises(StorageError, match="no such file or folder"):
         Storage().download("s3://bucket/word", tmp_path / "none")
     with pytest.raises(StorageError, match="NoSuchBucket"):
         Storage().download("s3://bouquet/words", tmp_path / "none")
 
 
 @pytest.mark.parametrize("address", ["s3://bucket", "s3:///key", "/a/b", "s3://bucket/"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_invalid_uri_is_an_error(address: str) -> None:
     with pytest.raises(StorageError, match="expected s3://bucket/key"):
-        split(address)
+        parse_s3_uri(address)

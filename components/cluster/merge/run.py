@@ -8,8 +8,8 @@ from typing import Any
 
 from bifocal.features import FeatureStore
 from components.cluster.merge.spec import MergeFeaturesParams
-from runtime import artifacts as artifact
-from runtime.shards import parse
+from runtime import artifacts
+from runtime.shards import parse_shard
 
 SAME = ("component", "parameters", "inputs", "code")
 
@@ -22,7 +22,7 @@ def run(params: MergeFeaturesParams, *, features: Path, **shards: Path) -> dict[
     Raises:
         ValueError: a shard is missing, is there twice, or was made with other parameters, inputs or code.
     """
-    manifests = {path: artifact.read_manifest(path) for path in shards.values()}
+    manifests = {path: artifacts.read_manifest(path) for path in shards.values()}
     _check_complete([(path, manifests[path]["arguments"].get("shard", "1/1")) for path in shards.values()])
     _check_same(manifests)
     for path, manifest in manifests.items():
@@ -52,7 +52,7 @@ def _check_same(manifests: dict[Path, dict[str, Any]]) -> None:
 
 
 def _check_complete(shards: Sequence[tuple[Path, str]]) -> None:
-    count = parse(shards[0][1])[1]
+    count = parse_shard(shards[0][1])[1]
     expected = [f"{number}/{count}" for number in range(1, count + 1)]
     if sorted(shard for _, shard in shards) != sorted(expected):
         found = ", ".join(f"{shard} in {path}" for path, shard in shards)

@@ -21,7 +21,7 @@ from bifocal.text.vectorizers.base import write_text
 from bifocal.text_encoders import GRUEncoder
 from components.evaluate.run import run
 from components.evaluate.spec import EvaluateParams
-from runtime import artifacts as artifact
+from runtime.artifacts import commit, open_partial
 from tests.browser import Tab, browser, find_chromium
 
 SIDE, DIM, WORDS = 3, 12, 8
@@ -36,7 +36,7 @@ INPUTS = ("dataset", "features", "text", "embedding")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Complete artifacts, as the stages before evaluate leave them."""
     folder = tmp_path_factory.mktemp("artifacts")
-    partial = {name: artifact.begin(folder / name, {}) for name in INPUTS}
+    partial = {name: open_partial(folder / name, {}) for name in INPUTS}
     corpus = Scenes(train=2, val=1, test=9, size=64).read(partial["dataset"] / "images")
     write_dataset(partial["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0)
     dataset = read_dataset(partial["dataset"])
@@ -60,7 +60,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_model(partial["embedding"], configuration, model.state_dict())
     for name in INPUTS:
         manifest = {"component": f"a stage of {name}", "code": "c0de", "inputs": {}, "parameters": {"seed": 1}}
-        artifact.commit(partial[name], folder / name, manifest | {"figures": {"images": 12.0}})
+        commit(partial[name], folder / name, manifest | {"metrics": {"images": 12.0}})
     return folder
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from bifocal.text import Vocabulary
 from components.register_model.serving import Embedder
-from runtime import artifacts as artifact
+from runtime import artifacts
 from runtime.mlflow.registry import COLUMNS
 
 SIZE = 3
@@ -49,7 +49,7 @@ def encoded(image: Image.Image) -> str:
 
 
 def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> None:
-    artifact.write_json(exported / "preprocessing.json", {"size": SIZE, "interpolation": "bicubic"})
+    artifacts.write_json(exported / "preprocessing.json", {"size": SIZE, "interpolation": "bicubic"})
     embedder = Embedder(exported)
     assert embedder.columns == ("text", "image")
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=np.uint8))

@@ -27,8 +27,8 @@ from bifocal.text import Vocabulary
 from components.register_model.run import run as register_model
 from components.register_model.serving import Embedder
 from components.register_model.spec import RegisterModelParams
-from runtime import artifacts as artifact
-from runtime import mlflow as tracking
+from runtime import artifacts
+from runtime.mlflow import stage_run
 
 MODEL = "served"
 WORDS = ["a", "dog", "runs"]
@@ -61,7 +61,7 @@ def backbone(file: Path, size: int) -> None:
     output = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, None])
     made = helper.make_graph(nodes, "backbone", [pixels], [output], [shape])
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
-    artifact.write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
+    artifacts.write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
 
 
 def encoded(pixels: NDArray[np.uint8]) -> str:
@@ -72,16 +72,16 @@ def encoded(pixels: NDArray[np.uint8]) -> str:
 
 def make_artifacts(folder: Path) -> tuple[Path, Path]:
     """An onnx and a metrics artifact as the stages before write them."""
-    partial = artifact.begin(folder / "onnx", {})
+    partial = artifacts.open_partial(folder / "onnx", {})
     graph(partial / "text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
     graph(partial / "image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
     backbone(partial / "backbone.onnx", size=2)
     Vocabulary(WORDS).save(partial / Vocabulary.FILE)
-    artifact.commit(partial, folder / "onnx", {"inputs": {}})
-    partial = artifact.begin(folder / "metrics", {})
-    artifact.write_json(partial / "metrics.json", REPORT)
+    artifacts.commit(partial, folder / "onnx", {"inputs": {}})
+    partial = artifacts.open_partial(folder / "metrics", {})
+    artifacts.write_json(partial / "metrics.json", REPORT)
     (partial / "MODEL_CARD.md").write_text("# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n")
-    artifact.commit(partial, folder / "metrics", {"inputs": {}})
+    artifacts.commit(partial, folder / "metrics", {"inputs": {}})
     return folder / "onnx", folder / "metrics"
 
 
@@ -98,7 +98,7 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
     onnx_files, metrics = make_artifacts(tmp_path)
     (tmp_path / "registration").mkdir()
     params = RegisterModelParams(seed=1, model=MODEL, alias="candidate")
-    with tracking.stage_run("register_model", {"seed": 1, "register_model": params.model_dump()}, {}):
+    with stage_run("register_model", {"seed": 1, "register_model": params.model_dump()}, {}):
         register_model(params, metrics=metrics, onnx=onnx_files, registration=tmp_path / "registration")
     version = mlflow.MlflowClient().get_model_version_by_alias(MODEL, "candidate")
     assert version.description.startswith("# A model")

@@ -14,8 +14,7 @@ from components.cluster.push.spec import COMPONENT as RECORD
 from components.cluster.train_distributed.spec import TrainJobParams
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
-from runtime import artifacts as artifact
-from runtime import parameters
+from runtime import artifacts, parameters
 
 ROOT = Path(__file__).parents[3]
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -71,7 +70,7 @@ def test_parameters_are_canonical_json_of_the_own_section_and_code_is_in_the_cac
         found = arguments(line(default[0])[stage.name.replace("_", "-")])
         assert json.loads(found["parameters"]) == {"seed": VALUES["seed"], stage.name: VALUES[stage.name]}
         assert found["parameters"] == json.dumps(json.loads(found["parameters"]), sort_keys=True, separators=(",", ":"))
-        assert found["code"] == artifact.code_hash(ROOT, [f"components/{stage.name}", *stage.code])
+        assert found["code"] == artifacts.code_hash(ROOT, [f"components/{stage.name}", *stage.code])
 
 
 def test_a_change_of_one_section_changes_the_arguments_of_one_stage(

@@ -18,8 +18,7 @@ from pipelines.kubeflow import resources
 from pipelines.local.engines import HostEngine
 from pipelines.local.runner import Run
 from pipelines.local.step import State
-from runtime import artifacts as artifact
-from runtime import parameters
+from runtime import artifacts, parameters
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -54,11 +53,11 @@ class Notebook:
         answered = {}
         for name, listed in message["outputs"]["artifacts"].items():
             made = listed["artifacts"][0]
-            artifact.commit(artifact.begin(Path(made["uri"]), {}), Path(made["uri"]), {"key": stage})
+            artifacts.commit(artifacts.open_partial(Path(made["uri"]), {}), Path(made["uri"]), {"key": stage})
             answered[name] = {
-                "artifacts": [{**made, "metadata": {"sha256": artifact.artifact_hash(Path(made["uri"]))}}]
+                "artifacts": [{**made, "metadata": {"sha256": artifacts.artifact_hash(Path(made["uri"]))}}]
             }
-        artifact.write_json(Path(message["outputs"]["outputFile"]), {"artifacts": answered})
+        artifacts.write_json(Path(message["outputs"]["outputFile"]), {"artifacts": answered})
         return 0
 
     def stop(self) -> None:
@@ -98,7 +97,7 @@ def test_every_step_runs_once_after_what_it_reads(tmp_path: Path, parallel: int)
             assert engine.started.index(writer) < engine.started.index(stage.name)
             given = engine.messages[stage.name]["inputs"]["artifacts"][name]["artifacts"][0]
             assert Path(given["uri"]) == tmp_path / writer.replace("_", "-") / name
-            assert given["metadata"]["sha256"] == artifact.artifact_hash(Path(given["uri"]))
+            assert given["metadata"]["sha256"] == artifacts.artifact_hash(Path(given["uri"]))
 
 
 def test_a_step_that_keeps_failing_fails_the_run_and_nothing_after_it_starts(tmp_path: Path) -> None:
@@ -148,7 +147,7 @@ def test_other_code_runs_again(tmp_path: Path) -> None:
 
 def test_an_output_that_was_lost_is_made_again(tmp_path: Path) -> None:
     run(tmp_path, Notebook())
-    (tmp_path / "pretrain-sorter" / "sorter" / artifact.MANIFEST).unlink()
+    (tmp_path / "pretrain-sorter" / "sorter" / artifacts.MANIFEST).unlink()
     engine = Notebook()
     run(tmp_path, engine)
     assert engine.started[0] == "pretrain_sorter"

@@ -22,7 +22,7 @@ from components.evaluate.evidence import RANKS, TRAINED_ON
 from pipelines.__main__ import main
 from pipelines.promotion.policy import Decision, summary
 from pipelines.promotion.promote import promote, rollback
-from runtime import mlflow as tracking
+from runtime.mlflow import EVALUATION_DIR, get_version, promotion_lock, remove_lock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from synthetic import RULES, ranks
@@ -70,7 +70,7 @@ def register(folder: Path, quality: float, seed: int = 0) -> int:
     pd.DataFrame({"content": ["image 1000"]}).to_parquet(folder / "evidence" / TRAINED_ON)
     client = mlflow.MlflowClient()
     with mlflow.start_run() as run:
-        mlflow.log_artifacts(str(folder / "evidence"), tracking.EVIDENCE)
+        mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
     if not client.search_registered_models(f"name = '{RULES.model}'"):
         client.create_registered_model(RULES.model)
     version = client.create_model_version(RULES.model, (folder / "onnx").as_uri(), run.info.run_id)
@@ -79,7 +79,7 @@ def register(folder: Path, quality: float, seed: int = 0) -> int:
 
 
 def at(alias: str) -> int | None:
-    found = tracking.get_version(RULES.model, alias)
+    found = get_version(RULES.model, alias)
     return found.number if found else None
 
 
@@ -127,17 +127,17 @@ def test_a_second_promoter_waits_and_then_says_who_is_in_the_way(
 ) -> None:
     me = rf"process {os.getpid()} on \S+"
     with (
-        tracking.promotion_lock(RULES.model, seconds=0),
+        promotion_lock(RULES.model, timeout=0),
         pytest.raises(OSError, match=rf"another promotion is under way, of {me}\. .*--unlock"),
-        tracking.promotion_lock(RULES.model, seconds=0.5),
+        promotion_lock(RULES.model, timeout=0.5),
     ):
         pass
     assert re.fullmatch(rf"waiting for the promotion of {me}, at most 0.5 s\n", capsys.readouterr().err)
-    with tracking.promotion_lock(RULES.model, seconds=0):
-        assert re.fullmatch(me, tracking.remove_lock(RULES.model))
+    with promotion_lock(RULES.model, timeout=0):
+        assert re.fullmatch(me, remove_lock(RULES.model))
         with pytest.raises(ValueError, match=r"there is no bifocal\.promotion-lock: nobody promotes"):
-            tracking.remove_lock(RULES.model)
-        with tracking.promotion_lock(RULES.model, seconds=0):
+            remove_lock(RULES.model)
+        with promotion_lock(RULES.model, timeout=0):
             pass
         mlflow.MlflowClient().create_registered_model(f"{RULES.model}.promotion-lock")
 

@@ -19,9 +19,7 @@ from bifocal.features import FeatureStore
 from components.__main__ import main
 from components.cluster.merge.spec import COMPONENT as MERGE
 from components.extract_features.spec import COMPONENT as EXTRACT
-from runtime import artifacts as artifact
-from runtime import mlflow as tracking
-from runtime import shards
+from runtime import artifacts, shards
 from runtime.parameters import load, merge, validate
 from runtime.stage import run_stage
 
@@ -34,7 +32,7 @@ VALUES = merge(
 
 @given(count=st.integers(1, 40), items=st.integers(0, 100))
 def test_shards_are_all_items_once_and_in_order_and_differ_by_one_at_most(count: int, items: int) -> None:
-    parts = [shards.share(range(items), f"{number}/{count}") for number in range(1, count + 1)]
+    parts = [shards.items_of_shard(range(items), f"{number}/{count}") for number in range(1, count + 1)]
     assert [item for part in parts for item in part] == list(range(items))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -42,14 +40,14 @@ def test_shards_are_all_items_once_and_in_order_and_differ_by_one_at_most(count:
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/2", ""])
 def test_a_shard_is_i_of_n(shard: str) -> None:
     with pytest.raises(ValueError, match="expected i/n with i from 1 to n"):
-        shards.parse(shard)
+        shards.parse_shard(shard)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def untracked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracking, "stage_run", lambda *_: nullcontext())
-        patch.setattr(tracking, "log_metrics", lambda *_, **__: None)
+        patch.setattr("runtime.stage.stage_run", lambda *_: nullcontext())
+        patch.setattr("runtime.stage.log_metrics", lambda *_, **__: None)
         yield
 
 
@@ -57,10 +55,10 @@ def untracked() -> Iterator[None]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete dataset artifact of 17 images, an array for each, and the whole extraction at ``whole``."""
     folder = tmp_path_factory.mktemp("line")
-    partial = artifact.begin(folder / "dataset", {})
+    partial = artifacts.open_partial(folder / "dataset", {})
     corpus = Scenes(train=9, val=4, test=4, size=64).read(partial / "images")
     write_dataset(partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
-    artifact.commit(partial, folder / "dataset", {})
+    artifacts.commit(partial, folder / "dataset", {})
     (folder / "arrays").mkdir()
     random = np.random.default_rng(0)
     for entry in corpus.images:
@@ -95,9 +93,9 @@ def test_merged_shards_are_the_whole_store(folder: Path, tmp_path: Path, count: 
     assert merged.image_ids == whole.image_ids
     assert merged.metadata == whole.metadata
     assert merged.gather(range(17)).features.equal(whole.gather(range(17)).features)
-    files = artifact.read_manifest(tmp_path / "merged")["files"]
+    files = artifacts.read_manifest(tmp_path / "merged")["files"]
     for part in parts:
-        for name in artifact.read_manifest(part)["files"]:
+        for name in artifacts.read_manifest(part)["files"]:
             assert (part / name).samefile(tmp_path / "merged" / name)
             assert name in files
 

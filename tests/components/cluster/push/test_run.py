@@ -17,7 +17,6 @@ from components.cluster.fetch.spec import FetchParams
 from components.cluster.push.run import run as record
 from components.cluster.push.spec import COMPONENT as RECORD
 from components.cluster.push.spec import RecordParams
-from runtime import artifacts as artifact
 from runtime import parameters
 
 ROOT = Path(__file__).parents[4]
@@ -104,9 +103,9 @@ def test_what_was_recorded_is_pulled_elsewhere_and_nothing_runs_again(repository
     artifacts = {}
     for name in RECORD.inputs:
         made = tmp_path / "run" / name
-        partial = artifact.begin(made, {})
+        partial = artifacts.open_partial(made, {})
         (partial / "content.bin").write_bytes(name.encode() * 100)
-        artifact.commit(partial, made, {})
+        artifacts.commit(partial, made, {})
         artifacts[name] = made
     values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"seed": 7})
     lock = tmp_path / "lock"
@@ -118,7 +117,7 @@ def test_what_was_recorded_is_pulled_elsewhere_and_nothing_runs_again(repository
     call(other, "git", "apply", str(lock / "lock.patch"))
     dvc(other, "pull", "--quiet")
     for name, made in artifacts.items():
-        assert artifact.hash_files(other / "artifacts" / name) == artifact.hash_files(made)
+        assert artifacts.hash_files(other / "artifacts" / name) == artifacts.hash_files(made)
     assert json.loads(dvc(other, "status", "--json")) == {}
     before = (other / "dvc.lock").read_text()
     assert "Running stage" not in dvc(other, "repro")

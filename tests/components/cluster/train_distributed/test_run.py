@@ -19,8 +19,8 @@ from components.cluster.train_distributed import node
 from components.cluster.train_distributed.run import run
 from components.cluster.train_distributed.spec import COMPONENT, TrainJobParams
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
-from runtime import artifacts as artifact
-from runtime.kfp_executor import Message
+from runtime import artifacts
+from runtime.kfp_executor import ExecutorInput
 from runtime.s3.storage import Storage
 
 NAMESPACE = "research"
@@ -124,9 +124,9 @@ def kubernetes() -> Iterator[tuple[type[Kubernetes], TrainerClient]]:
 
 
 def make(folder: Path, name: str) -> Path:
-    partial = artifact.begin(folder / name, {})
+    partial = artifacts.open_partial(folder / name, {})
     (partial / "content").write_text(name)
-    artifact.commit(partial, folder / name, {})
+    artifacts.commit(partial, folder / name, {})
     return folder / name
 
 
@@ -211,7 +211,7 @@ def test_every_machine_trains_by_torchrun_and_the_first_stores_the_model(
     assert node.main(job, tmp_path / "node", tmp_path / "secrets") == 0
     (command,) = commands
     assert command[1:6] == ["-m", "torch.distributed.run", "-m", "components", "train_embedding"]
-    message = Message.parse(command[-1])
+    message = ExecutorInput.parse(command[-1])
     assert message.values == job["values"]
     assert (message.inputs["dataset"] / "content").read_text() == "dataset"
     assert message.outputs == {"embedding": tmp_path / "node" / "embedding"}

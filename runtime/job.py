@@ -1,0 +1,55 @@
+"""Job: what one command of the command line runs: a stage, one of its shards, or the merge of its shards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime import parameters
+from runtime.s3.user_files import download_user_files
+from runtime.shards import artifact_name
+from runtime.spec import Component, Params
+from runtime.stage import run_stage
+from runtime.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Job:
+    """A component with its parameters and the names of its artifacts.
+
+    Attributes:
+        inputs, outputs: name of the artifact in the workspace, by the name of the component's argument.
+        arguments: keyword arguments of the component besides parameters and artifacts.
+    """
+
+    component: Component
+    params: Params
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, workspace: Workspace, values: Mapping[str, Any]) -> dict[str, float]:
+        """Run the component on the artifacts of ``workspace``; return its metrics."""
+        workspace.download(self.inputs.values())
+        inputs = {name: workspace.path(artifact) for name, artifact in self.inputs.items()}
+        outputs = {name: workspace.path(artifact) for name, artifact in self.outputs.items()}
+        return run_stage(self.component, self.params, inputs, outputs, values, self.arguments)
+
+
+def stage_job(component: Component, values: Mapping[str, Any], shard: str | None = None) -> Job:
+    """Return the job of a stage, or of its ``shard`` i/n; download the user files that are on S3."""
+    local = download_user_files(values, component)
+    section = {"seed": local["seed"], component.name: local[component.name]}
+    return Job(
+        component,
+        parameters.validate(section, [component])[component.name],
+        inputs={name: name for name in component.inputs},
+        outputs={name: artifact_name(name, shard) if shard else name for name in component.outputs},
+        arguments={"shard": shard} if shard else {},
+    )
+
+
+def merge_job(component: Component, merge_step: Component, count: int, seed: int) -> Job:
+    """Return the job that merges ``count`` shards of ``component`` by ``merge_step``."""
+    (merged,) = component.outputs
+    shards = {f"shard_{number}": artifact_name(merged, f"{number}/{count}") for number in range(1, count + 1)}
+    return Job(merge_step, merge_step.params(seed=seed), inputs=shards, outputs={merged: merged})
