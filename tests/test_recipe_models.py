@@ -15,7 +15,8 @@ from bifocal.models import build_model
 from bifocal.registry import build, get
 from bifocal.sorters import LSTMSorter
 from bifocal.text import Text
-from bifocal.training.freezing import build_optimizer, check_parts, set_stage
+from bifocal.training.freezing import apply_freezing, check_module_names
+from bifocal.training.optimizers import build_optimizer
 from components.catalog import configurable_components
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.parameters import load, validate
@@ -67,8 +68,8 @@ def one_step(section: str, channels: int, vectorizer: str) -> None:
     model.to_empty(device="cpu")
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data.fill_(1e-3 if tensor.is_floating_point() else 0)
-    check_parts(model, params.train_from)
-    set_stage(model, params.train_from, params.epochs)
+    check_module_names(model, params.train_from)
+    apply_freezing(model, params.train_from, params.epochs)
     matches = torch.eye(IMAGES, dtype=torch.bool)
     if params.mining is not None:
         matches = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])

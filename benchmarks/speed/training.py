@@ -116,14 +116,9 @@ def main(steps: int, folder: Path) -> None:
         epochs=1,
         optimizer={"name": "Adam"},
         learning_rate=0.001,
-        decay_after=[],
-        decay_factor=0.5,
-        clip_norm=2.0,
-        train_from={},
-        average=0.0,
+        max_grad_norm=2.0,
         precision="float32",
-        micro_batch=None,
-        checkpoint_every=CHECKPOINT_EVERY,
+        checkpoint_every_steps=CHECKPOINT_EVERY,
         seed=0,
     )
     # The first step has the allocations, and waits for the first batch.

@@ -1,9 +1,9 @@
-"""Several processes that train one model on one batch, as ``torchrun`` starts them.
+"""Data-parallel training: several processes, started by ``torchrun``, share every batch.
 
-Every rank encodes its part of the images and captions; the encodings are gathered, with their gradients, and every
-rank computes the same loss on all of them, so that the negatives are those of the whole batch. Gradients are averaged
-by hand, not by ``DistributedDataParallel``, which wants one ``forward`` per ``backward`` and parameters that neither
-freeze nor thaw.
+Every process encodes its part of the images and captions. The encodings are gathered with their gradients, and every
+process computes the same loss on all of them, so every image is compared with all captions of the batch. Gradients are
+averaged by hand: ``DistributedDataParallel`` expects one ``forward`` per ``backward`` and a fixed set of trainable
+parameters, and micro-batches and freezing break both.
 """
 
 import os
@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-# The others wait while rank 0 validates.
-PATIENCE = timedelta(hours=2)
+# Rank 0 validates while the other processes wait.
+TIMEOUT = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
@@ -26,115 +26,120 @@ class World:
     """The processes that train together.
 
     Attributes:
-        rank: of this one, from 0; the one that writes is 0.
-        size: how many there are.
+        rank: index of this process, from 0. Rank 0 is the main process: it alone writes files and log lines.
+        size: number of processes.
+
+    Example:
+        >>> world = World.current()
+        >>> world.is_main, world.size
+        (True, 1)
     """
 
     rank: int = 0
     size: int = 1
 
     @classmethod
-    def present(cls) -> "World":
-        """That of ``torch.distributed``; one process if it was not initialised."""
+    def current(cls) -> "World":
+        """Return the world of ``torch.distributed``, or one process if it is not initialized."""
         return cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
 
     @property
-    def writes(self) -> bool:
-        """Whether this process is the one that writes."""
+    def is_main(self) -> bool:
+        """Whether this process is rank 0."""
         return self.rank == 0
 
-    def gather(self, own: Tensor) -> Tensor:
-        """The rows of all ranks in their order; shorter ones are padded with zeros, in all axes but the first.
+    def gather(self, rows: Tensor) -> Tensor:
+        """Concatenate the rows of all ranks in rank order; pad all axes but the first with zeros.
 
-        The gradient of ``own`` is that of all ranks' losses together, for ``average_gradients`` to divide.
+        The gradient of ``rows`` is the sum over the losses of all ranks; ``average_gradients`` divides it.
         """
         if self.size == 1:
-            return own
-        gathered: Tensor = _Gather.apply(own, self)
+            return rows
+        gathered: Tensor = _Gather.apply(rows, self)
         return gathered
 
     def average(self, tensors: Iterable[Tensor]) -> None:
-        """Put the mean over the ranks into each tensor."""
+        """Replace each tensor by its mean over the ranks."""
         tensors = list(tensors)
         if self.size == 1 or not tensors:
             return
         flat = torch.cat([tensor.detach().flatten().float() for tensor in tensors])
         dist.all_reduce(flat)
-        parts = (flat / self.size).split([tensor.numel() for tensor in tensors])
-        for tensor, part in zip(tensors, parts, strict=True):
-            tensor.detach().copy_(part.view_as(tensor))
+        means = (flat / self.size).split([tensor.numel() for tensor in tensors])
+        for tensor, mean in zip(tensors, means, strict=True):
+            tensor.detach().copy_(mean.view_as(tensor))
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """After ``backward``: the same gradients everywhere."""
+        """Average the gradients over the ranks; call it after ``backward``."""
         self.average(parameter.grad for parameter in parameters if parameter.grad is not None)
 
     def average_statistics(self, model: nn.Module) -> None:
-        """After a step: the same statistics of batch normalisation everywhere."""
+        """Average the running statistics of batch norm over the ranks; call it after a step."""
         norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase))
-        statistics = (part for norm in norms if norm.training for part in (norm.running_mean, norm.running_var))
-        self.average(part for part in statistics if part is not None)
+        statistics = (tensor for norm in norms if norm.training for tensor in (norm.running_mean, norm.running_var))
+        self.average(tensor for tensor in statistics if tensor is not None)
 
-    def share(self, module: nn.Module) -> None:
-        """Give all ranks the parameters and buffers of rank 0."""
+    def broadcast_parameters(self, module: nn.Module) -> None:
+        """Copy the parameters and buffers of rank 0 to all ranks."""
         if self.size > 1:
             for tensor in (*module.parameters(), *module.buffers()):
                 dist.broadcast(tensor.detach(), 0)
 
-    def from_first(self, compute: Callable[[], Any]) -> Any:
-        """What rank 0 computes, on all ranks."""
+    def broadcast_from_main(self, compute: Callable[[], Any]) -> Any:
+        """Call ``compute`` on rank 0 alone and return its result on all ranks."""
         if self.size == 1:
             return compute()
-        found = [compute() if self.writes else None]
-        dist.broadcast_object_list(found, 0)
-        return found[0]
+        results = [compute() if self.is_main else None]
+        dist.broadcast_object_list(results, 0)
+        return results[0]
 
-    def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether ``flag`` holds on any rank."""
+    def any_rank(self, flag: bool, device: torch.device) -> bool:
+        """Whether ``flag`` is true on at least one rank."""
         if self.size == 1:
             return flag
-        found = torch.tensor(int(flag), device=device)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        return bool(found)
+        flags = torch.tensor(int(flag), device=device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        return bool(flags)
 
-    def wait(self) -> None:
-        """Until all ranks are here."""
+    def barrier(self) -> None:
+        """Wait until all ranks arrive."""
         if self.size > 1:
             dist.barrier()
 
 
 @contextmanager
 def torchrun_world() -> Iterator[tuple[World, torch.device]]:
-    """The processes that ``torchrun`` started, if it did, and the device of this one."""
+    """Join the processes of ``torchrun``, if it started this one; yield the world and the device of this process."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else None
     if device is not None:
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         yield World(), device or torch.device("cpu")
         return
-    dist.init_process_group("gloo" if device is None else "nccl", timeout=PATIENCE, device_id=device)
+    dist.init_process_group("gloo" if device is None else "nccl", timeout=TIMEOUT, device_id=device)
     try:
-        yield World.present(), device or torch.device("cpu")
+        yield World.current(), device or torch.device("cpu")
     finally:
         dist.destroy_process_group()
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, world: World) -> Tensor:
-        shapes = [torch.empty(own.ndim, dtype=torch.int64, device=own.device) for _ in range(world.size)]
-        dist.all_gather(shapes, torch.tensor(own.shape, device=own.device))
+    def forward(ctx: Any, rows: Tensor, world: World) -> Tensor:
+        shapes = [torch.empty(rows.ndim, dtype=torch.int64, device=rows.device) for _ in range(world.size)]
+        dist.all_gather(shapes, torch.tensor(rows.shape, device=rows.device))
         largest = torch.stack(shapes).amax(dim=0).tolist()
-        # Not every backend sends every type.
-        sent = own.new_zeros(largest, dtype=torch.float32 if own.is_floating_point() else torch.int64)
-        sent[tuple(slice(length) for length in own.shape)] = own
+        # Not every backend can send every dtype.
+        sent = rows.new_zeros(largest, dtype=torch.float32 if rows.is_floating_point() else torch.int64)
+        sent[tuple(slice(length) for length in rows.shape)] = rows
         received = [torch.empty_like(sent) for _ in range(world.size)]
         dist.all_gather(received, sent)
-        rows = [int(shape[0]) for shape in shapes]
-        ctx.size, ctx.shape, ctx.start = world.size, own.shape, sum(rows[: world.rank])
-        return torch.cat([part[:count] for part, count in zip(received, rows, strict=True)]).to(own.dtype)
+        counts = [int(shape[0]) for shape in shapes]
+        ctx.size, ctx.shape, ctx.start = world.size, rows.shape, sum(counts[: world.rank])
+        return torch.cat([part[:count] for part, count in zip(received, counts, strict=True)]).to(rows.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         start, shape = ctx.start, ctx.shape
-        own = gradients[0][start : start + shape[0]]
-        return ctx.size * own[(slice(None), *(slice(length) for length in shape[1:]))], None
+        gradient = gradients[0][start : start + shape[0]]
+        return ctx.size * gradient[(slice(None), *(slice(length) for length in shape[1:]))], None

@@ -1,71 +1,56 @@
-"""What is trained when, and how fast: stages, learning rates, optimisers, as data."""
+"""Freezing: which modules of a model train from which epoch on."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from torch import nn
-from torch.optim import Optimizer
 
 from bifocal import registry
 
-TrainFrom = Mapping[str, int | None]
-"""``{"image_encoder.backbone": 8}``: from which epoch, from 0, a part of the model trains; None: never."""
+FreezeSchedule = Mapping[str, int | None]
+"""``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0; None: always."""
 
 
-def learning_rate_at(epoch: float, learning_rate: float, decay_after: Sequence[float], decay_factor: float) -> float:
-    """The learning rate after ``epoch`` epochs: multiplied by ``decay_factor`` at each of ``decay_after``."""
-    return float(learning_rate * decay_factor ** sum(epoch >= milestone for milestone in decay_after))
-
-
-def build_optimizer(
-    optimizer: Mapping[str, Any], parameters: Iterable[nn.Parameter], learning_rate: float
-) -> Optimizer:
-    """``{"name": "SGD", "momentum": 0.9}`` of ``torch.optim``.
-
-    Raises:
-        ValueError: ``torch.optim`` has no such class, or it takes no such argument.
-    """
-    name = optimizer["name"]
-    arguments = {key: value for key, value in optimizer.items() if key != "name"}
-    built: Optimizer = registry.build("torch.optim", name, params=list(parameters), lr=learning_rate, **arguments)
-    return built
-
-
-def check_parts(model: nn.Module, train_from: TrainFrom) -> None:
-    """Raise ``ValueError`` if the model has no part of a name of ``train_from``."""
+def check_module_names(model: nn.Module, frozen_until: FreezeSchedule) -> None:
+    """Raise ``ValueError`` if ``frozen_until`` names a module or parameter that the model lacks."""
     known = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
-    for part in train_from:
-        if part not in known:
-            # Those beside it: all of a network's would fill the screen.
-            parent = part.rpartition(".")[0]
-            near = {name for name in known if name.rpartition(".")[0] == parent}
-            near = near or {name for name, _ in model.named_children()}
-            raise ValueError(f"train_from: the model has no {part!r}; {registry.suggest(part, near)}")
+    for name in frozen_until:
+        if name not in known:
+            # List the siblings alone: all names of a backbone would fill the screen.
+            parent = name.rpartition(".")[0]
+            siblings = {other for other in known if other.rpartition(".")[0] == parent}
+            siblings = siblings or {child for child, _ in model.named_children()}
+            raise ValueError(f"frozen_until: the model has no {name!r}; {registry.suggest(name, siblings)}")
 
 
-def set_stage(model: nn.Module, train_from: TrainFrom, epoch: int) -> None:
-    """Put ``model`` in training mode, all but the parts whose epoch has not come; a part of a part overrules it.
+def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:
+    """Set ``model`` to training mode, and freeze the modules whose epoch has not come.
 
-    A part that waits does not move at all: no gradient reaches its parameters, and what moves without one (the
-    statistics of batch normalisation) is in evaluation mode. Parts that ``train_from`` does not name are left as they
-    are: what an encoder froze itself stays frozen.
+    The most specific name wins: with ``{"image_encoder": 8, "image_encoder.projection": 0}`` the projection trains from
+    the start. A frozen module does not change at all: its parameters get no gradient, and its buffers (the statistics
+    of batch norm) stay in evaluation mode. Modules that ``frozen_until`` does not name are left alone, so a module that
+    an encoder froze itself stays frozen.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> apply_freezing(model, {"0": 1}, epoch=0)
+        >>> [parameter.requires_grad for parameter in model.parameters()]
+        [False, False, True, True]
     """
     model.train()
     for name, parameter in model.named_parameters():
-        rule = _rule(name, train_from)
+        rule = _most_specific_rule(name, frozen_until)
         if rule is not None:
-            parameter.requires_grad_(_has_come(train_from[rule], epoch))
+            parameter.requires_grad_(_trains(frozen_until[rule], epoch))
     for name, module in model.named_modules():
-        rule = _rule(name, train_from)
+        rule = _most_specific_rule(name, frozen_until)
         if rule is not None and any(True for _ in module.buffers(recurse=False)):
-            module.train(_has_come(train_from[rule], epoch))
+            module.train(_trains(frozen_until[rule], epoch))
 
 
-def _rule(name: str, train_from: TrainFrom) -> str | None:
-    """The longest of the names that ``name`` is, or is a part of."""
-    above = [part for part in train_from if name == part or name.startswith(part + ".")]
-    return max(above, key=len, default=None)
+def _most_specific_rule(name: str, frozen_until: FreezeSchedule) -> str | None:
+    rules = [rule for rule in frozen_until if name == rule or name.startswith(rule + ".")]
+    return max(rules, key=len, default=None)
 
 
-def _has_come(first: int | None, epoch: int) -> bool:
-    return first is not None and epoch >= first
+def _trains(first_epoch: int | None, epoch: int) -> bool:
+    return first_epoch is not None and epoch >= first_epoch

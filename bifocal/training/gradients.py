@@ -1,4 +1,4 @@
-"""The loss of a batch and its gradients: at once, in micro-batches, or shared by several processes."""
+"""Loss of a batch and its gradients: in one pass, in micro-batches, or shared by several processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ Encodings = tuple[Tensor, ...]
 
 @runtime_checkable
 class TwoTower(Protocol):
-    """A model whose images and captions are encoded by themselves, and meet in ``score``.
+    """A model that encodes images and captions separately and compares them in ``score``.
 
-    ``forward(batch)`` is ``score(embed_images(batch.regions), embed_captions(batch.text))``. An encoding is a tensor,
-    or a tuple of them, with one row for each image or caption; what a row is padded with must not change its scores.
+    ``forward(batch)`` is ``score(embed_images(batch.regions), embed_captions(batch.text))``. An encoding is a tensor or
+    a tuple of tensors with one row per image or caption; padding of a row must not change its scores.
     """
 
     def embed_images(self, regions: RegionBatch) -> Tensor | Encodings: ...
@@ -38,27 +38,27 @@ def backward(
     batch: Batch,
     *,
     precision: Precision,
-    micro_batch: int | None,
+    micro_batch_size: int | None,
     seed: int,
     world: World,
 ) -> Tensor:
-    """The loss of the whole batch, with its gradients added to the parameters of ``model`` and ``loss``.
+    """Return the loss of a batch, and add its gradients to the parameters of ``model`` and ``loss``.
 
-    In micro-batches the loss still sees all images against all captions: all are encoded without keeping what the
-    gradient needs, the loss's gradient with respect to the encodings is taken, and each micro-batch is encoded a
-    second time, with the same random numbers, to send it on to the parameters (Gao et al., "Scaling deep contrastive
-    learning batch size under memory limited setup", 2021). Only batch normalisation sees the difference: its batch is
-    the micro-batch, or the part of one process.
+    With micro-batches the loss still compares all images with all captions. First, everything is encoded without
+    keeping activations; then the gradient of the loss with respect to the encodings is computed; last, each micro-batch
+    is encoded again, with the same random numbers, and its gradient is propagated to the parameters (Gao et al.,
+    "Scaling deep contrastive learning batch size under memory limited setup", 2021). Only batch norm differs: it
+    normalizes a micro-batch, or the part of one process.
 
     Args:
-        micro_batch: images, and captions, that are encoded at once; None for the whole batch.
-        seed: of the random numbers of this step, where several processes share it.
+        micro_batch_size: images, and captions, that are encoded at a time; None: the whole batch.
+        seed: seed of this step's random numbers if several processes share the batch.
 
     Raises:
-        TypeError: the model cannot encode the parts of a batch by themselves.
+        TypeError: micro-batches or several processes are asked for, and the model is no ``TwoTower``.
     """
-    cast = _casting(batch.matches.device.type, precision)
-    if micro_batch is None and world.size == 1:
+    cast = _autocast(batch.matches.device.type, precision)
+    if micro_batch_size is None and world.size == 1:
         with cast():
             scores = model(batch)
         value: Tensor = loss(scores.float(), batch.matches)
@@ -66,113 +66,115 @@ def backward(
         return value.detach()
     if not isinstance(model, TwoTower):
         raise TypeError(
-            f"{type(model).__name__} is trained as one: micro-batches and several processes need a model with "
-            "embed_images, embed_captions and score"
+            f"{type(model).__name__} encodes images and captions together: micro-batches and several processes need a "
+            "model with embed_images, embed_captions and score"
         )
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
     if world.size > 1:
         torch.manual_seed(seed + 1 + world.rank)
-    images = _Part(model.embed_images, batch.regions, micro_batch, cast, norms)
-    captions = _Part(model.embed_captions, batch.text, micro_batch, cast, norms)
+    images = _CachedEncodings(model.embed_images, batch.regions, micro_batch_size, cast, norms)
+    captions = _CachedEncodings(model.embed_captions, batch.text, micro_batch_size, cast, norms)
     if world.size > 1:
-        torch.manual_seed(seed)  # a loss that draws must draw the same everywhere
+        torch.manual_seed(seed)  # a loss that draws random numbers must draw the same on all ranks
     with cast():
-        scores = model.score(images.gathered(world), captions.gathered(world))
+        scores = model.score(images.all_gathered(world), captions.all_gathered(world))
     value = loss(scores.float(), batch.matches)
     value.backward()
-    images.send_on()
-    captions.send_on()
+    images.backpropagate()
+    captions.backpropagate()
     return value.detach()
 
 
 def recompute_activations(model: nn.Module) -> None:
-    """Gradient checkpointing in every timm backbone of ``model``: activations are computed again when they are needed.
+    """Turn on gradient checkpointing in every timm backbone of ``model``: less memory, more time.
 
     Raises:
-        ValueError: there is no backbone that can do that.
+        ValueError: the model has no backbone that supports it.
     """
-    able = [module for module in model.modules() if hasattr(module, "set_grad_checkpointing")]
-    if not able:
-        raise ValueError("gradient_checkpointing: the model has no backbone that trains; set it to false")
-    for backbone in able:
-        backbone.set_grad_checkpointing(True)  # type: ignore[operator]
+    switches = [getattr(module, "set_grad_checkpointing", None) for module in model.modules()]
+    if not any(switches):
+        raise ValueError("gradient checkpointing: the model has no backbone that trains; turn it off")
+    for enable in switches:
+        if enable is not None:
+            enable(True)
 
 
-class _Part:
-    """The encodings of the images or captions of a batch, whose gradients are sent on when they are known."""
+class _CachedEncodings:
+    """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to the parameters."""
 
     def __init__(
         self,
         encode: Callable[..., Tensor | Encodings],
-        half: RegionBatch | Text,
-        micro_batch: int | None,
+        inputs: RegionBatch | Text,
+        micro_batch_size: int | None,
         cast: Callable[[], torch.autocast],
         norms: Sequence[nn.modules.batchnorm._NormBase],
     ) -> None:
         self.encode, self.cast = encode, cast
-        self.chunks = [half] if micro_batch is None else list(_chunks(half, micro_batch))
-        self.random: list[list[Tensor]] = []
+        self.chunks = [inputs] if micro_batch_size is None else list(_chunks(inputs, micro_batch_size))
+        self.random_states: list[list[Tensor]] = []
         if len(self.chunks) == 1:
-            self.encodings = self._encode(half)
+            self.encodings = self._encode(inputs)
             return
         encoded: list[Encodings] = []
-        with torch.no_grad(), _statistics_kept(norms):
+        with torch.no_grad(), _frozen_statistics(norms):
             for chunk in self.chunks:
-                self.random.append(_random_state(half[0].device))
+                self.random_states.append(_random_state(inputs[0].device))
                 encoded.append(self._encode(chunk))
         self.encodings = tuple(torch.cat(parts) for parts in zip(*encoded, strict=True))
         for encoding in self.encodings:
             encoding.requires_grad_(encoding.is_floating_point())
 
-    def gathered(self, world: World) -> Tensor | Encodings:
-        """Those of all ranks."""
-        found = tuple(world.gather(encoding) for encoding in self.encodings)
-        return found if len(found) > 1 else found[0]
+    def all_gathered(self, world: World) -> Tensor | Encodings:
+        """Encodings of all ranks."""
+        gathered = tuple(world.gather(encoding) for encoding in self.encodings)
+        return gathered if len(gathered) > 1 else gathered[0]
 
-    def send_on(self) -> None:
-        """Encode the micro-batches again, and take the gradients of the encodings on to the parameters."""
+    def backpropagate(self) -> None:
+        """Encode the micro-batches again and propagate the gradients of the encodings to the parameters."""
         if len(self.chunks) == 1:
             return
         device = self.encodings[0].device
-        present = _random_state(device)
+        current = _random_state(device)
         sizes = [len(chunk[0]) for chunk in self.chunks]
         gradients = [[None] * len(sizes) if e.grad is None else e.grad.split(sizes) for e in self.encodings]
-        for chunk, state, *ours in zip(self.chunks, self.random, *gradients, strict=True):
+        for chunk, state, *chunk_gradients in zip(self.chunks, self.random_states, *gradients, strict=True):
             _set_random_state(device, state)
-            pairs = zip(self._encode(chunk), ours, strict=True)
-            known = [(found, grad) for found, grad in pairs if grad is not None and found.requires_grad]
+            pairs = zip(self._encode(chunk), chunk_gradients, strict=True)
+            known = [(encoding, grad) for encoding, grad in pairs if grad is not None and encoding.requires_grad]
             if known:
-                torch.autograd.backward([found for found, _ in known], [grad for _, grad in known])
-        _set_random_state(device, present)
+                torch.autograd.backward([encoding for encoding, _ in known], [grad for _, grad in known])
+        _set_random_state(device, current)
 
-    def _encode(self, half: RegionBatch | Text) -> Encodings:
+    def _encode(self, inputs: RegionBatch | Text) -> Encodings:
         with self.cast():
-            found = self.encode(half)
-        return found if isinstance(found, tuple) else (found,)
+            encodings = self.encode(inputs)
+        return encodings if isinstance(encodings, tuple) else (encodings,)
 
 
-def _casting(device: str, precision: Precision) -> Callable[[], torch.autocast]:
-    # A cast that is kept from a pass without gradients would cut the next one's: a context for each.
+def _autocast(device: str, precision: Precision) -> Callable[[], torch.autocast]:
+    # autocast caches weight casts; a cast made under no_grad would detach the next pass, so use a new context each
+    # time.
     return lambda: torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def _chunks(half: Modality, size: int) -> Iterator[Modality]:
-    # Of nearly equal size: batch normalisation can do nothing with a single one that is left over.
-    count = -(-len(half[0]) // size)
-    for parts in zip(*(part.tensor_split(count) for part in half), strict=True):
-        yield type(half)(*parts)
+def _chunks(inputs: Modality, size: int) -> Iterator[Modality]:
+    # Split evenly: batch norm fails on a last chunk of one row.
+    count = -(-len(inputs[0]) // size)
+    for tensors in zip(*(tensor.tensor_split(count) for tensor in inputs), strict=True):
+        yield type(inputs)(*tensors)
 
 
 @contextmanager
-def _statistics_kept(norms: Sequence[nn.modules.batchnorm._NormBase]) -> Iterator[None]:
-    """Inside, batch normalisation counts nothing: the second pass does."""
-    kept = [norm.momentum for norm in norms]
+def _frozen_statistics(norms: Sequence[nn.modules.batchnorm._NormBase]) -> Iterator[None]:
+    """Keep the running statistics of batch norm: the second pass updates them."""
+    momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0
     try:
         yield
     finally:
-        for norm, momentum in zip(norms, kept, strict=True):
+        for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 
 

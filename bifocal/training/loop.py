@@ -1,173 +1,181 @@
-"""The only training loop."""
+"""The only training loop: ``run_epochs`` trains a ``TrainingTask``.
+
+A task gives batches, gradients and validation metrics. The loop adds the learning-rate schedule, gradient clipping,
+checkpoints and exact resume, the best epoch, the history, SIGTERM, the check of the loss, and progress on stderr.
+"""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
+from math import isnan
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from bifocal.batch import Batch, BatchSource
 from bifocal.progress import say, track
-from bifocal.training.batches.base import Sampler
-from bifocal.training.distributed import World
-from bifocal.training.freezing import TrainFrom, build_optimizer, check_parts, learning_rate_at, set_stage
-from bifocal.training.gradients import Precision, backward
-from bifocal.training.prefetch import prefetch
-from bifocal.training.sigterm import termination
-from bifocal.training.state import Progress, State
-from bifocal.training.validators.base import Validator
-from bifocal.training.weight_averaging import average_weights
+from bifocal.training.schedules import Constant, Schedule
+from bifocal.training.sigterm import sigterm_guard
+from bifocal.training.state import Progress, RunState
+
+T = TypeVar("T")
+Row = dict[str, float]
 
 
-def fit(
-    model: nn.Module,
-    loss: nn.Module,
-    pairs: BatchSource,
-    validator: Validator,
+class TrainingTask(ABC, Generic[T]):
+    """Targets, loss and validation of one kind of training; ``T`` is the type of its batches.
+
+    Attributes:
+        name: name of the training, for progress lines.
+        monitor: metric of ``validate`` that chooses the best epoch; None: the last epoch is kept.
+        higher_is_better: whether a higher value of ``monitor`` is better.
+        shown: metrics for progress lines; None: all.
+    """
+
+    name: str = "training"
+    monitor: str | None = None
+    higher_is_better: bool = True
+    shown: Sequence[str] | None = None
+
+    @abstractmethod
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[T]]:
+        """Return the number of steps of an epoch, and its batches from ``first_step`` on; both count from 0.
+
+        A resumed epoch must get the same batches. Random numbers must come from torch's global generator, whose state
+        is in the checkpoint, or from a generator that depends on the epoch alone.
+        """
+
+    @abstractmethod
+    def start_epoch(self, epoch: int) -> None:
+        """Put the modules into training mode; also called when an epoch is resumed."""
+
+    @abstractmethod
+    def backward(self, batch: T, epoch: int, step: int) -> Tensor:
+        """Compute the loss of a batch, add its gradients to the parameters, and return it detached."""
+
+    def after_step(self) -> None:
+        """Update what depends on the new parameters, such as averaged weights."""
+        return
+
+    def validate(self) -> dict[str, float]:
+        """Return the metrics at the end of an epoch; called on rank 0 alone."""
+        return {}
+
+    def is_converged(self, history: Sequence[Row]) -> bool:
+        """Whether to stop before the next epoch."""
+        return False
+
+    def size(self, batch: T) -> int:
+        """Number of examples in a batch, for the throughput."""
+        return 1
+
+    def describe(self, batch: T) -> dict[str, Any]:
+        """Describe a batch whose loss is not finite, as JSON can hold it."""
+        return {}
+
+
+def run_epochs(
+    task: TrainingTask[T],
+    state: RunState,
     *,
-    sampler: Sampler,
-    checkpoints: Path,
     epochs: int,
-    optimizer: Mapping[str, Any],
     learning_rate: float,
-    decay_after: Sequence[float],
-    decay_factor: float,
-    clip_norm: float,
-    train_from: TrainFrom,
-    average: float,
-    precision: Precision,
-    micro_batch: int | None,
-    checkpoint_every: int,
-    seed: int,
-    on_epoch: Callable[[dict[str, float]], None] = lambda row: None,
-) -> list[dict[str, float]]:
-    """Train ``model`` in place, end with the weights of its best epoch, and return one row of figures per epoch.
+    schedule: Schedule = Constant(),  # noqa: B008 - immutable
+    max_grad_norm: float | None = None,
+    checkpoint_every_steps: int | None = None,
+    on_epoch: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Train until ``epochs`` epochs are done, and return the history, one row per epoch.
 
-    A run that was killed and is called again with the same arguments goes on from its last checkpoint, and ends
-    with the weights that it would have had (on a CPU, bit for bit). SIGTERM saves a checkpoint first, and exits with
-    143. Where ``torch.distributed`` is initialised, its processes share every batch, and rank 0 alone writes.
+    An interrupted run that is called again with the same arguments resumes at its last checkpoint, and ends with the
+    weights of an uninterrupted run (bit for bit on a CPU). SIGTERM writes a checkpoint after the current step and exits
+    with 143. If the task has a monitor, ``state.load_best`` gives the weights of its best epoch.
 
     Args:
-        model: ``model(batch) -> Scores``; for micro-batches and several processes see
-            ``training.gradients.TwoTower``.
-        loss: ``loss(scores, matches) -> scalar``; parameters and state of its own are trained and kept with the
-            model's.
-        validator: judges the model after every epoch and names the metric of the best: ``RecallValidator(pairs)``.
-        sampler: the batches of an epoch, see ``training.sampling``.
-        checkpoints: a directory of this run alone.
-        epochs: how often the sampler is asked.
-        optimizer: ``{"name": "Adam"}``, of ``torch.optim``, with its arguments.
-        learning_rate: at the start.
-        decay_after: epochs after each of which the learning rate is multiplied by ``decay_factor``; 1.5 is the middle
-            of the second.
-        clip_norm: the gradient's l2 norm is cut to this.
-        train_from: ``{"text_encoder": 5}``: that part of the model, or part of a part, stays as it is for the first 5
-            epochs; None: for all.
-        average: decay of the exponential moving average of the weights, which is then what is validated and kept;
-            0 for none.
-        precision: of the matrix products in training ("bfloat16" is automatic mixed precision); weights, sums and
-            the loss stay float32.
-        micro_batch: images, and captions, that are encoded at once where memory is short; the loss still sees the whole
-            batch. None for all.
-        checkpoint_every: steps.
-        seed: of the random numbers of each step, where several processes share it.
-        on_epoch: called with each row: epoch (from 1), loss, learning_rate, and the metrics of ``validator``.
+        learning_rate: base learning rate, multiplied by ``schedule(epoch, epochs)`` before every step.
+        max_grad_norm: l2 norm to which gradients are clipped; None: no clipping.
+        checkpoint_every_steps: steps between two checkpoints inside an epoch; None: one checkpoint per epoch.
+        on_epoch: called with each new row: epoch (from 1), loss (mean over the steps), learning_rate (of the last
+            step), and the metrics of ``task.validate``.
 
     Raises:
-        FloatingPointError: the loss is no number; the step, its images and the state are left in ``checkpoints``.
-        ValueError: ``train_from`` names no part of the model.
-        SystemExit: SIGTERM came.
+        FloatingPointError: the loss is NaN or infinite; the state and the step are written to the run's directory.
+        SystemExit: SIGTERM arrived.
     """
-    check_parts(model, train_from)
-    world, device = World.present(), next(model.parameters()).device
-    averaged = average_weights(model, average) if average else None
-    judged = model if averaged is None else averaged.module
-    whole = nn.ModuleDict({"model": model, "loss": loss.to(device)} | ({"average": averaged} if averaged else {}))
-    parameters = [*model.parameters(), *loss.parameters()]
-    descent = build_optimizer(optimizer, parameters, learning_rate)
-    state = State(checkpoints, whole, descent, world)
+    world = state.world
+    parameters = [parameter for group in state.optimizer.param_groups for parameter in group["params"]]
+    device = parameters[0].device
     first_epoch, first_step, total, history = state.restore()
-    best_of = validator.monitor
-    rate_at = partial(learning_rate_at, learning_rate=learning_rate, decay_after=decay_after, decay_factor=decay_factor)
-    start, images, note = time.monotonic(), 0, _Note()
+    start, examples, status = time.monotonic(), 0, _Status()
 
-    with termination() as asked_to_end:
+    with sigterm_guard() as sigterm_received:
         for epoch in range(first_epoch, epochs):
-            batches = state.batches(sampler, epoch)
-            set_stage(model, train_from, epoch)
-            loss.train()
-            read = partial(pairs.batch, rank=world.rank, ranks=world.size)
-            steps: Iterable[tuple[int, Batch]] = enumerate(prefetch(read, batches[first_step:]), start=first_step)
-            if world.writes:
-                task = f"epoch {epoch + 1}/{epochs}"
-                steps = track(steps, task, total=len(batches), done=first_step, note=lambda: note.text)
+            if task.is_converged(history):
+                break
+            count, batches = task.batches(epoch, first_step)
+            task.start_epoch(epoch)
+            steps: Iterable[tuple[int, T]] = enumerate(batches, start=first_step)
+            if world.is_main:
+                title = f"{task.name}, epoch {epoch + 1}/{epochs}"
+                steps = track(steps, title, total=count, done=first_step, note=lambda: status.text)
             for step, batch in steps:
-                batch = batch.to(device)
-                rate = rate_at(epoch + step / len(batches))
-                for group in descent.param_groups:
+                rate = learning_rate * schedule(epoch + step / count, epochs)
+                for group in state.optimizer.param_groups:
                     group["lr"] = rate
-                descent.zero_grad()
-                value = backward(
-                    model,
-                    loss,
-                    batch,
-                    precision=precision,
-                    micro_batch=micro_batch,
-                    seed=((seed * 10_007 + epoch) * 1_000_003 + step * world.size) % 2**63,
-                    world=world,
-                )
+                state.optimizer.zero_grad()
+                value = task.backward(batch, epoch, step)
                 if not torch.isfinite(value):
-                    state.refuse(value, Progress(epoch, step, total, history), batch)
-                world.average_gradients(parameters)
-                nn.utils.clip_grad_norm_(parameters, clip_norm)
-                descent.step()
-                world.average_statistics(model)
-                if averaged is not None:
-                    averaged.update_parameters(model)
+                    state.abort_on_nonfinite(value, Progress(epoch, step, total, history), task.describe(batch))
+                if max_grad_norm is not None:
+                    nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+                state.optimizer.step()
+                task.after_step()
                 total += value.item()
-                images += len(batch.image_ids)
-                pace = images / (time.monotonic() - start)
-                note.text = f"loss {total / (step + 1):.4f}, learning rate {rate:.3g}, {pace:.0f} images a second"
-                if world.any(asked_to_end(), device):
+                examples += task.size(batch)
+                pace = examples / (time.monotonic() - start)
+                status.text = f"loss {total / (step + 1):.4f}, learning rate {rate:.3g}, {pace:.0f} examples/s"
+                if world.any_rank(sigterm_received(), device):
                     state.terminate(Progress(epoch, step + 1, total, history))
-                if (step + 1) % checkpoint_every == 0 and step + 1 < len(batches):
+                if checkpoint_every_steps and (step + 1) % checkpoint_every_steps == 0 and step + 1 < count:
                     state.save(Progress(epoch, step + 1, total, history))
 
-            rate = rate_at(epoch + (len(batches) - 1) / len(batches))
-            row = {"epoch": epoch + 1, "loss": total / len(batches), "learning_rate": rate}
-            row |= world.from_first(lambda: validator(judged))
-            if row[best_of] > max((former[best_of] for former in history), default=-torch.inf):
-                state.save_best(judged, epoch)
+            # A run that stopped after the last step of an epoch has no step left, so compute the rate again.
+            rate = learning_rate * schedule(epoch + (count - 1) / count, epochs)
+            row = {"epoch": epoch + 1, "loss": total / count, "learning_rate": rate}
+            row |= world.broadcast_from_main(task.validate)
+            if task.monitor is not None and _is_best(task, row, history):
+                state.save_best(epoch)
             history.append(row)
             first_step, total = 0, 0.0
             state.save(Progress(epoch + 1, 0, 0.0, history))
-            if world.writes:
+            if world.is_main:
                 left = (time.monotonic() - start) / (epoch + 1 - first_epoch) * (epochs - epoch - 1)
-                say(_line(row, best_of, epochs, left))
+                say(
+                    f"{task.name}, epoch {epoch + 1}/{epochs}: {_summary(row, task.shown)}; about {left / 60:.0f} min left"
+                )
                 on_epoch(row)
-            if world.any(asked_to_end(), device):
+            if world.any_rank(sigterm_received(), device):
                 state.terminate(Progress(epoch + 1, 0, 0.0, history))
-
-    loss.eval()
-    state.load_best(model)
     return history
 
 
 @dataclass
-class _Note:
-    """What the progress says of the last step."""
+class _Status:
+    """Text that follows the progress bar."""
 
     text: str = ""
 
 
-def _line(row: Mapping[str, float], best_of: str, epochs: int, seconds_left: float) -> str:
-    told = {"caption_retrieval.R@1": "caption R@1", "image_retrieval.R@1": "image R@1", best_of: best_of}
-    figures = ", ".join(f"{name.replace('_', ' ')} {row[key]:.1f}" for key, name in told.items() if key in row)
-    return (
-        f"epoch {row['epoch']:.0f}/{epochs}: loss {row['loss']:.4f}, validation {figures}; "
-        f"about {seconds_left / 60:.0f} min left"
-    )
+def _is_best(task: TrainingTask[T], row: Row, history: Sequence[Row]) -> bool:
+    assert task.monitor is not None
+    sign = 1 if task.higher_is_better else -1
+    # NaN (a rank correlation of constant scores, say) is worse than any number; the first epoch counts whatever it has.
+    former = [sign * past[task.monitor] for past in history if not isnan(past[task.monitor])]
+    return not history or sign * row[task.monitor] > max(former, default=-torch.inf)
+
+
+def _summary(row: Row, shown: Sequence[str] | None) -> str:
+    metrics = [name for name in row if name not in ("epoch", "loss", "learning_rate")]
+    names = ["loss", *(name for name in metrics if shown is None or name in shown)]
+    return ", ".join(f"{name.replace('_', ' ').replace('.', ' ')} {row[name]:.4g}" for name in names)

@@ -1,4 +1,4 @@
-"""SIGTERM: the present step is finished, the state is saved, and the process ends."""
+"""SIGTERM: finish the current step, save the state, and exit."""
 
 import signal
 import threading
@@ -9,17 +9,17 @@ EXIT_CODE = 128 + signal.SIGTERM
 
 
 @contextmanager
-def termination() -> Iterator[Callable[[], bool]]:
-    """Inside, SIGTERM ends nothing: the function that is given says whether it has come.
+def sigterm_guard() -> Iterator[Callable[[], bool]]:
+    """Hold back SIGTERM inside the context; yield a function that says whether the signal has arrived.
 
-    Only the main thread may receive signals; in another one they do what they did before.
+    Only the main thread can receive signals: in another thread the guard changes nothing.
     """
-    asked = threading.Event()
+    received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield received.is_set
         return
-    former = signal.signal(signal.SIGTERM, lambda number, frame: asked.set())
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: received.set())
     try:
-        yield asked.is_set
+        yield received.is_set
     finally:
-        signal.signal(signal.SIGTERM, former)
+        signal.signal(signal.SIGTERM, previous)

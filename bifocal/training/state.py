@@ -1,29 +1,28 @@
-"""What a run keeps on disk: the present state, the best weights, the batches of the epoch, and what went wrong."""
+"""Files of a training run: the current state, the best weights, the batches of the epoch, and error reports."""
 
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bifocal.batch import Batch
 from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
 from bifocal.progress import say
-from bifocal.training.batches.base import Sampler
 from bifocal.training.distributed import World
 from bifocal.training.sigterm import EXIT_CODE
 
 
 class Progress(NamedTuple):
-    """How far a run is.
+    """Position of a run.
 
     Attributes:
         epoch, step: the next ones, from 0.
-        total: sum of the epoch's losses up to here.
-        history: one row of figures per finished epoch.
+        total: sum of the losses of the epoch's finished steps.
+        history: one row of metrics per finished epoch.
     """
 
     epoch: int
@@ -32,80 +31,89 @@ class Progress(NamedTuple):
     history: list[dict[str, float]]
 
 
-class State:
-    """The state of a run, which rank 0 alone writes.
+class RunState:
+    """State of a training run in a directory; rank 0 alone writes it.
 
     Args:
-        directory: of this run alone.
-        whole: all modules that have a state: model, loss, averaged weights.
+        directory: a directory of this run alone.
+        modules: all modules that have a state: model, loss, averaged weights.
+        optimizer: optimizer of their parameters.
+        eval_model: module that is validated and whose best weights are kept.
     """
 
-    def __init__(self, directory: Path, whole: nn.Module, optimizer: Optimizer, world: World) -> None:
-        self.directory, self.whole, self.optimizer, self.world = directory, whole, optimizer, world
+    def __init__(
+        self, directory: Path, modules: Mapping[str, nn.Module], optimizer: Optimizer, eval_model: nn.Module
+    ) -> None:
+        self.directory, self.modules, self.optimizer = directory, nn.ModuleDict(dict(modules)), optimizer
+        self.eval_model, self.world = eval_model, World.current()
         self.last = directory / "last.safetensors"
         self.best = directory / "best.safetensors"
 
     def restore(self) -> Progress:
-        """Where the run was killed, or its beginning."""
-        self.world.wait()
+        """Load the last checkpoint, if there is one, and return the position of the run."""
+        self.world.barrier()
         if not self.last.is_file():
-            self.world.share(self.whole)
+            self.world.broadcast_parameters(self.modules)
             return Progress(0, 0, 0.0, [])
-        progress = Progress(**load_checkpoint(self.last, self.whole, self.optimizer))
-        if self.world.writes:
-            say(f"going on from epoch {progress.epoch + 1}, step {progress.step}")
+        progress = Progress(**load_checkpoint(self.last, self.modules, self.optimizer))
+        if self.world.is_main:
+            say(f"resuming at epoch {progress.epoch + 1}, step {progress.step}")
         return progress
 
     def save(self, progress: Progress) -> None:
-        """Write all that the next step depends on."""
-        if self.world.writes:
-            save_checkpoint(self.last, self.whole, self.optimizer, progress._asdict())
+        """Write everything that the next step depends on."""
+        if self.world.is_main:
+            save_checkpoint(self.last, self.modules, self.optimizer, progress._asdict())
 
-    def save_best(self, model: nn.Module, epoch: int) -> None:
-        """Keep the weights of ``model``."""
-        if self.world.writes:
-            write_tensors(self.best, model.state_dict(), {"epoch": epoch + 1})
+    def save_best(self, epoch: int) -> None:
+        """Write the weights of ``eval_model`` as those of the best epoch."""
+        if self.world.is_main:
+            write_tensors(self.best, self.eval_model.state_dict(), {"epoch": epoch + 1})
 
     def load_best(self, model: nn.Module) -> None:
-        """Put the weights that were kept into ``model``."""
-        self.world.wait()
+        """Load the weights of the best epoch into ``model``."""
+        self.world.barrier()
         model.load_state_dict(read_tensors(self.best)[0])
 
-    def batches(self, sampler: Sampler, epoch: int) -> list[Tensor]:
-        """Those of the epoch; the same ones if it had begun when the run was killed."""
+    def batches(self, sampler: Callable[[int], Sequence[Tensor]], epoch: int) -> list[Tensor]:
+        """Return the rows of each batch of an epoch; a resumed epoch keeps the batches that it started with."""
         path = self.directory / "batches.safetensors"
-        self.world.wait()
+        self.world.barrier()
         if path.is_file():
             tensors, notes = read_tensors(path)
             if notes["epoch"] == epoch:
                 return list(tensors["rows"].split(tensors["sizes"].tolist()))
         batches = list(sampler(epoch))
-        self.world.wait()
-        if self.world.writes:
+        self.world.barrier()
+        if self.world.is_main:
             sizes = torch.tensor([len(rows) for rows in batches])
             write_tensors(path, {"rows": torch.cat(batches), "sizes": sizes}, {"epoch": epoch})
         return batches
 
     def terminate(self, progress: Progress) -> NoReturn:
-        """After SIGTERM: save, and end as if the signal had ended the process."""
+        """Save the state after SIGTERM, and exit with the code of that signal."""
         self.save(progress)
-        if self.world.writes:
-            say(f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to go on")
-        self.world.wait()
+        if self.world.is_main:
+            say(f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume")
+        self.world.barrier()
         sys.exit(EXIT_CODE)
 
-    def refuse(self, value: Tensor, progress: Progress, batch: Batch) -> NoReturn:
-        """The loss is no number: leave the state and the batch to look at, and say where they are.
+    def abort_on_nonfinite(self, value: Tensor, progress: Progress, batch: Mapping[str, Any]) -> NoReturn:
+        """Write the state and a description of the batch whose loss is NaN or infinite, and raise.
+
+        Args:
+            batch: description of the batch, as JSON can hold it.
 
         Raises:
             FloatingPointError: always.
         """
-        state, images = (self.directory / f"not_a_number.{ending}" for ending in ("safetensors", "json"))
-        where = {"epoch": progress.epoch + 1, "step": progress.step}
-        if self.world.writes:
-            save_checkpoint(state, self.whole, self.optimizer, progress._asdict())
-            images.write_text(json.dumps(where | {"images": batch.image_ids}))
+        state, report = (self.directory / f"nonfinite_loss.{suffix}" for suffix in ("safetensors", "json"))
+        position = {"epoch": progress.epoch + 1, "step": progress.step}
+        if self.world.is_main:
+            save_checkpoint(state, self.modules, self.optimizer, progress._asdict())
+            report.write_text(json.dumps(position | dict(batch)))
         raise FloatingPointError(
-            f"the loss is {value.item()} at epoch {where['epoch']}, step {where['step']}; its images are in {images} "
-            f"and the state in {state}: lower the learning rate or clip_norm, or look at the features of these images"
+            f"the loss is {value.item()} at epoch {position['epoch']}, step {position['step']}; the batch is described "
+            f"in {report} and the state is in {state}: lower the learning rate or max_grad_norm, or check the inputs "
+            "of this batch"
         )

@@ -14,6 +14,7 @@ from bifocal.models import build_model, save_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import World, fit, recompute_activations, torchrun_world
+from bifocal.training.schedules import MultiStep
 from components.train_embedding.lessons import Material, lessons
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
@@ -77,21 +78,20 @@ def _train(
             epochs=lesson.epochs,
             optimizer={"name": params.optimizer.name, **params.optimizer.arguments},
             learning_rate=lesson.learning_rate,
-            decay_after=lesson.decay_after,
-            decay_factor=params.decay_factor,
-            clip_norm=params.clip_norm,
-            train_from={**lesson.train_from, **waiting},
-            average=params.average,
+            schedule=MultiStep(lesson.decay_after, params.decay_factor),
+            max_grad_norm=params.clip_norm,
+            frozen_until={**lesson.train_from, **waiting},
+            ema_decay=params.average,
             precision=params.precision,
-            micro_batch=params.micro_batch,
-            checkpoint_every=params.checkpoint_every,
+            micro_batch_size=params.micro_batch,
+            checkpoint_every_steps=params.checkpoint_every,
             seed=params.seed,
             on_epoch=partial(_log, passed),
         )
         if history and max(row[monitor] for row in rows) < max(row[monitor] for row in history):
             model.load_state_dict(before)
         history += [row | {"epoch": passed + row["epoch"], "validation": row[monitor]} for row in rows]
-    if World.present().writes:
+    if World.current().is_main:
         save_model(embedding, configuration, model.state_dict())
         pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
     return history, monitor

@@ -13,6 +13,7 @@ from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.training import fit
 from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.schedules import MultiStep
 from bifocal.training.validators.recall import RecallValidator
 
 CONFIGURATION: dict[str, Any] = {
@@ -65,14 +66,13 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
             "epochs": 3,
             "optimizer": {"name": "Adam"},
             "learning_rate": 0.01,
-            "decay_after": [2],
-            "decay_factor": 0.5,
-            "clip_norm": 2.0,
-            "train_from": {},
-            "average": 0.0,
+            "schedule": MultiStep([2], 0.5),
+            "max_grad_norm": 2.0,
+            "frozen_until": {},
+            "ema_decay": 0.0,
             "precision": "float32",
-            "micro_batch": None,
-            "checkpoint_every": 2,
+            "micro_batch_size": None,
+            "checkpoint_every_steps": 2,
             "seed": 3,
         }
         return model, fit(

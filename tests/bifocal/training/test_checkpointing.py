@@ -34,5 +34,5 @@ def test_activations_are_computed_twice_and_gradients_are_the_same() -> None:
 
 
 def test_a_model_without_a_backbone_is_told_so() -> None:
-    with pytest.raises(ValueError, match="no backbone that trains; set it to false"):
+    with pytest.raises(ValueError, match="no backbone that trains; turn it off"):
         recompute_activations(nn.Linear(2, 2))

@@ -40,7 +40,7 @@ def found(
         done = subprocess.run([*command, str(WORKER), str(folder)], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     # Each went on once, and rank 0 alone spoke.
-    assert done.stderr.count("going on from epoch 2, step 2") == 1
+    assert done.stderr.count("resuming at epoch 2, step 2") == 1
     assert done.stderr.count("SIGTERM: saved") == 1
     names = ("0of1", "0of2", "1of2")
     return {name: json.loads((folder / f"found{name}.json").read_text()) for name in names}
@@ -68,7 +68,7 @@ def test_sigterm_to_one_ends_both_and_both_go_on(found: dict[str, dict[str, Any]
 def test_one_process_waits_for_nobody(pairs: ImageCaptionPairs) -> None:
     world, tensor = World(), torch.rand(3)
     assert world.gather(tensor) is tensor
-    assert world.writes
-    assert world.from_first(lambda: 5) == 5
-    assert world.any(True, torch.device("cpu"))
-    assert not world.any(False, torch.device("cpu"))
+    assert world.is_main
+    assert world.broadcast_from_main(lambda: 5) == 5
+    assert world.any_rank(True, torch.device("cpu"))
+    assert not world.any_rank(False, torch.device("cpu"))

@@ -25,23 +25,23 @@ def gradients(
     model: nn.Module,
     loss: nn.Module,
     pairs: ImageCaptionPairs,
-    micro_batch: int | None,
+    micro_batch_size: int | None,
     precision: Precision = "float32",
 ) -> tuple[float, dict[str, Tensor]]:
     torch.manual_seed(2)
     value = backward(
-        model, loss, pairs.batch(ROWS), precision=precision, micro_batch=micro_batch, seed=0, world=World()
+        model, loss, pairs.batch(ROWS), precision=precision, micro_batch_size=micro_batch_size, seed=0, world=World()
     )
     named = [*model.named_parameters(), *loss.named_parameters()]
     return value.item(), {name: parameter.grad for name, parameter in named if parameter.grad is not None}
 
 
-@pytest.mark.parametrize("micro_batch", [1, 2, 4, 100])
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 4, 100])
 def test_micro_batches_see_the_negatives_of_the_whole_batch(
-    pairs: ImageCaptionPairs, new_model: NewModel, micro_batch: int
+    pairs: ImageCaptionPairs, new_model: NewModel, micro_batch_size: int
 ) -> None:
     value, expected = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, None)
-    again, found = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, micro_batch)
+    again, found = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, micro_batch_size)
     assert again == pytest.approx(value)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():

@@ -40,7 +40,7 @@ def test_what_is_kept_is_the_average(train: Any, new_model: Any, checkpoints: Pa
             return super().forward(scores, matches)
 
     trained = new_model()
-    train(checkpoints, Watching(), model=trained, epochs=1, average=0.5)
+    train(checkpoints, Watching(), model=trained, epochs=1, ema_decay=0.5)
     last, _ = read_tensors(checkpoints / "last.safetensors")
     weights.append(last["model.model.image_encoder.attention.weight"])
     expected = weights[1]

@@ -21,6 +21,7 @@ from bifocal.scores import Scores
 from bifocal.text import TextStore
 from bifocal.training import World, fit, torchrun_world
 from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.schedules import Constant
 from bifocal.training.validators.recall import RecallValidator
 
 
@@ -33,7 +34,7 @@ class Stopping(SigmoidLoss):
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         self.steps += 1
-        if self.steps == self.stop_at and World.present().rank == World.present().size - 1:
+        if self.steps == self.stop_at and World.current().rank == World.current().size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return super().forward(scores, matches)
 
@@ -43,21 +44,20 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     images, captions = (pd.read_parquet(folder / f"{name}.parquet") for name in ("images", "captions"))
     tables = Dataset(images, captions, pd.DataFrame(), folder)
     pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
-    torch.manual_seed(5 + World.present().rank)  # rank 0 gives its weights to the others
+    torch.manual_seed(5 + World.current().rank)  # rank 0 gives its weights to the others
     model = build_model(**configuration)
     arguments: dict[str, Any] = {
         "sampler": partial(epoch_batches, pairs.image_of_caption, 16, 1, 3),
         "epochs": 2,
         "optimizer": {"name": "SGD", "momentum": 0.9},
         "learning_rate": 0.5,
-        "decay_after": [],
-        "decay_factor": 0.5,
-        "clip_norm": 2.0,
-        "train_from": {},
-        "average": 0.5,
+        "schedule": Constant(),
+        "max_grad_norm": 2.0,
+        "frozen_until": {},
+        "ema_decay": 0.5,
         "precision": "float32",
-        "micro_batch": None,
-        "checkpoint_every": 2,
+        "micro_batch_size": None,
+        "checkpoint_every_steps": 2,
         "seed": 3,
     }
     stop_at = changes.pop("stop_at", 0)
@@ -81,7 +81,7 @@ def main(folder: Path) -> None:
     with torchrun_world() as (world, _):
         found = {
             "plain": train(folder, configuration, f"plain{world.size}"),
-            "micro": train(folder, configuration, f"micro{world.size}", micro_batch=3),
+            "micro": train(folder, configuration, f"micro{world.size}", micro_batch_size=3),
             "stopped": train(folder, configuration, f"parts{world.size}", stop_at=7),
             "continued": train(folder, configuration, f"parts{world.size}"),
         }

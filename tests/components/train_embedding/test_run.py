@@ -140,5 +140,5 @@ def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
 
 
 def test_gradient_checkpointing_needs_a_backbone(artifacts: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the model has no backbone that trains; set it to false"):
+    with pytest.raises(ValueError, match="the model has no backbone that trains; turn it off"):
         run(validated(gradient_checkpointing=True), **artifacts, embedding=tmp_path)

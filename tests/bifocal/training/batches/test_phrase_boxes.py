@@ -140,8 +140,8 @@ def test_fine_tuning_on_hard_negatives_finds_more_phrases(pairs: PhraseBoxes, tm
         loss = StructurePreservingLoss(visual_weight=structure, textual_weight=structure)
         history = fit(
             model, loss, pairs, validation, sampler=sampler, checkpoints=tmp_path / name, epochs=epochs,
-            optimizer={"name": "Adam"}, learning_rate=0.02, decay_after=[], decay_factor=0.5, clip_norm=2.0,
-            train_from={}, average=0.0, precision="float32", micro_batch=None, checkpoint_every=100, seed=0,
+            optimizer={"name": "Adam"}, learning_rate=0.02, max_grad_norm=2.0,
+            seed=0,
         )  # fmt: skip
         return max(row["phrase_R@1"] for row in history)
 

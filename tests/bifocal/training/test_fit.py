@@ -20,6 +20,7 @@ from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
 from bifocal.sorters import LSTMSorter
 from bifocal.training.batches.captions import distinct_batches
+from bifocal.training.schedules import Constant, MultiStep
 
 Kill = Callable[[int], Callable[[], None]]
 
@@ -45,7 +46,7 @@ class Interrupted(nn.Module):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_it_learns(pairs: ImageCaptionPairs, train: Any, checkpoints: Path, precision: str) -> None:
-    model, history = train(checkpoints, epochs=20, decay_after=[], precision=precision)
+    model, history = train(checkpoints, epochs=20, schedule=Constant(), precision=precision)
     by_captions, by_images = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
     assert min(by_captions.recall(1), by_images.recall(1)) > 0.7  # chance: 0.025
     assert max(row["recall_sum"] for row in history) == pytest.approx(
@@ -64,9 +65,9 @@ def rank_loss() -> RecallLoss:
     ("steps", "changes"),
     [
         *((steps, {}) for steps in (1, 2, 3, 6, 11)),
-        (8, {"average": 0.9}),
-        (9, {"micro_batch": 7}),
-        (7, {"optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005}, "decay_after": [1.5]}),
+        (8, {"ema_decay": 0.9}),
+        (9, {"micro_batch_size": 7}),
+        (7, {"optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005}, "schedule": MultiStep([1.5], 0.5)}),
     ],
 )
 def test_a_killed_run_ends_with_the_same_bits(
@@ -117,11 +118,11 @@ def test_sigterm_saves_and_the_next_run_goes_on(train: Any, tmp_path: Path, kill
     former = signal.getsignal(signal.SIGTERM)
     expected, history = train(tmp_path / "undisturbed", Interrupted(lambda: None, TripletLoss()))
     with pytest.raises(SystemExit) as ended:
-        train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every=1000)
+        train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
     assert ended.value.code == 143
     assert seen[-1] == step
     assert signal.getsignal(signal.SIGTERM) is former
-    found, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every=1000)
+    found, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
     assert seen == list(range(1, 16))  # no step was lost, none was made twice
     assert again == history
     assert same(expected, found)
@@ -147,9 +148,9 @@ def test_a_loss_that_is_no_number_stops_with_its_state(pairs: ImageCaptionPairs,
 
     with pytest.raises(FloatingPointError, match="the loss is nan at epoch 1, step 0"):
         train(checkpoints, Broken())
-    notes = json.loads((checkpoints / "not_a_number.json").read_text())
+    notes = json.loads((checkpoints / "nonfinite_loss.json").read_text())
     assert set(notes["images"]) <= set(pairs.image_ids)
-    assert (checkpoints / "not_a_number.safetensors").is_file()
+    assert (checkpoints / "nonfinite_loss.safetensors").is_file()
 
 
 def test_any_model_that_gives_scores_can_be_trained(
@@ -176,4 +177,4 @@ def test_any_model_that_gives_scores_can_be_trained(
     with pytest.raises(TypeError, match=r"Inner cannot be validated: give it .* or retrieval_ranks"):
         train(checkpoints / "inner", model=Inner())
     with pytest.raises(TypeError, match="micro-batches and several processes need a model with"):
-        train(checkpoints / "apart", model=Ranking(), micro_batch=4)
+        train(checkpoints / "apart", model=Ranking(), micro_batch_size=4)

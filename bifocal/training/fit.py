@@ -1,0 +1,167 @@
+"""Training of a visual-semantic embedding with any model and any loss."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from bifocal.batch import Batch, BatchSource
+from bifocal.training.batches.base import Sampler
+from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_module_names
+from bifocal.training.gradients import Precision, backward
+from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.optimizers import build_optimizer
+from bifocal.training.prefetch import prefetch
+from bifocal.training.schedules import Constant, Schedule
+from bifocal.training.state import RunState
+from bifocal.training.validators.base import Validator
+from bifocal.training.weight_averaging import average_weights
+
+
+def fit(
+    model: nn.Module,
+    loss: nn.Module,
+    batches: BatchSource,
+    validator: Validator,
+    *,
+    sampler: Sampler,
+    checkpoints: Path,
+    epochs: int,
+    optimizer: Any = "Adam",
+    learning_rate: float = 0.001,
+    schedule: Schedule = Constant(),  # noqa: B008 - immutable
+    max_grad_norm: float | None = 2.0,
+    frozen_until: FreezeSchedule | None = None,
+    ema_decay: float = 0.0,
+    precision: Precision = "float32",
+    micro_batch_size: int | None = None,
+    checkpoint_every_steps: int | None = 50,
+    seed: int = 0,
+    on_epoch: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Train ``model`` in place, load the weights of its best epoch, and return the history, one row per epoch.
+
+    Resume, SIGTERM and the columns of the history are those of ``run_epochs``. If ``torch.distributed`` is initialized,
+    its processes share every batch, and rank 0 alone writes.
+
+    Args:
+        model: ``model(batch) -> Scores``; micro-batches and several processes need a ``TwoTower``.
+        loss: ``loss(scores, matches) -> scalar``; its parameters and buffers are trained and saved with the model's.
+        batches: source of the batches, such as ``ImageCaptionPairs``.
+        validator: computes the metrics of an epoch and names the one that chooses the best epoch.
+        sampler: gives the rows of each batch of an epoch.
+        checkpoints: a directory of this run alone.
+        epochs: calls of the sampler.
+        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
+        learning_rate: base learning rate, which ``schedule`` multiplies.
+        max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
+        frozen_until: ``{"text_encoder": 5}``: that module is frozen in the first 5 epochs; None: in all epochs.
+        ema_decay: decay of the exponential moving average of the weights, in [0, 1); if it is not 0, the averaged
+            weights are validated and kept.
+        precision: precision of matrix products in training; weights, sums and the loss stay float32.
+        micro_batch_size: images, and captions, that are encoded at a time; the loss still compares the whole batch.
+            None: the whole batch.
+        checkpoint_every_steps: steps between two checkpoints inside an epoch.
+        seed: seed of the random numbers of each step if several processes share it.
+        on_epoch: called with each new row of the history.
+
+    Raises:
+        FloatingPointError: the loss is NaN or infinite.
+        ValueError: ``frozen_until`` names a module that the model lacks.
+        SystemExit: SIGTERM arrived.
+    """
+    frozen_until = frozen_until or {}
+    check_module_names(model, frozen_until)
+    ema = average_weights(model, ema_decay) if ema_decay else None
+    eval_model = model if ema is None else ema.module
+    modules = {"model": model, "loss": loss.to(next(model.parameters()).device)} | ({"ema": ema} if ema else {})
+    parameters = [*model.parameters(), *loss.parameters()]
+    state = RunState(checkpoints, modules, build_optimizer(optimizer, parameters, learning_rate), eval_model)
+    task = _EmbeddingTask(
+        state=state,
+        model=model,
+        loss=loss,
+        parameters=parameters,
+        ema=ema,
+        source=batches,
+        sampler=sampler,
+        validator=validator,
+        frozen_until=frozen_until,
+        precision=precision,
+        micro_batch_size=micro_batch_size,
+        seed=seed,
+    )
+    history = run_epochs(
+        task,
+        state,
+        epochs=epochs,
+        learning_rate=learning_rate,
+        schedule=schedule,
+        max_grad_norm=max_grad_norm,
+        checkpoint_every_steps=checkpoint_every_steps,
+        on_epoch=on_epoch,
+    )
+    loss.eval()
+    state.load_best(model)
+    return history
+
+
+@dataclass
+class _EmbeddingTask(TrainingTask[Batch]):
+    state: RunState
+    model: nn.Module
+    loss: nn.Module
+    parameters: list[nn.Parameter]
+    ema: AveragedModel | None
+    source: BatchSource
+    sampler: Sampler
+    validator: Validator
+    frozen_until: FreezeSchedule
+    precision: Precision
+    micro_batch_size: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.monitor = self.validator.monitor
+        self.shown = ("caption_retrieval.R@1", "image_retrieval.R@1", self.monitor)
+        self.world, self.device = self.state.world, self.parameters[0].device
+
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[Batch]]:
+        rows = self.state.batches(self.sampler, epoch)
+        read = partial(self.source.batch, rank=self.world.rank, ranks=self.world.size)
+        return len(rows), prefetch(read, rows[first_step:])
+
+    def start_epoch(self, epoch: int) -> None:
+        apply_freezing(self.model, self.frozen_until, epoch)
+        self.loss.train()
+
+    def backward(self, batch: Batch, epoch: int, step: int) -> Tensor:
+        value = backward(
+            self.model,
+            self.loss,
+            batch.to(self.device),
+            precision=self.precision,
+            micro_batch_size=self.micro_batch_size,
+            seed=((self.seed * 10_007 + epoch) * 1_000_003 + step * self.world.size) % 2**63,
+            world=self.world,
+        )
+        self.world.average_gradients(self.parameters)
+        return value
+
+    def after_step(self) -> None:
+        self.world.average_statistics(self.model)
+        if self.ema is not None:
+            self.ema.update_parameters(self.model)
+
+    def validate(self) -> dict[str, float]:
+        return self.validator(self.state.eval_model)
+
+    def size(self, batch: Batch) -> int:
+        return len(batch.image_ids)
+
+    def describe(self, batch: Batch) -> dict[str, Any]:
+        return {"images": batch.image_ids}
