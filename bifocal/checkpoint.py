@@ -1,6 +1,7 @@
-"""Checkpoints: one safetensors file with weights, optimiser, random state and progress, replaced in one step."""
+"""Checkpoints: weights, optimizer state, random state and progress in one safetensors file, replaced atomically."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 
-def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: dict[str, Any]) -> None:
-    """Write all that the next step depends on.
+def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Mapping[str, Any]) -> None:
+    """Write everything that the next step depends on.
 
     Args:
-        progress: what JSON can hold; floats survive exactly.
+        progress: position of the run, as JSON can hold it; floats are restored exactly.
     """
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for parameter, state in optimizer.state_dict()["state"].items():
@@ -27,7 +28,7 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Restore what ``save_checkpoint`` wrote, and return the progress."""
+    """Restore the model, the optimizer and the random state of ``save_checkpoint``, and return the progress."""
     tensors, progress = read_tensors(path)
     model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
     state: dict[int, dict[str, Tensor]] = {}
@@ -42,15 +43,25 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> dict[
     return progress
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
-    """Write tensors and a JSON note to one safetensors file, whole or not at all."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and JSON metadata to one safetensors file, completely or not at all.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "weights.safetensors"
+        >>> write_tensors(path, {"weight": torch.ones(2)}, {"epoch": 3})
+        >>> read_tensors(path)
+        ({'weight': tensor([1., 1.])}, {'epoch': 3})
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".new")
-    save_file({name: t.contiguous() for name, t in tensors.items()}, aside, metadata={"notes": json.dumps(notes)})
-    aside.replace(path)
+    partial = path.with_name(path.name + ".new")
+    save_file(
+        {name: t.contiguous() for name, t in tensors.items()}, partial, metadata={"notes": json.dumps(dict(metadata))}
+    )
+    partial.replace(path)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What ``write_tensors`` wrote."""
+    """Return the tensors and the metadata that ``write_tensors`` wrote."""
     with safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["notes"])  # noqa: SIM118

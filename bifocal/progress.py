@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of long tasks on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
 
 import sys
 import time
@@ -25,26 +25,35 @@ def track(
     task: str,
     total: int | None = None,
     done: int = 0,
-    note: Callable[[], str] = lambda: "",
+    status: Callable[[], str] = lambda: "",
 ) -> Iterator[T]:
-    """Yield ``items`` and show on stderr how far they are.
+    """Yield ``items`` and show the progress on stderr.
 
     Args:
-        task: what is done, in a few words.
-        total: number of items in all, ``done`` included; ``len(items) + done`` if it is not given.
-        done: items that an earlier, interrupted run has finished.
-        note: what else there is to say of the last item.
+        task: name of the task, a few words.
+        total: number of items, including ``done``; by default ``len(items) + done``.
+        done: items that an earlier, interrupted run finished.
+        status: returns a text about the last item, such as its loss.
+
+    Example:
+        >>> list(track([1, 2], "count"))
+        [1, 2]
     """
     if total is None and isinstance(items, Sized):
         total = len(items) + done
     console = Console(stderr=True)
     if console.is_terminal:
-        return _bar(items, task, total, done, note, console)
-    return _lines(items, task, total, done, note)
+        return _bar(items, task, total, done, status, console)
+    return _lines(items, task, total, done, status)
+
+
+def log_line(line: str) -> None:
+    """Print one line to stderr."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - all progress goes through this function
 
 
 def _bar(
-    items: Iterable[T], task: str, total: int | None, done: int, note: Callable[[], str], console: Console
+    items: Iterable[T], task: str, total: int | None, done: int, status: Callable[[], str], console: Console
 ) -> Iterator[T]:
     columns = (
         TextColumn("{task.description:<28}"),
@@ -52,29 +61,25 @@ def _bar(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[status]}"),
     )
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(task, total=total, completed=done, note="")
+        bar = progress.add_task(task, total=total, completed=done, status="")
         for item in items:
             yield item
-            progress.update(bar, advance=1, note=note())
+            progress.update(bar, advance=1, status=status())
 
 
-def _lines(items: Iterable[T], task: str, total: int | None, done: int, note: Callable[[], str]) -> Iterator[T]:
-    start = said = time.monotonic()
+def _lines(items: Iterable[T], task: str, total: int | None, done: int, status: Callable[[], str]) -> Iterator[T]:
+    start = last_line = time.monotonic()
     for count, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - said >= SECONDS_BETWEEN_LINES:
-            said = now
+        if now - last_line >= SECONDS_BETWEEN_LINES:
+            last_line = now
             rate = count / (now - start)
-            left = f", {(total - done - count) / rate:.0f} s left" if total is not None else ""
-            of = f" of {total}" if total is not None else ""
-            more = f"; {note()}" if note() else ""
-            say(f"{task}: {done + count}{of}, {rate:.1f} a second{left}{more}")
-
-
-def say(line: str) -> None:
-    """Print one line for the person who waits."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the one place that prints
+            of_total, remaining = "", ""
+            if total is not None:
+                of_total, remaining = f" of {total}", f", {(total - done - count) / rate:.0f} s left"
+            details = f"; {status()}" if status() else ""
+            log_line(f"{task}: {done + count}{of_total}, {rate:.1f}/s{remaining}{details}")

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.images import ImageFile, inspect_image
 from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, LEAKAGE, PHRASES, REJECTED, write_table
-from bifocal.progress import say, track
+from bifocal.progress import log_line, track
 
 REASONS_SHOWN = 5
 NO_FILE = ImageFile(0, 0, "")
@@ -200,9 +200,9 @@ def _check_fraction(corpus: Corpus, refused: list[RejectedEntry], allowed: float
     broken = [refusal for refusal in refused if refusal.kind in ("image", "caption")]
     total = len(corpus.images) + len(corpus.captions)
     for kind, count in _counts(corpus.left_out):
-        say(f"left out by design: {count} {kind}s, see rejected.parquet")
+        log_line(f"left out by design: {count} {kind}s, see rejected.parquet")
     for kind, count in _counts(refused):
-        say(f"rejected: {count} {kind}s, see rejected.parquet")
+        log_line(f"rejected: {count} {kind}s, see rejected.parquet")
     if len(broken) > allowed * total:
         images = sum(refusal.kind == "image" for refusal in broken)
         first = "; ".join(f"{refusal.what}: {refusal.reason}" for refusal in broken[:REASONS_SHOWN])
@@ -232,7 +232,7 @@ def _leakage(images: list[ImageEntry], files: dict[str, ImageFile]) -> list[dict
         for image in group
     ]
     if leaked:
-        say(f"leakage: {len(leaked)} images are the same file in more than one split, see leakage.parquet")
+        log_line(f"leakage: {len(leaked)} images are the same file in more than one split, see leakage.parquet")
     return leaked
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding
 
-from bifocal.progress import say, track
+from bifocal.progress import log_line, track
 from bifocal.text.elmo.network import BEGIN_SENTENCE, END_SENTENCE, Elmo
 
 HELD_OUT = 20
@@ -92,7 +92,7 @@ def pretrain(
             nn.utils.clip_grad_norm_(parameters, 10.0)
             optimizer.step()
         history.append(perplexity(elmo, softmax, held_out, batch_size))
-        say(f"ELMo, epoch {epoch + 1} of {epochs}: perplexity {history[-1]:.1f}, before training {history[0]:.1f}")
+        log_line(f"ELMo, epoch {epoch + 1} of {epochs}: perplexity {history[-1]:.1f}, before training {history[0]:.1f}")
     elmo.eval()
     return history
 

@@ -18,7 +18,7 @@ from bifocal.features.extraction import prefetch
 from bifocal.features.extractors.pixels import Pixels
 from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.pretraining.labeled_images import LabelledImages
-from bifocal.progress import say, track
+from bifocal.progress import log_line, track
 
 
 def pretrain_classifier(
@@ -93,7 +93,7 @@ def pretrain_classifier(
             optimizer.step()
             total += loss.item()
         save_checkpoint(last, model, optimizer, {"epoch": epoch + 1})
-        say(f"classifier {epoch + 1}/{epochs}: loss {total / steps:.3f}")
+        log_line(f"classifier {epoch + 1}/{epochs}: loss {total / steps:.3f}")
     kind.backbone.network.load_state_dict(model.backbone.network.state_dict())
     return {"adaptation.weight": model.adaptation.weight.detach().cpu()}, _figures(kind, model.eval(), validation)
 

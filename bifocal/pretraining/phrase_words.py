@@ -21,7 +21,7 @@ from bifocal.datasets import Dataset, open_image
 from bifocal.features.extraction import prefetch
 from bifocal.features.extractors.grid import Grid
 from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, learnt_words
-from bifocal.progress import say, track
+from bifocal.progress import log_line, track
 
 VALIDATION_IMAGES = 250
 WARM_UP = 0.15
@@ -115,7 +115,7 @@ def pretrain(
             optimizer.step()
             total += loss.item()
         save_checkpoint(last, model, optimizer, {"epoch": epoch + 1})
-        say(f"backbone {epoch + 1}/{epochs}: loss {total / steps:.3f}")
+        log_line(f"backbone {epoch + 1}/{epochs}: loss {total / steps:.3f}")
     kind.backbone.network.eval().requires_grad_(False)
     return _average_precision(kind, heads, validation, words)
 

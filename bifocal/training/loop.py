@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bifocal.progress import say, track
+from bifocal.progress import log_line, track
 from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.sigterm import sigterm_guard
 from bifocal.training.state import Progress, RunState
@@ -118,7 +118,7 @@ def run_epochs(
             steps: Iterable[tuple[int, T]] = enumerate(batches, start=first_step)
             if world.is_main:
                 title = f"{task.name}, epoch {epoch + 1}/{epochs}"
-                steps = track(steps, title, total=count, done=first_step, note=lambda: status.text)
+                steps = track(steps, title, total=count, done=first_step, status=lambda: status.text)
             for step, batch in steps:
                 rate = learning_rate * schedule(epoch + step / count, epochs)
                 for group in state.optimizer.param_groups:
@@ -150,10 +150,9 @@ def run_epochs(
             first_step, total = 0, 0.0
             state.save(Progress(epoch + 1, 0, 0.0, history))
             if world.is_main:
-                left = (time.monotonic() - start) / (epoch + 1 - first_epoch) * (epochs - epoch - 1)
-                say(
-                    f"{task.name}, epoch {epoch + 1}/{epochs}: {_summary(row, task.shown)}; about {left / 60:.0f} min left"
-                )
+                minutes = (time.monotonic() - start) / (epoch + 1 - first_epoch) * (epochs - epoch - 1) / 60
+                summary = f"{_summary(row, task.shown)}; about {minutes:.0f} min left"
+                log_line(f"{task.name}, epoch {epoch + 1}/{epochs}: {summary}")
                 on_epoch(row)
             if world.any_rank(sigterm_received(), device):
                 state.terminate(Progress(epoch + 1, 0, 0.0, history))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
-from bifocal.progress import say
+from bifocal.progress import log_line
 from bifocal.training.distributed import World
 from bifocal.training.sigterm import EXIT_CODE
 
@@ -57,7 +57,7 @@ class RunState:
             return Progress(0, 0, 0.0, [])
         progress = Progress(**load_checkpoint(self.last, self.modules, self.optimizer))
         if self.world.is_main:
-            say(f"resuming at epoch {progress.epoch + 1}, step {progress.step}")
+            log_line(f"resuming at epoch {progress.epoch + 1}, step {progress.step}")
         return progress
 
     def save(self, progress: Progress) -> None:
@@ -94,7 +94,7 @@ class RunState:
         """Save the state after SIGTERM, and exit with the code of that signal."""
         self.save(progress)
         if self.world.is_main:
-            say(f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume")
+            log_line(f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume")
         self.world.barrier()
         sys.exit(EXIT_CODE)
 

@@ -9,7 +9,7 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.localization import AutoLocalizer, BEANHeatmap
 from bifocal.localization.base import Localizer
-from bifocal.progress import say
+from bifocal.progress import log_line
 from bifocal.registry import build
 from bifocal.text.vectorizers.base import FittedVectorizer
 from components.evaluate.objects import named_objects, object_figures
@@ -50,7 +50,7 @@ def ground(
     why_not = can_point(model, asked_for, features, split)
     localizer = asked_for.of(model_encoder(model)) if isinstance(asked_for, AutoLocalizer) else asked_for
     if why_not or localizer is None:
-        say(f"pointing: {why_not}")
+        log_line(f"pointing: {why_not}")
         return Grounded(why_not)
     pointer, choice = Pointer(model, localizer, features, reader), dict[str, Any]()
     validation = None if params.split == "val" else whole.split("val")

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from bifocal.progress import say
+from bifocal.progress import log_line
 
 
 class RetryQueue:
@@ -43,7 +43,7 @@ class RetryQueue:
             self.sleep(min(self.retry_delay, max(0.0, deadline - self.clock())))
         dropped = len(self._pending)
         if dropped:
-            say(
+            log_line(
                 f"{self.name} is still down: {dropped} requests are dropped; "
                 "the artifact's manifest and tables have their values"
             )
@@ -60,7 +60,9 @@ class RetryQueue:
                     self._pending.popleft()
                     raise
                 if self.clock() >= self._retry_at:
-                    say(f"{self.name} does not answer; the stage continues, {len(self._pending)} requests are pending")
+                    log_line(
+                        f"{self.name} does not answer; the stage continues, {len(self._pending)} requests are pending"
+                    )
                 self._retry_at = self.clock() + self.retry_delay
                 return False
             self._pending.popleft()

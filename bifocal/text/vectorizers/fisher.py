@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from bifocal.progress import say, track
+from bifocal.progress import log_line, track
 from bifocal.text.format import Layout, Rows
 from bifocal.text.vectorizers.gaussian_mixture import Mixture, fit_mixture
 from bifocal.text.vectorizers.mean_word_vectors import learn_words
@@ -144,5 +144,5 @@ def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
         warnings.simplefilter("always", ConvergenceWarning)
         ica.fit(words.astype(np.float64))
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        say(f"independent components of {len(words)} words: not converged after 200 steps, taken as they are")
+        log_line(f"independent components of {len(words)} words: not converged after 200 steps, taken as they are")
     return ica.mean_.astype(np.float32), np.ascontiguousarray(ica.components_.T.astype(np.float32))
