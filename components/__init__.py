@@ -1,1 +1,1 @@
-"""The stages: one folder each, ``spec.py`` says what goes in and out, ``run.py`` how."""
+"""Stages of the pipeline, one folder each: ``spec.py`` declares parameters, inputs and outputs, ``run.py`` runs it."""

@@ -1,4 +1,4 @@
-"""The command line of the stages: ``python -m components STAGE``."""
+"""Command line of the stages: ``python -m components STAGE``."""
 
 from components.catalog import all_components, configurable_components
 from runtime.cli import command_line, run

@@ -1,4 +1,4 @@
-"""Discovery of the components, and the graph that follows from their inputs and outputs."""
+"""Discovery of the components, and the pipeline's graph, which follows from the names of inputs and outputs."""
 
 from functools import cache
 from graphlib import TopologicalSorter
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent
 
 @cache
 def all_components() -> dict[str, Component]:
-    """Every component by its name: each folder here, or in ``cluster/``, that has a ``spec.py``."""
+    """All components by name: one per folder, here or in ``cluster/``, that has a ``spec.py``."""
     folders = sorted(path.parent for pattern in ("*/spec.py", "cluster/*/spec.py") for path in ROOT.glob(pattern))
     modules = [".".join(folder.relative_to(ROOT.parent).parts) for folder in folders]
     components = [import_module(f"{module}.spec").COMPONENT for module in modules]
@@ -20,12 +20,12 @@ def all_components() -> dict[str, Component]:
 
 
 def configurable_components() -> dict[str, Component]:
-    """Every stage by its name: the components that have a section in ``params.yaml``."""
+    """Stages by name: the components with a section in ``params.yaml``."""
     return {name: component for name, component in all_components().items() if component.has_parameters}
 
 
 def pipeline_components() -> tuple[Component, ...]:
-    """The stages of the default pipeline: each one after those that write its inputs, else in alphabetical order."""
+    """Stages of the default pipeline in topological order; independent stages are in alphabetical order."""
     stages = {name: stage for name, stage in configurable_components().items() if stage.in_pipeline}
     writer = {output: name for name, stage in stages.items() for output in stage.outputs}
     graph = {name: [writer[artifact] for artifact in stage.inputs] for name, stage in stages.items()}

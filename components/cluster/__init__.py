@@ -1,1 +1,1 @@
-"""Steps that only a cluster runs; they have no section in params.yaml."""
+"""Steps that only a cluster runs; they have no section in ``params.yaml``."""

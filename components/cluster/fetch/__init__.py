@@ -1,1 +1,1 @@
-"""First step on a cluster: the user's files at a pinned revision."""
+"""Step fetch: user files at a pinned revision."""

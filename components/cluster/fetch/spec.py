@@ -1,4 +1,4 @@
-"""What fetch writes and is told."""
+"""Step fetch: parameters, inputs and outputs."""
 
 from pydantic import Field
 
@@ -6,14 +6,14 @@ from runtime.spec import Component, Params
 
 
 class FetchParams(Params):
-    """Given by the compiled pipeline."""
+    """Parameters that the compiled pipeline passes."""
 
-    paths: list[str] = Field(description="files and folders that DVC or git tracks, from the repository's root")
+    paths: list[str] = Field(description="files and folders that DVC or git tracks, relative to the repository's root")
 
 
 COMPONENT = Component(
     name="fetch",
-    summary="Fetch the user's files as DVC tracked them at one revision of a repository.",
+    summary="Fetch user files from a repository, as DVC or git tracks them at one revision.",
     image="cpu",
     params=FetchParams,
     outputs=("user_files",),

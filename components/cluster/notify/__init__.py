@@ -1,1 +1,1 @@
-"""Last of all on a cluster, whatever happened: tell somebody of a failure."""
+"""Step notify: message about a failed run."""

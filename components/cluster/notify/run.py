@@ -1,4 +1,4 @@
-"""How notify works."""
+"""Step notify: run."""
 
 import json
 import os
@@ -10,28 +10,28 @@ import click
 
 from runtime.spec import Params
 
-SECONDS = 20
+TIMEOUT_SECONDS = 20
 
 
 def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
-    """Send ``{"text": ...}`` to the address in ``BIFOCAL_NOTICE_URL`` unless the run succeeded.
+    """Send ``{"text": ...}`` to the web hook ``BIFOCAL_NOTICE_URL`` unless the run succeeded.
 
-    Slack, Mattermost and Teams take such a message.
+    Slack, Mattermost and Teams accept this message. Without the variable, the message is only printed.
 
     Args:
         status: Kubeflow's PipelineTaskFinalStatus: ``state``, ``pipelineJobResourceName``, ``error``.
 
     Raises:
-        OSError: the address does not answer, or refuses.
+        OSError: the web hook does not answer or rejects the message.
     """
     if status["state"] == "SUCCEEDED":
         return {"notices": 0}
-    reason = status.get("error", {}).get("message", "no reason is known")
+    reason = status.get("error", {}).get("message", "no error message")
     text = f"{status['pipelineJobResourceName']} {status['state']}: {reason}"
     click.secho(text, fg="red", err=True)
-    address = os.environ.get("BIFOCAL_NOTICE_URL")
-    if not address:
+    url = os.environ.get("BIFOCAL_NOTICE_URL")
+    if not url:
         return {"notices": 0}
-    request = Request(address, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"})
-    with urlopen(request, timeout=SECONDS):
+    request = Request(url, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=TIMEOUT_SECONDS):
         return {"notices": 1}

@@ -1,10 +1,10 @@
-"""What notify is told."""
+"""Step notify: parameters, inputs and outputs."""
 
 from runtime.spec import Component, Params
 
 COMPONENT = Component(
     name="notify",
-    summary="Tell of a failed run, by a web hook.",
+    summary="Report a failed run to a web hook.",
     image="cpu",
     params=Params,
     outputs=(),

@@ -1,1 +1,1 @@
-"""Last step on a cluster: what the run made, into the DVC remote."""
+"""Step push: artifacts of a run to the DVC remote."""

@@ -1,4 +1,4 @@
-"""How record works."""
+"""Step push: run."""
 
 import shutil
 import subprocess
@@ -8,11 +8,13 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from components.cluster.push.spec import RecordParams
+from components.cluster.push.spec import PushParams
+
+DVC_FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
 
 
 def run(
-    params: RecordParams,
+    params: PushParams,
     *,
     repository: str,
     revision: str,
@@ -20,17 +22,16 @@ def run(
     user_files: Path | None = None,
     **artifacts: Path,
 ) -> dict[str, float]:
-    """Commit ``artifacts`` to DVC in a clone of ``repository``, and push them to its remote.
+    """Commit ``artifacts`` to DVC in a clone of ``repository`` and push them to its remote.
 
-    Writes ``params.yaml``, ``dvc.yaml`` and ``dvc.lock`` as they are after it, and ``lock.patch``, which
-    ``git apply`` takes in a checkout of ``revision``; 'dvc pull' then brings the artifacts, and 'dvc repro' runs
-    nothing.
+    Writes ``params.yaml``, ``dvc.yaml`` and ``dvc.lock`` of the run, and ``lock.patch``. After ``git apply lock.patch``
+    in a checkout of ``revision``, 'dvc pull' downloads the artifacts and 'dvc repro' runs no stage.
 
     Args:
-        user_files: the user's files that ``fetch`` brought.
+        user_files: user files that the step ``fetch`` wrote.
 
     Raises:
-        ValueError: git or DVC failed; repeats what it said.
+        ValueError: git or DVC failed; the message has its error.
     """
     with TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
@@ -44,16 +45,15 @@ def run(
             shutil.copytree(path, clone / "artifacts" / name)
         _call(clone, sys.executable, "-m", "dvc", "commit", "--force", "dvc.yaml")
         _call(clone, sys.executable, "-m", "dvc", "push", "dvc.yaml")
-        files = ("params.yaml", "dvc.yaml", "dvc.lock")
-        for name in files:
+        for name in DVC_FILES:
             shutil.copy(clone / name, dvc_lock / name)
-        _call(clone, "git", "add", "--force", "--intent-to-add", *files)
-        (dvc_lock / "lock.patch").write_text(_call(clone, "git", "diff", "--", *files))
+        _call(clone, "git", "add", "--force", "--intent-to-add", *DVC_FILES)
+        (dvc_lock / "lock.patch").write_text(_call(clone, "git", "diff", "--", *DVC_FILES))
     return {"artifacts": len(artifacts)}
 
 
 def _call(folder: Path, *command: str) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ValueError(f"record: {' '.join(command)!r} failed: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise ValueError(f"push: {' '.join(command)!r} failed: {(process.stderr or process.stdout).strip()}")
+    return process.stdout

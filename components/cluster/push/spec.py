@@ -1,4 +1,4 @@
-"""What record reads, writes and is told."""
+"""Step push: parameters, inputs and outputs."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from pydantic import Field
 from runtime.spec import Component, Params
 
 
-class RecordParams(Params):
-    """Given by the compiled pipeline."""
+class PushParams(Params):
+    """Parameters that the compiled pipeline passes."""
 
-    values: dict[str, Any] = Field(description="of params.yaml, all of them, as the run had them")
+    values: dict[str, Any] = Field(description="all values of params.yaml, as the run used them")
 
 
 COMPONENT = Component(
     name="push",
-    summary="Push what the run made to the DVC remote, and write the change of dvc.lock.",
+    summary="Push the artifacts of a run to the DVC remote and write the change of dvc.lock.",
     image="cpu",
-    params=RecordParams,
-    inputs=("dataset", "features", "text", "sorter", "embedding", "metrics", "report", "onnx", "registration"),
+    params=PushParams,
+    # Without inputs here: the compiled pipeline passes every artifact that its stages write.
     outputs=("dvc_lock",),
     has_parameters=False,
     package="components.cluster",

@@ -1,1 +1,1 @@
-"""Train on several machines: the step that stands for train_embedding where it has more than one node."""
+"""Step train_distributed: train_embedding on several machines."""

@@ -1,6 +1,6 @@
-"""What each machine of a TrainJob runs: fetch the inputs, train by ``torchrun``, and on the first store the model.
+"""Program of each machine of a TrainJob: download the inputs, train with ``torchrun``, upload the model.
 
-``torchrun`` reads from ``PET_*``, which Kubeflow's Trainer sets, how many machines there are and which this one is.
+``torchrun`` reads the number of machines and its own rank from the variables ``PET_*`` that Kubeflow's Trainer sets.
 """
 
 import json
@@ -18,13 +18,13 @@ JOB, SECRETS = "BIFOCAL_TRAIN_JOB", "/secrets"
 
 
 def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
-    """Do the part of this machine; returns the exit code of ``torchrun``.
+    """Train on this machine and return the exit code of ``torchrun``; the first machine uploads the model.
 
     Args:
-        job: ``folder`` on S3, names of the ``inputs`` there, ``values`` of the parameters, hash of the ``code``, and of
-            each of the ``secrets`` the environment variable that a key becomes.
-        folder: for the inputs and the model.
-        secrets: a folder for each, a file for each key.
+        job: ``folder`` on S3, names of its ``inputs``, ``values`` of the parameters, hash of the ``code``, and
+            ``secrets``: for each secret, the environment variable of each key.
+        folder: local folder for the inputs and the model.
+        secrets: folder with a folder for each secret, which has a file for each key.
     """
     for secret, keys in job["secrets"].items():
         for key, variable in keys.items():
@@ -33,18 +33,18 @@ def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
     for name in job["inputs"]:
         Storage().download(f"{job['folder']}/{name}", folder / name)
     arguments = {PARAMETERS: json.dumps(job["values"]), CODE: job["code"]}
-    message = {
-        "inputs": {"parameterValues": arguments, "artifacts": _described(folder, job["inputs"])},
-        "outputs": {"artifacts": _described(folder, ["embedding"]), "outputFile": str(folder / "executor_output.json")},
+    executor_input = {
+        "inputs": {"parameterValues": arguments, "artifacts": _declare(folder, job["inputs"])},
+        "outputs": {"artifacts": _declare(folder, ["embedding"]), "outputFile": str(folder / "executor_output.json")},
     }
-    command = ["-m", "components", "train_embedding", "--executor-input", json.dumps(message)]
+    command = ["-m", "components", "train_embedding", "--executor-input", json.dumps(executor_input)]
     code = subprocess.run([sys.executable, "-m", "torch.distributed.run", *command], check=False).returncode
     if code == 0 and os.environ.get("PET_NODE_RANK", "0") == "0":
         Storage().upload(folder / "embedding", f"{job['folder']}/embedding")
     return code
 
 
-def _described(folder: Path, names: Iterable[str]) -> dict[str, Any]:
+def _declare(folder: Path, names: Iterable[str]) -> dict[str, Any]:
     return {name: {"artifacts": [{"name": name, "uri": str(folder / name)}]} for name in names}
 
 

@@ -1,7 +1,8 @@
-"""How train_job works: inputs to S3, a TrainJob that trains from there, and the model back."""
+"""Step train_distributed: run."""
 
 import json
 import shutil
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,67 +13,60 @@ from kubeflow.trainer import options as patches
 
 from components.catalog import all_components
 from components.cluster.train_distributed.node import JOB, SECRETS
-from components.cluster.train_distributed.spec import TrainJobParams
+from components.cluster.train_distributed.spec import TrainDistributedParams
 from runtime.artifacts import MANIFEST, artifact_hash, code_hash
 from runtime.s3.storage import Storage
 
 ROOT = Path(__file__).parents[3]
 POLL_SECONDS = 15
-LINES = 20
+LOG_LINES = 20
 
 
 def run(
-    params: TrainJobParams,
-    *,
-    dataset: Path,
-    features: Path,
-    text: Path,
-    sorter: Path,
-    embedding: Path,
-    client: Any | None = None,
+    params: TrainDistributedParams, *, embedding: Path, client: Any | None = None, **inputs: Path
 ) -> dict[str, float]:
-    """Train on ``params.nodes`` machines and bring the model here.
+    """Upload the inputs to S3, train on ``params.nodes`` machines, and download the model to ``embedding``.
 
-    What the same inputs and parameters left in ``params.folder`` is used again: a killed job goes on from nothing, but
-    sends nothing twice.
+    The folder of the job on S3 is identified by inputs and parameters. A killed job is restarted, but its inputs are
+    not uploaded again.
 
     Args:
-        client: of Kubeflow's Trainer; the one of this cluster, unless given.
+        client: of Kubeflow's Trainer; None connects to the cluster that this step runs on.
+        inputs: artifacts that ``train_embedding`` reads.
 
     Raises:
-        ValueError: the job failed; with its last words.
-        TimeoutError: it did not end in ``params.timeout`` seconds.
+        ValueError: the job failed; the message has the end of its log.
+        TimeoutError: the job did not end within ``params.timeout`` seconds.
     """
-    inputs = {"dataset": dataset, "features": features, "text": text, "sorter": sorter}
     hashes = {name: artifact_hash(path) for name, path in inputs.items()}
     identity = json.dumps([hashes, params.seed, params.values], sort_keys=True)
     folder = f"{params.folder}/{sha256(identity.encode()).hexdigest()[:16]}"
     for name, path in inputs.items():
         Storage().upload(path, f"{folder}/{name}")
     client = client or TrainerClient()
-    job = submit(params, folder, [*inputs], client)
+    job = submit(params, folder, inputs, client)
     try:
-        ended = client.wait_for_job_status(
+        final = client.wait_for_job_status(
             job, {"Complete", "Failed"}, timeout=params.timeout, polling_interval=min(POLL_SECONDS, params.timeout - 1)
         )
-        if ended.status == "Failed":
-            said = "\n".join([*client.get_job_logs(job)][-LINES:])
-            raise ValueError(f"the TrainJob {job} of {params.nodes} nodes failed; node 0 said at last:\n{said}")
+        if final.status == "Failed":
+            log = "\n".join([*client.get_job_logs(job)][-LOG_LINES:])
+            raise ValueError(f"the TrainJob {job} of {params.nodes} nodes failed; end of the log of node 0:\n{log}")
     finally:
         client.delete_job(job)
-    with TemporaryDirectory() as aside:
-        made = Path(aside) / "embedding"
-        Storage().download(f"{folder}/embedding", made)
-        (made / MANIFEST).unlink()
-        shutil.copytree(made, embedding, dirs_exist_ok=True)
+    with TemporaryDirectory() as temporary:
+        model = Path(temporary) / "embedding"
+        Storage().download(f"{folder}/embedding", model)
+        (model / MANIFEST).unlink()  # this step writes a manifest of its own
+        shutil.copytree(model, embedding, dirs_exist_ok=True)
     return {"nodes": params.nodes}
 
 
-def submit(params: TrainJobParams, folder: str, inputs: list[str], client: Any) -> str:
-    """Create the TrainJob whose every node runs ``components.cluster.train_distributed.node``; returns its name."""
-    task = {
+def submit(params: TrainDistributedParams, folder: str, inputs: Iterable[str], client: Any) -> str:
+    """Create the TrainJob and return its name; each node runs ``components.cluster.train_distributed.node``."""
+    job = {
         "folder": folder,
-        "inputs": inputs,
+        "inputs": list(inputs),
         "values": {"seed": params.seed, "train_embedding": params.values},
         "code": code_hash(ROOT, all_components()["train_embedding"].all_code_paths),
         "secrets": params.secrets,
@@ -81,9 +75,22 @@ def submit(params: TrainJobParams, folder: str, inputs: list[str], client: Any) 
         image=params.image,
         num_nodes=params.nodes,
         resources_per_node=params.per_node,
-        env={**params.environment, JOB: json.dumps(task, sort_keys=True)},
+        env={**params.environment, JOB: json.dumps(job, sort_keys=True)},
     )
-    # As files: the Trainer takes no variables from secrets.
+    name: str = client.train(
+        runtime=params.runtime,
+        trainer=trainer,
+        options=[
+            patches.TrainerCommand(["python", "-m", "components.cluster.train_distributed.node"]),
+            patches.RuntimePatch(training_runtime_spec=_runtime_patch(params)),
+            patches.ActiveDeadlineSeconds(params.timeout),
+        ],
+    )
+    return name
+
+
+def _runtime_patch(params: TrainDistributedParams) -> patches.TrainingRuntimeSpecPatch:
+    # Secrets are mounted as files: the Trainer cannot set environment variables from secrets.
     node = patches.ContainerPatch(
         name="node",
         volume_mounts=[{"name": name, "mountPath": f"{SECRETS}/{name}", "readOnly": True} for name in params.secrets],
@@ -96,14 +103,4 @@ def submit(params: TrainJobParams, folder: str, inputs: list[str], client: Any) 
     )
     template = patches.JobTemplatePatch(spec=patches.JobSpecPatch(template=patches.PodTemplatePatch(spec=pod)))
     jobs = patches.JobSetSpecPatch(replicated_jobs=[patches.ReplicatedJobPatch(name="node", template=template)])
-    runtime = patches.TrainingRuntimeSpecPatch(template=patches.JobSetTemplatePatch(spec=jobs))
-    name: str = client.train(
-        runtime=params.runtime,
-        trainer=trainer,
-        options=[
-            patches.TrainerCommand(["python", "-m", "components.cluster.train_distributed.node"]),
-            patches.RuntimePatch(training_runtime_spec=runtime),
-            patches.ActiveDeadlineSeconds(params.timeout),
-        ],
-    )
-    return name
+    return patches.TrainingRuntimeSpecPatch(template=patches.JobSetTemplatePatch(spec=jobs))

@@ -1,4 +1,4 @@
-"""Declaration of the step ``train_job``."""
+"""Step train_distributed: parameters, inputs and outputs."""
 
 from typing import Any
 
@@ -7,29 +7,29 @@ from pydantic import Field
 from runtime.spec import Component, Params
 
 
-class TrainJobParams(Params):
-    """What the job's machines are and do; written by ``pipelines.kubeflow.compile`` from ``resources.yaml``."""
+class TrainDistributedParams(Params):
+    """Machines of the job; ``pipelines.kubeflow.compile`` sets them from ``resources.yaml``."""
 
-    values: dict[str, Any] = Field(description="the section train_embedding")
-    nodes: int = Field(ge=2, description="machines")
-    image: str = Field(description="of every machine")
-    runtime: str = Field(description="of Kubeflow's Trainer, such as torch-distributed")
+    values: dict[str, Any] = Field(description="section train_embedding of params.yaml")
+    nodes: int = Field(ge=2, description="number of machines")
+    image: str = Field(description="container image of every machine")
+    runtime: str = Field(description="runtime of Kubeflow's Trainer, such as torch-distributed")
     folder: str = Field(
-        pattern=r"^s3://[^/]+/.+", description="where the machines find their inputs and leave the model"
+        pattern=r"^s3://[^/]+/.+", description="folder on S3 for the inputs and the trained model of the job"
     )
-    per_node: dict[str, str] = Field(description="resources of Kubernetes")
-    node_selector: dict[str, str]
-    tolerations: list[dict[str, Any]]
-    environment: dict[str, str]
+    per_node: dict[str, str] = Field(description="Kubernetes resources of each machine")
+    node_selector: dict[str, str] = Field(description="labels that a machine must have")
+    tolerations: list[dict[str, Any]] = Field(description="Kubernetes tolerations of each machine")
+    environment: dict[str, str] = Field(description="environment variables of each machine")
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
-    timeout: int = Field(ge=1, description="seconds")
+    timeout: int = Field(ge=1, description="of the job, in seconds")
 
 
 COMPONENT = Component(
     name="train_distributed",
-    summary="Train on several machines, by a TrainJob of Kubeflow's Trainer.",
+    summary="Run train_embedding on several machines, with a TrainJob of Kubeflow's Trainer.",
     image="cpu",
-    params=TrainJobParams,
+    params=TrainDistributedParams,
     inputs=("dataset", "features", "text", "sorter"),
     outputs=("embedding",),
     code_paths=("components/train_embedding", "bifocal"),

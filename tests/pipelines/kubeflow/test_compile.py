@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from components.catalog import pipeline_components
-from components.cluster.push.spec import COMPONENT as RECORD
-from components.cluster.train_distributed.spec import TrainJobParams
+from components.cluster.train_distributed.spec import TrainDistributedParams
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from runtime import artifacts, parameters
@@ -59,8 +58,9 @@ def test_every_stage_runs_after_those_that_it_reads(default: tuple[dict[str, Any
         assert set(task.get("dependentTasks", [])) == set(expected.values())
 
 
-def test_record_reads_every_output_of_the_line() -> None:
-    assert list(RECORD.inputs) == [name for stage in pipeline_components() for name in stage.outputs]
+def test_push_reads_every_output_of_the_pipeline(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    inputs = line(default[0])["push"]["inputs"]["artifacts"]
+    assert sorted(inputs) == sorted(name for stage in pipeline_components() for name in stage.outputs)
 
 
 def test_parameters_are_canonical_json_of_the_own_section_and_code_is_in_the_cache_key(
@@ -170,7 +170,7 @@ def test_several_nodes_are_a_job_of_kubeflows_trainer() -> None:
     job = json.loads(arguments(tasks["train-job"])["parameters"])["train_job"]
     assert (job["nodes"], job["values"]) == (4, VALUES["train_embedding"])
     assert job["per_node"]["nvidia.com/gpu"] == "1"
-    TrainJobParams(seed=1, **job)
+    TrainDistributedParams(seed=1, **job)
     for reader in ("evaluate", "export-onnx"):
         source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
         assert source == {"producerTask": "train-job", "outputArtifactKey": "embedding"}

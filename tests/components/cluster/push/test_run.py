@@ -1,23 +1,25 @@
-"""fetch and record with the real git and DVC, through S3: what one machine recorded, another pulls and need not run."""
+"""Steps fetch and push with real git and DVC through S3: another machine pulls the artifacts and reruns no stage."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import boto3
 import pytest
+from dvc.cli import main as dvc_main
+from dvc.repo import Repo
 from moto.server import ThreadedMotoServer
 
+from components.catalog import pipeline_components
 from components.cluster.fetch.run import run as fetch
 from components.cluster.fetch.spec import FetchParams
-from components.cluster.push.run import run as record
-from components.cluster.push.spec import COMPONENT as RECORD
-from components.cluster.push.spec import RecordParams
-from runtime import parameters
+from components.cluster.push.run import run as push
+from components.cluster.push.spec import PushParams
+from runtime import artifacts, parameters
 
 ROOT = Path(__file__).parents[4]
 
@@ -28,13 +30,15 @@ def call(folder: Path, *command: str) -> str:
     return done.stdout + done.stderr
 
 
-def dvc(folder: Path, *arguments: str) -> str:
-    return call(folder, sys.executable, "-m", "dvc", *arguments)
+def dvc(folder: Path, *arguments: str) -> None:
+    """Run DVC in this process, which saves its import."""
+    with chdir(folder):
+        assert dvc_main(list(arguments)) == 0
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """This checkout's code in a git repository of its own, with a DVC remote on S3 and one tracked file."""
+    """A git repository with the code of this checkout, a DVC remote on S3 and one tracked file."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
@@ -51,7 +55,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, value)
         boto3.client("s3").create_bucket(Bucket="bucket")
         home = tmp_path_factory.mktemp("upstream")
-        for folder in ("bifocal", "components", "pipelines"):
+        for folder in ("bifocal", "runtime", "components", "pipelines"):
             shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "params.yaml", home)
         (home / ".gitignore").write_text("__pycache__/\n")
@@ -75,7 +79,7 @@ def head(repository: Path) -> str:
     return call(repository, "git", "rev-parse", "HEAD").strip()
 
 
-def test_fetch_brings_the_pinned_revision(repository: Path, tmp_path: Path) -> None:
+def test_fetch_copies_files_of_the_pinned_revision(repository: Path, tmp_path: Path) -> None:
     pinned = head(repository)
     (repository / "data" / "words.txt").write_text("cat 0.3 0.4\n")
     dvc(repository, "add", "--quiet", "data/words.txt")
@@ -89,7 +93,7 @@ def test_fetch_brings_the_pinned_revision(repository: Path, tmp_path: Path) -> N
         assert (user_files / "data" / "words.txt").read_text() == expected
 
 
-def test_fetch_says_what_is_not_there(repository: Path, tmp_path: Path) -> None:
+def test_fetch_of_an_untracked_path_is_an_error(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"dvc cannot get data/none at .* of .*: .*data/none.*; is it tracked there"):
         fetch(
             FetchParams(seed=1, paths=["data/none"]),
@@ -99,26 +103,28 @@ def test_fetch_says_what_is_not_there(repository: Path, tmp_path: Path) -> None:
         )
 
 
-def test_what_was_recorded_is_pulled_elsewhere_and_nothing_runs_again(repository: Path, tmp_path: Path) -> None:
-    artifacts = {}
-    for name in RECORD.inputs:
-        made = tmp_path / "run" / name
-        partial = artifacts.open_partial(made, {})
+def test_pushed_artifacts_are_pulled_elsewhere_and_no_stage_runs_again(repository: Path, tmp_path: Path) -> None:
+    outputs = {}
+    for name in [output for stage in pipeline_components() for output in stage.outputs]:
+        path = tmp_path / "run" / name
+        partial = artifacts.open_partial(path, {})
         (partial / "content.bin").write_bytes(name.encode() * 100)
-        artifacts.commit(partial, made, {})
-        artifacts[name] = made
+        artifacts.commit(partial, path, {})
+        outputs[name] = path
     values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"seed": 7})
-    lock = tmp_path / "lock"
-    lock.mkdir()
-    record(RecordParams(seed=7, values=values), repository=str(repository), revision="HEAD", lock=lock, **artifacts)
+    dvc_lock = tmp_path / "dvc_lock"
+    dvc_lock.mkdir()
+    params = PushParams(seed=7, values=values)
+    push(params, repository=str(repository), revision="HEAD", dvc_lock=dvc_lock, **outputs)
 
     other = tmp_path / "other"
     call(tmp_path, "git", "clone", "--quiet", str(repository), "other")
-    call(other, "git", "apply", str(lock / "lock.patch"))
+    call(other, "git", "apply", str(dvc_lock / "lock.patch"))
     dvc(other, "pull", "--quiet")
-    for name, made in artifacts.items():
-        assert artifacts.hash_files(other / "artifacts" / name) == artifacts.hash_files(made)
-    assert json.loads(dvc(other, "status", "--json")) == {}
+    for name, path in outputs.items():
+        assert artifacts.hash_files(other / "artifacts" / name) == artifacts.hash_files(path)
     before = (other / "dvc.lock").read_text()
-    assert "Running stage" not in dvc(other, "repro")
+    with chdir(other), Repo() as repo:
+        assert repo.status() == {}
+        assert repo.reproduce() == []
     assert (other / "dvc.lock").read_text() == before

@@ -17,7 +17,7 @@ from moto.server import ThreadedMotoServer
 
 from components.cluster.train_distributed import node
 from components.cluster.train_distributed.run import run
-from components.cluster.train_distributed.spec import COMPONENT, TrainJobParams
+from components.cluster.train_distributed.spec import COMPONENT, TrainDistributedParams
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime import artifacts
 from runtime.kfp_executor import ExecutorInput
@@ -38,7 +38,7 @@ RUNTIME = {
     "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
     "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [NODE]}}},
 }
-PARAMS = TrainJobParams(
+PARAMS = TrainDistributedParams(
     seed=1,
     values={"epochs": 2},
     nodes=3,
