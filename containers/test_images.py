@@ -106,7 +106,7 @@ def test_the_small_pipeline_runs_in_containers(tmp_path: Path, mlflow: str) -> N
 
 def test_the_command_fails_where_a_step_fails(tmp_path: Path, mlflow: str) -> None:
     recipe = tmp_path / "wrong.yaml"
-    recipe.write_text("prepare_dataset: {root: s3://nowhere/at-all}\n")
+    recipe.write_text("prepare_dataset: {corpus: {name: Flickr8k, root: s3://nowhere/at-all}}\n")
     images = tmp_path / "images.json"
     images.write_text(json.dumps({"cpu": DIGEST, "gpu": DIGEST}))
     command = [

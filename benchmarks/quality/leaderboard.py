@@ -1,6 +1,6 @@
 """What does each system give on the embedded scenes? Trains the small twins and writes docs/leaderboard.md.
 
-python -m benchmarks.quality.leaderboard [--only SMILE BEAN] [--set prepare_dataset.source.train=200] [--output FILE]
+python -m benchmarks.quality.leaderboard [--only SMILE BEAN] [--set prepare_dataset.corpus.train=200] [--output FILE]
 
 Twins share what they can: an artifact is made once for the same parameters and inputs, in runs/leaderboard. A system
 whose parts are not there yet is named below the table, with the reason. Minutes are wall clock, of the training alone.

@@ -1,15 +1,18 @@
-"""What a dataset provides: images, captions, phrases with boxes, labels, splits.
+"""Entries of a corpus: images, captions, phrases with boxes, labels, splits.
 
-A source is a class of this package with one method, ``read``. It only lists; ``write_dataset`` then opens every image,
-refuses what is broken, and writes the tables.
+A corpus reader is a class of ``bifocal.datasets.corpora`` with one method, ``read``. It only lists entries.
+``bifocal.datasets.write_dataset`` then opens every image, rejects broken entries and writes the tables.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 SPLITS = ("train", "val", "test")
+
+Box = tuple[float, float, float, float]
+"""x0 y0 x1 y1, in pixels of the image after EXIF rotation; x1 and y1 are exclusive."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +20,9 @@ class ImageEntry:
     """One image of a corpus.
 
     Attributes:
-        path: of the file, relative to the corpus's image root; None where only features are published.
+        path: image file, relative to the image root of the corpus; None if the corpus publishes only features.
         split: "train", "val" or "test".
-        size: (width, height) in pixels that the corpus states, on which its boxes rest; None if it states none.
+        size: (width, height) in pixels that the corpus states and its boxes refer to; None if it states no size.
     """
 
     image_id: str
@@ -30,7 +33,7 @@ class ImageEntry:
 
 @dataclass(frozen=True)
 class CaptionEntry:
-    """One sentence on an image; ``caption_id`` is the corpus's own number where it has one."""
+    """One sentence about an image; ``caption_id`` is the published number if the corpus has one."""
 
     caption_id: int
     image_id: str
@@ -39,27 +42,32 @@ class CaptionEntry:
 
 @dataclass(frozen=True)
 class PhraseEntry:
-    """A noun phrase and where it is: boxes x0 y0 x1 y1 in pixels of the image as it is shown.
+    """A noun phrase with the boxes of its objects.
 
-    ``caption_id`` is None for a phrase that stands in no sentence, such as the name of a category. ``category`` is what
-    kind of thing it names, where the corpus says so; of several kinds all, with "/" between them.
+    Attributes:
+        caption_id: caption that contains the phrase; None for a phrase outside captions, such as a category name.
+        boxes: one box per object.
+        category: type of the objects, if the corpus has types; several types are joined by "/".
+        mask: pixels of all objects of the phrase together, encoded by ``bifocal.datasets.masks``; None if the corpus
+            has no segmentation of them.
     """
 
     image_id: str
     caption_id: int | None
     phrase: str
-    boxes: tuple[tuple[float, float, float, float], ...]
+    boxes: tuple[Box, ...]
     category: str | None = None
+    mask: str | None = None
 
 
 @dataclass(frozen=True)
 class LabelEntry:
-    """One number that is known of an image, see ``bifocal.datasets.tables.LABELS``.
+    """One target value of an image; the columns are described at ``bifocal.datasets.tables.LABELS``.
 
     Attributes:
         task: labels that are predicted together, such as "shapes".
-        value: graded, or 1 and 0 for present and absent; None for present, but too hard to see to be measured.
-        group: images that are judged together, as the frames of one video; None for an image that stands alone.
+        value: graded, or 1 for present and 0 for absent; None for present but excluded from metrics ("difficult").
+        group: images evaluated together, such as the frames of one video; None for a single image.
     """
 
     image_id: str
@@ -71,69 +79,50 @@ class LabelEntry:
 
 @dataclass(frozen=True)
 class RejectedEntry:
-    """What is not in the dataset, and why.
+    """An entry of the corpus that is not in the dataset, with the reason.
 
     Attributes:
         kind: "image", "caption", "phrase" or "label".
-        what: its file or id.
-        by_design: left out by the corpus or by the user's choice, so nothing is broken.
+        entry: file name or id.
+        intentional: excluded by the corpus or by the user's options; False for a broken entry.
     """
 
     kind: str
-    what: str
+    entry: str
     reason: str
-    by_design: bool = False
+    intentional: bool = False
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """All that a source has read, in the corpus's order."""
+    """Entries of a corpus, in its order.
+
+    Attributes:
+        image_root: folder of the image files.
+        excluded: entries that the reader leaves out on purpose.
+    """
 
     image_root: Path
     images: Sequence[ImageEntry]
     captions: Sequence[CaptionEntry]
     phrases: Sequence[PhraseEntry] = ()
-    left_out: Sequence[RejectedEntry] = field(default=())
+    excluded: Sequence[RejectedEntry] = ()
     labels: Sequence[LabelEntry] = ()
 
 
-class Source(Protocol):
-    """A corpus. Its class takes ``root``, the user's folder, if it reads files, and ``seed`` if it draws numbers."""
+class CorpusReader(Protocol):
+    """Reader of one corpus.
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus.
+    Its class takes ``root``, the folder of the corpus, if it reads files, and ``seed`` if it draws random numbers.
+    """
+
+    def read(self, output_dir: Path) -> Corpus:
+        """List the entries of the corpus.
 
         Args:
-            images: the folder for images that the source makes itself; sources of files leave it alone.
+            output_dir: folder for images that the reader draws; readers of files do not use it.
 
         Raises:
             ValueError: a file of the corpus is missing or is not in its published format.
         """
         ...
-
-
-def require_root(root: Path | str | None, source: str, files: str) -> Path:
-    """The folder of a source that reads files.
-
-    Raises:
-        ValueError: none was given, or it is no folder; says what it must hold.
-    """
-    if root is None:
-        raise ValueError(f"{source} needs root: the folder that holds {files}")
-    if not Path(root).is_dir():
-        raise ValueError(f"{source}: root {str(root)!r} is no folder; it must hold {files}")
-    return Path(root)
-
-
-def read_lines(path: Path, source: str) -> list[str]:
-    """The lines of a corpus's text file (UTF-8), the empty ones included.
-
-    Raises:
-        ValueError: there is no such file, or it is not UTF-8.
-    """
-    if not path.is_file():
-        raise ValueError(f"{source} needs {path}: no such file")
-    try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error}") from error

@@ -1,4 +1,4 @@
-"""A dataset as it is read: its tables and where the images are."""
+"""A dataset in memory: its tables and the folder of its images."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, PHRASES, read_tabl
 
 @dataclass(frozen=True)
 class Dataset:
-    """The tables of a dataset, each in the order of its file; their columns are in ``bifocal.datasets.tables``."""
+    """The tables of a dataset, in the order of their files; ``bifocal.datasets.tables`` describes the columns."""
 
     images: pd.DataFrame
     captions: pd.DataFrame
@@ -22,10 +22,10 @@ class Dataset:
     labels: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=LABELS.names))
 
     def split(self, name: str) -> "Dataset":
-        """The rows of split ``name`` alone: its images, their captions, phrases and labels.
+        """Return the images of one split with their captions, phrases and labels.
 
         Raises:
-            ValueError: it is not train, val or test.
+            ValueError: ``name`` is not train, val or test.
         """
         if name not in SPLITS:
             raise ValueError(f"no split {name!r}; a dataset has {', '.join(SPLITS)}")
@@ -43,17 +43,17 @@ class Dataset:
         )
 
     def image_path(self, image_id: str) -> Path:
-        """The file of an image.
+        """Return the file of an image.
 
         Raises:
             KeyError: the dataset has no such image.
-            ValueError: the corpus publishes features and no image files.
+            ValueError: the corpus publishes only features, no image files.
         """
         if image_id not in self._paths:
             raise KeyError(f"the dataset has no image {image_id!r}")
         path = self._paths[image_id]
         if path is None:
-            raise ValueError(f"image {image_id!r} has no file: its corpus publishes features alone")
+            raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
         return self.image_root / path
 
     @cached_property
@@ -66,30 +66,30 @@ def read_dataset(directory: Path) -> Dataset:
     """Read the dataset in ``directory``.
 
     Raises:
-        FileNotFoundError: a table is not there.
-        ValueError: a table does not have its schema, or a row names an image that is not there.
+        FileNotFoundError: a table is missing.
+        ValueError: a table does not have its schema, or a row refers to an image that is not in the dataset.
     """
     images = read_table(directory / "images.parquet", IMAGES)
     captions = read_table(directory / "captions.parquet", CAPTIONS)
     phrases = read_table(directory / "phrases.parquet", PHRASES)
-    # A corpus without labels has no such table.
-    known = (directory / "labels.parquet").is_file()
-    labels = read_table(directory / "labels.parquet", LABELS) if known else pd.DataFrame(columns=LABELS.names)
+    # The table is optional: most corpora have no labels.
+    has_labels = (directory / "labels.parquet").is_file()
+    labels = read_table(directory / "labels.parquet", LABELS) if has_labels else pd.DataFrame(columns=LABELS.names)
     unknown = set(images["split"]) - set(SPLITS)
     if unknown:
         raise ValueError(
             f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected {', '.join(SPLITS)}"
         )
     for name, table in (("captions", captions), ("phrases", phrases), ("labels", labels)):
-        strangers = ~table["image_id"].isin(images["image_id"])
-        if strangers.any():
+        orphans = ~table["image_id"].isin(images["image_id"])
+        if orphans.any():
             raise ValueError(
-                f"{directory / f'{name}.parquet'}, column 'image_id': {table['image_id'][strangers].iloc[0]!r} "
-                "is not in images.parquet: run prepare_dataset again"
+                f"{directory / f'{name}.parquet'}, column 'image_id': {table['image_id'][orphans].iloc[0]!r} "
+                "is not in images.parquet: write the dataset again"
             )
     description = directory / "dataset.json"
     if not description.is_file():
-        raise FileNotFoundError(f"{description} is not there: no complete dataset; run prepare_dataset")
-    # An absolute image root replaces the directory, a relative one is inside it.
+        raise FileNotFoundError(f"{description}: no such file; the folder holds no complete dataset")
+    # An absolute image root replaces the directory; a relative one is inside it.
     image_root = directory / json.loads(description.read_text())["image_root"]
     return Dataset(images, captions, phrases, image_root, labels)

@@ -1,4 +1,4 @@
-"""Opening images: what works becomes RGB, what does not says why."""
+"""Decode image files as RGB, with an error that says why a file cannot be used."""
 
 import hashlib
 import shutil
@@ -10,14 +10,14 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-# Pillow knows more, some of which start other programs (EPS) or are no pictures.
+# Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
-SIXTEEN_BITS = 2**16 - 1
+MAX_16_BIT = 2**16 - 1
 
 
 @dataclass(frozen=True)
 class ImageFile:
-    """A file that is a whole image: its size in pixels after EXIF rotation, and the SHA-256 of its bytes."""
+    """A complete image file: its size in pixels after EXIF rotation, and the SHA-256 of its bytes."""
 
     width: int
     height: int
@@ -25,18 +25,18 @@ class ImageFile:
 
 
 def open_image(path: Path, max_pixels: int | None = None) -> Image.Image:
-    """Decode the first frame of an image file as RGB, turned as its EXIF orientation says.
+    """Decode the first frame of an image file as RGB, rotated by its EXIF orientation.
 
-    16-bit greys are scaled to 8 bits, CMYK is converted, transparency is laid on white.
+    16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white.
 
     Args:
-        max_pixels: refuse a larger image by its header, before anything is decoded; Pillow's own limit holds anyway.
+        max_pixels: reject a larger image by its header, before it is decoded; Pillow's own limit applies as well.
 
     Raises:
-        ValueError: the file is no image that can be decoded whole; says why.
+        ValueError: the file is not a complete image; the message says why.
     """
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             return decode_image(file, max_pixels)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -45,18 +45,19 @@ def open_image(path: Path, max_pixels: int | None = None) -> Image.Image:
 def inspect_image(
     path: Path, max_pixels: int, size: tuple[int, int] | None = None, copy: Path | None = None
 ) -> ImageFile:
-    """Open a file once: decode it whole, hash it, and copy it to ``copy`` if that is given.
+    """Decode an image file, hash it and copy it, in one pass.
 
     Args:
-        size: (width, height) that it must have, in pixels after EXIF rotation.
+        size: required (width, height) in pixels after EXIF rotation.
+        copy: file to copy the bytes to; None copies nothing.
 
     Raises:
-        ValueError: as ``open_image``, without the path; or it has another size.
+        ValueError: the file is not a complete image, or has another size; the message does not contain the path.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         width, height = decode_image(file, max_pixels).size
         if size not in (None, (width, height)):
-            raise ValueError(f"{width} x {height} pixels, but its boxes are for {size}")
+            raise ValueError(f"{width} x {height} pixels, but its boxes refer to {size}")
         file.seek(0)
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         if copy is not None:
@@ -67,7 +68,7 @@ def inspect_image(
     return ImageFile(width, height, sha256)
 
 
-def _opened(path: Path) -> BufferedReader:
+def _open(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except OSError as error:
@@ -75,7 +76,7 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def decode_image(file: IO[bytes], max_pixels: int | None) -> Image.Image:
-    """As ``open_image``, of an open file, which the error does not name."""
+    """Decode an open file as ``open_image`` does; the error message does not contain the path."""
     if not file.read(1):
         raise ValueError("the file is empty")
     file.seek(0)
@@ -85,25 +86,25 @@ def decode_image(file: IO[bytes], max_pixels: int | None) -> Image.Image:
             if max_pixels is not None and width * height > max_pixels:
                 raise ValueError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
             image.load()
-            return _rgb(ImageOps.exif_transpose(image))
+            return _to_rgb(ImageOps.exif_transpose(image))
     except UnidentifiedImageError as error:
-        raise ValueError(f"no image in a format that is read here ({', '.join(FORMATS)})") from error
+        raise ValueError(f"not an image in a supported format ({', '.join(FORMATS)})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(f"too many pixels: {error}") from error
     except ValueError:
         raise
-    except Exception as error:  # Pillow's decoders raise almost anything on a damaged file.
+    except Exception as error:  # Pillow's decoders raise many exception types on damaged files.
         raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
-        raise ValueError("floating-point pixels, whose range is unknown; save it with 8 or 16 bits")
+        raise ValueError("floating-point pixels of unknown range; save the image with 8 or 16 bits")
     if image.mode.startswith("I"):
         values = np.asarray(image, dtype=np.int64)
-        if values.min() < 0 or values.max() > SIXTEEN_BITS:
-            raise ValueError("32-bit pixels, whose range is unknown; save it with 8 or 16 bits")
-        return Image.fromarray((values * 255 // SIXTEEN_BITS).astype(np.uint8)).convert("RGB")
+        if values.min() < 0 or values.max() > MAX_16_BIT:
+            raise ValueError("32-bit pixels of unknown range; save the image with 8 or 16 bits")
+        return Image.fromarray((values * 255 // MAX_16_BIT).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         opaque = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque).convert("RGB")

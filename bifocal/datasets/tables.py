@@ -1,4 +1,4 @@
-"""The schemas of a dataset's tables, and how they are written and read."""
+"""Schemas of the tables of a dataset, and their Parquet files."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,10 +24,11 @@ IMAGES = _schema(
     ("split", pa.string()),
     ("sha256", pa.string(), True),
 )
-"""One row an image. ``path`` is relative to the image root; width and height are pixels after EXIF rotation.
-Where only features are published path and sha256 are null, width and height 0."""
+"""One row per image. ``path`` is relative to the image root; width and height are pixels after EXIF rotation.
+If the corpus publishes only features, path and sha256 are null, width and height 0."""
 
 CAPTIONS = _schema(("caption_id", pa.int64()), ("image_id", pa.string()), ("text", pa.string()))
+"""One row per caption."""
 
 PHRASES = _schema(
     ("phrase_id", pa.int64()),
@@ -36,9 +37,11 @@ PHRASES = _schema(
     ("phrase", pa.string()),
     ("boxes", BOXES),
     ("category", pa.string(), True),
+    ("mask", pa.string(), True),
 )
-"""One row a noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation. The category is
-null where the corpus has none; several have "/" between them."""
+"""One row per noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation.
+``caption_id`` is null for a phrase outside captions. ``category`` is null if the corpus has none; several are joined by
+"/". ``mask`` covers all objects of the phrase (``bifocal.datasets.masks``); null if the corpus has no segmentation."""
 
 LABELS = _schema(
     ("image_id", pa.string()),
@@ -47,18 +50,21 @@ LABELS = _schema(
     ("label", pa.string()),
     ("value", pa.float32(), True),
 )
-"""One row an image and label of a task; a dataset without labels has no such table. Images of one ``group`` are judged
-together, by the mean of their predictions. A null is present, but too hard to see to be measured."""
+"""One row per image and label of a task; a dataset without labels has no such table. Images of one ``group`` are
+evaluated together, by the mean of their predictions. A null value means present but excluded from metrics."""
 
-REJECTED = _schema(("kind", pa.string()), ("what", pa.string()), ("reason", pa.string()), ("by_design", pa.bool_()))
-"""Everything of the corpus that is not in the dataset; ``by_design`` if the corpus or the user leaves it out."""
+REJECTED = _schema(("kind", pa.string()), ("entry", pa.string()), ("reason", pa.string()), ("intentional", pa.bool_()))
+"""One row per entry of the corpus that is not in the dataset; ``intentional`` if the corpus or the user excludes it."""
 
 LEAKAGE = _schema(("sha256", pa.string()), ("image_id", pa.string()), ("split", pa.string()))
-"""Images whose files are the same, byte for byte, in more than one split."""
+"""Images with identical files in more than one split."""
+
+ADDED_COLUMNS = frozenset({"mask"})
+"""Nullable columns that older datasets lack."""
 
 
 def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write ``rows`` as Parquet."""
+    """Write ``rows`` as Parquet; a key that a row lacks is null."""
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
 
 
@@ -66,29 +72,20 @@ def read_table(path: Path, schema: Any) -> pd.DataFrame:
     """Read a table in the order of the file; nullable integers become ``Int64``, boxes become (n, 4) float32 arrays.
 
     Raises:
-        FileNotFoundError: there is no such table.
-        ValueError: a column is missing, has another type, or has nulls where it must not; names file and column.
+        FileNotFoundError: the file is missing.
+        ValueError: a column is missing, has another type, or has nulls that the schema does not allow.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: no complete dataset; run prepare_dataset")
+        raise FileNotFoundError(f"{path}: no such file; the folder holds no complete dataset")
     try:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is no Parquet table: {error}; run prepare_dataset again") from error
+        raise ValueError(f"{path} is not a Parquet table: {error}; write the dataset again") from error
     for field in schema:
-        if field.name not in table.column_names:
-            raise ValueError(
-                f"{path} has no column {field.name!r}; it has {', '.join(table.column_names)}: "
-                "run prepare_dataset again"
-            )
-        column = table.column(field.name)
-        if column.type != field.type:
-            raise ValueError(
-                f"{path}, column {field.name!r}: type {column.type}, expected {field.type}: run prepare_dataset again"
-            )
-        if column.null_count and not field.nullable:
-            raise ValueError(f"{path}, column {field.name!r}: {column.null_count} nulls, expected none")
-    # A column of whole numbers with a null in it would otherwise come back as floats.
+        if field.name in ADDED_COLUMNS and field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+        _check_column(path, table, field)
+    # pandas would turn an integer column with nulls into floats.
     nullable = {"caption_id": pd.Int64Dtype()} if schema is PHRASES else {}
     frame = table.select([field.name for field in schema if field.name not in nullable]).to_pandas()
     for name, dtype in nullable.items():
@@ -96,3 +93,17 @@ def read_table(path: Path, schema: Any) -> pd.DataFrame:
     if schema is PHRASES:
         frame["boxes"] = [np.stack(boxes) if len(boxes) else np.zeros((0, 4), np.float32) for boxes in frame["boxes"]]
     return pd.DataFrame(frame)
+
+
+def _check_column(path: Path, table: Any, field: Any) -> None:
+    if field.name not in table.column_names:
+        raise ValueError(
+            f"{path} has no column {field.name!r}; it has {', '.join(table.column_names)}: write the dataset again"
+        )
+    column = table.column(field.name)
+    if column.type != field.type:
+        raise ValueError(
+            f"{path}, column {field.name!r}: type {column.type}, expected {field.type}: write the dataset again"
+        )
+    if column.null_count and not field.nullable:
+        raise ValueError(f"{path}, column {field.name!r}: {column.null_count} nulls, expected none")

@@ -1,1 +1,1 @@
-"""Stage ``prepare_dataset``: from a corpus to the tables of a dataset."""
+"""Stage prepare_dataset: the tables of a dataset from a corpus."""

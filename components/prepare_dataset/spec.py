@@ -1,30 +1,31 @@
-"""Declaration of the stage ``prepare_dataset``."""
+"""Stage prepare_dataset: parameters, inputs and outputs."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, UserPath
+from runtime.spec import ClassRef, Component, FromRegistry, Params
 
-# Pillow warns above this many pixels, and refuses twice as many whatever is said here.
+# Pillow warns above this number of pixels and rejects images with twice as many, whatever the parameter says.
 PILLOW_LIMIT = 89_478_485
+
+CORPUS = FromRegistry("bifocal.datasets.corpora", injected=("seed",), paths=("root",))
 
 
 class PrepareDatasetParams(Params):
     """Section ``prepare_dataset`` of params.yaml."""
 
-    source: Annotated[ClassRef, FromRegistry("bifocal.datasets.corpora", injected=("root", "seed"))] = Field(
-        description="the corpus and its own options, see bifocal/datasets"
+    corpus: Annotated[ClassRef, CORPUS] = Field(
+        description="reader of bifocal.datasets.corpora with its arguments; root is the folder of the corpus"
     )
-    root: UserPath | None = Field(description="folder of the corpus's files; null for Scenes, which reads none")
     copy_images: bool = Field(
-        description="copy the images into the artifact, so that it travels; else refer to them where they are"
+        description="copy the images into the artifact, so that it can be moved; if false, refer to the original files"
     )
     max_pixels: int = Field(
-        ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is refused before it is decoded"
+        ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is rejected before it is decoded"
     )
     max_rejected_fraction: float = Field(
-        ge=0, le=1, description="of images and captions together that may be broken before the stage fails"
+        ge=0, le=1, description="fraction of images and captions together that may be broken; above it the stage fails"
     )
 
 
@@ -35,4 +36,5 @@ COMPONENT = Component(
     params=PrepareDatasetParams,
     outputs=("dataset",),
     code_paths=("bifocal/datasets",),
+    former_keys={"source": "prepare_dataset.corpus", "root": "prepare_dataset.corpus.root"},
 )

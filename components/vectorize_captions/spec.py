@@ -1,29 +1,30 @@
-"""What vectorize_captions reads, writes and is told."""
+"""Stage vectorize_captions: parameters, inputs and outputs."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, UserPath
+from runtime.spec import ClassRef, Component, FromRegistry, Params
+
+VECTORIZER = FromRegistry("bifocal.text.vectorizers", paths=("path",))
 
 
 class VectorizeCaptionsParams(Params):
     """Section ``vectorize_captions`` of params.yaml."""
 
-    vectorizer: Annotated[ClassRef, FromRegistry("bifocal.text.vectorizers", injected=("source",))] = Field(
-        description="how a caption becomes numbers, see bifocal/text"
-    )
-    source: UserPath | None = Field(
-        description="file or folder that the vectorizer starts from, such as word vectors; null: the captions alone"
+    vectorizer: Annotated[ClassRef, VECTORIZER] = Field(
+        description="vectorizer of bifocal.text.vectorizers with its arguments; path is a user file, such as word "
+        "vectors"
     )
 
 
 COMPONENT = Component(
     name="vectorize_captions",
-    summary="Turn the captions into token ids with word vectors, into sentence vectors or bags of words.",
+    summary="Convert the captions to token ids with word vectors, to sentence vectors or to bags of words.",
     image="cpu",
     params=VectorizeCaptionsParams,
     inputs=("dataset",),
     outputs=("text",),
     code_paths=("bifocal/text", "bifocal/datasets"),
+    former_keys={"source": "vectorize_captions.vectorizer.path"},
 )

@@ -47,7 +47,7 @@ def check_one_line(full: subprocess.CompletedProcess[str]) -> None:
 def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
     values = parameters.merge(
         parameters.load(ROOT / "params.yaml"),
-        {"prepare_dataset": {"source": {"train": 24, "val": 8, "test": 8, "size": 64}}},
+        {"prepare_dataset": {"corpus": {"train": 24, "val": 8, "test": 8, "size": 64}}},
     )
     params = tmp_path / "params.yaml"
     params.write_text(yaml.safe_dump(values))

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def test_stages_read_and_write_s3(s3: None, tmp_path: Path) -> None:
     values = parameters.merge(
         parameters.load(ROOT / "params.yaml"),
-        {"prepare_dataset": {"source": {"train": 6, "val": 2, "test": 2, "size": 64}}},
+        {"prepare_dataset": {"corpus": {"train": 6, "val": 2, "test": 2, "size": 64}}},
     )
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}

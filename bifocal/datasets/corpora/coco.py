@@ -2,29 +2,30 @@
 
 from pathlib import Path
 
-from bifocal.datasets.base import Corpus, require_root
+from bifocal.datasets.base import Corpus
+from bifocal.datasets.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
 
 
 class COCO:
     """123,287 photographs with five captions or a few more: 82,783 train, 30,504 restval, 5,000 val, 5,000 test.
 
-    Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. The image's id is its ``cocoid``.
+    Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. The image id is its ``cocoid``.
 
     Args:
-        root: folder of ``dataset_coco.json`` and of the image folders it names, ``train2014`` and ``val2014``.
-        restval: the 30,504 images of the original validation set that are in neither val nor test join train, as in
-            most papers since VSE++; if False they are left out and listed in ``rejected.parquet``.
+        root: folder of ``dataset_coco.json`` and of its image folders ``train2014`` and ``val2014``.
+        restval: add the 30,504 images of the original validation set that are in neither val nor test to train, as
+            most papers since VSE++ do; if False, exclude and list them.
     """
 
-    def __init__(self, root: Path | None = None, restval: bool = True) -> None:
+    def __init__(self, root: Path | str | None = None, restval: bool = True) -> None:
         self.root, self.restval = root, restval
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: the JSON file is missing or not in Karpathy's format.
+            ValueError: the JSON file is missing or is not in Karpathy's format.
         """
         root = require_root(self.root, "COCO", "dataset_coco.json, train2014/ and val2014/")
         return read_karpathy(root / "dataset_coco.json", root, "COCO", restval=self.restval)

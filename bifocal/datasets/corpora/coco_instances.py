@@ -1,114 +1,125 @@
-"""COCO as it ships: ``captions_*.json`` and ``instances_*.json``."""
+"""COCO in its published files: ``captions_*.json`` and ``instances_*.json``."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry, require_root
-from bifocal.datasets.formats.karpathy import read_json
+from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.files import read_json, require_root
+from bifocal.datasets.masks import Segmentation, union_mask
+from bifocal.datasets.splits import check_fractions, draw_splits
 
 
 class COCOInstances:
-    """Photographs with captions, and the names of their objects' categories as phrases with boxes.
+    """Photographs with captions; the categories of their objects are phrases with boxes and masks.
 
     Lin et al., "Microsoft COCO: common objects in context", ECCV 2014. All instances of a category in an image are one
-    phrase ("person") with a box each and no caption_id. A crowd annotation (``iscrowd`` 1) is one box around many that
-    were not told apart, so it is no instance: it is left out and listed.
+    phrase ("person") with one box each and without caption_id. Its mask is the union of their segmentations.
 
-    The part ``train2017`` is the files ``annotations/captions_train2017.json`` and
+    A crowd annotation (``iscrowd`` 1) is one region of many objects that are not separated. Its pixels belong to the
+    category's mask, but its box is not the box of an object: it is excluded and listed.
+
+    The subset ``train2017`` consists of ``annotations/captions_train2017.json``,
     ``annotations/instances_train2017.json`` and the folder ``train2017/``.
 
     Args:
         root: folder of ``annotations`` and of the image folders.
-        train: the part to train on.
-        val: a part, or the fraction of the images of ``train``, drawn with the seed, that become this split instead.
-        test: as ``val``. COCO publishes no annotations of its own test images.
-        seed: of the draw.
+        train: subset for training.
+        val: subset, or fraction of the images of ``train`` that are drawn for this split.
+        test: as ``val``. COCO does not publish annotations of its own test images.
+        seed: seed of the draw.
     """
 
     def __init__(
         self,
-        root: Path | None = None,
+        root: Path | str | None = None,
         train: str = "train2017",
         val: str | float = "val2017",
         test: str | float = 0.0,
         seed: int = 0,
     ) -> None:
-        fractions = [part for part in (val, test) if not isinstance(part, str)]
-        if any(fraction < 0 for fraction in fractions) or sum(fractions) >= 1:
-            raise ValueError(
-                f"COCOInstances: val is {val!r} and test {test!r}; expected the name of a part, such as 'val2017', "
-                "or a fraction of train's images in [0, 1), together less than 1"
-            )
+        check_fractions("COCOInstances", val, test, "the name of a subset, such as 'val2017'", "images")
         self.root, self.seed = root, seed
-        self.parts: dict[str, str | float] = {"train": train, "val": val, "test": test}
+        self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: a file is missing or not in COCO's format.
+            ValueError: a file is missing or is not in COCO's format.
         """
         root = require_root(self.root, "COCOInstances", "annotations/ and the image folders")
-        parts = [_read_part(root, part, split) for split, part in self.parts.items() if isinstance(part, str)]
-        corpus = Corpus(
+        subsets = [_read_subset(root, name, split) for split, name in self.subsets.items() if isinstance(name, str)]
+        images = [image for subset in subsets for image in subset.images]
+        splits = draw_splits({image.image_id: image.split for image in images}, self.subsets, self.seed)
+        return Corpus(
             root,
-            [image for part in parts for image in part.images],
-            [caption for part in parts for caption in part.captions],
-            [phrase for part in parts for phrase in part.phrases],
-            [refusal for part in parts for refusal in part.left_out],
+            [ImageEntry(image.image_id, image.path, splits[image.image_id], image.size) for image in images],
+            [caption for subset in subsets for caption in subset.captions],
+            [phrase for subset in subsets for phrase in subset.phrases],
+            [entry for subset in subsets for entry in subset.excluded],
         )
-        return replace(corpus, images=self._divided(corpus.images))
-
-    def _divided(self, images: Sequence[ImageEntry]) -> list[ImageEntry]:
-        """``images`` with the fractions of train drawn into val and test, whatever their order in the file."""
-        ids = sorted(image.image_id for image in images if image.split == "train")
-        drawn = np.random.default_rng(self.seed).permutation(len(ids))
-        splits: dict[str, str] = {}
-        start = 0
-        for split, part in self.parts.items():
-            if not isinstance(part, str):
-                end = start + round(part * len(ids))
-                splits |= {ids[place]: split for place in drawn[start:end]}
-                start = end
-        return [replace(image, split=splits.get(image.image_id, image.split)) for image in images]
 
 
-def _read_part(root: Path, part: str, split: str) -> Corpus:
+def _read_subset(root: Path, name: str, split: str) -> Corpus:
     annotations = root / "annotations"
-    captions = read_json(annotations / f"captions_{part}.json", "COCOInstances", "images", "annotations")
-    path = annotations / f"instances_{part}.json"
+    captions = read_json(annotations / f"captions_{name}.json", "COCOInstances", "images", "annotations")
+    path = annotations / f"instances_{name}.json"
     instances = read_json(path, "COCOInstances", "annotations", "categories")
     try:
         images = [
-            ImageEntry(str(item["id"]), f"{part}/{item['file_name']}", split, (int(item["width"]), int(item["height"])))
+            ImageEntry(str(item["id"]), f"{name}/{item['file_name']}", split, (int(item["width"]), int(item["height"])))
             for item in captions["images"]
         ]
         sentences = [
             CaptionEntry(int(item["id"]), str(item["image_id"]), str(item["caption"]))
             for item in captions["annotations"]
         ]
-        return Corpus(root, images, sentences, *_phrases(instances))
+        sizes = {image.image_id: image.size for image in images if image.size}
+        return Corpus(root, images, sentences, *_read_phrases(instances, sizes))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{annotations}: captions_{part}.json or {path.name} is not in COCO's format: "
+            f"{annotations}: captions_{name}.json or {path.name} is not in COCO's format: "
             f"{type(error).__name__} {error}"
         ) from error
 
 
-def _phrases(instances: dict[str, Any]) -> tuple[list[PhraseEntry], list[RejectedEntry]]:
+@dataclass
+class _Objects:
+    """Objects of one category in one image."""
+
+    boxes: list[Box] = field(default_factory=list)
+    segmentations: list[Segmentation] = field(default_factory=list)
+
+
+def _read_phrases(
+    instances: dict[str, Any], sizes: dict[str, tuple[int, int]]
+) -> tuple[list[PhraseEntry], list[RejectedEntry]]:
     names = {category["id"]: str(category["name"]) for category in instances["categories"]}
-    boxes: dict[tuple[str, str], list[tuple[float, float, float, float]]] = defaultdict(list)
-    crowds = []
+    objects: dict[tuple[str, str], _Objects] = defaultdict(_Objects)
+    excluded = []
     for item in instances["annotations"]:
         image_id, name = str(item["image_id"]), names[item["category_id"]]
+        objects[image_id, name].segmentations.append(item.get("segmentation") or [])
         if item["iscrowd"]:
-            crowds.append(RejectedEntry("phrase", f"{name!r} of {image_id}", "a crowd, not told apart", by_design=True))
+            reason = "crowd annotation: objects are not separated"
+            excluded.append(RejectedEntry("phrase", f"{name!r} of {image_id}", reason, intentional=True))
         else:
             x, y, width, height = (float(value) for value in item["bbox"])
-            boxes[image_id, name].append((x, y, x + width, y + height))
-    return [PhraseEntry(image_id, None, name, tuple(found), name) for (image_id, name), found in boxes.items()], crowds
+            objects[image_id, name].boxes.append((x, y, x + width, y + height))
+    phrases = [
+        PhraseEntry(image_id, None, name, tuple(group.boxes), name, _mask(image_id, name, group, sizes))
+        for (image_id, name), group in objects.items()
+        if group.boxes
+    ]
+    return phrases, excluded
+
+
+def _mask(image_id: str, name: str, group: _Objects, sizes: dict[str, tuple[int, int]]) -> str | None:
+    if image_id not in sizes:
+        return None  # the phrase is rejected later: its image is not in the dataset
+    try:
+        return union_mask(group.segmentations, *sizes[image_id])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"segmentation of {name!r} in image {image_id}: {type(error).__name__} {error}") from error

@@ -1,4 +1,4 @@
-"""Flickr30k Entities as it is published: sentences with marked phrases, and an XML file of boxes for each image."""
+"""Flickr30k Entities in its published files: sentences with marked phrases, and one XML file of boxes per image."""
 
 import re
 from collections import defaultdict
@@ -6,29 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bifocal.datasets.base import (
-    SPLITS,
-    CaptionEntry,
-    Corpus,
-    ImageEntry,
-    PhraseEntry,
-    RejectedEntry,
-    read_lines,
-    require_root,
-)
+from bifocal.datasets.base import SPLITS, Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.files import read_lines, require_root
 
-Box = tuple[float, float, float, float]
 _PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")
 _NOT_VISUAL = "0"
 
 
 class Flickr30kEntities:
-    """31,783 photographs with five captions each, and 244,000 phrases in them with boxes.
+    """31,783 photographs with five captions each, and 244,000 phrases of the captions with boxes.
 
-    Plummer et al., "Flickr30k Entities", ICCV 2015; the splits are its lists of ids. The image's id is its file name.
-    A phrase that names nothing visible, or a scene, or has no box is left out and listed: nothing can be pointed at.
-    The category of a phrase is its type, such as "people" or "bodyparts".
-    Boxes count pixels from 1 and include their last, in the files; here they are edges.
+    Plummer et al., "Flickr30k Entities", ICCV 2015, with its lists of splits. The image id is its file name. Phrases
+    without a box (scenes and phrases that name nothing visible) are excluded and listed. The category of a phrase is
+    its type, such as "people" or "bodyparts".
+
+    The files count pixels from 1 and include the last pixel; the entries have the edges of the box.
 
     Args:
         root: folder of ``Sentences``, ``Annotations``, the lists ``train.txt``, ``val.txt``, ``test.txt`` and the
@@ -36,14 +28,14 @@ class Flickr30kEntities:
         images: folder of the photographs below ``root``.
     """
 
-    def __init__(self, root: Path | None = None, images: str = "flickr30k-images") -> None:
+    def __init__(self, root: Path | str | None = None, images: str = "flickr30k-images") -> None:
         self.root, self.images = root, images
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: there is no list of a split, or a file is missing or not in its published format.
+            ValueError: all lists are missing, or a file is missing or is not in its published format.
         """
         root = require_root(self.root, "Flickr30kEntities", "Sentences/, Annotations/, test.txt and the photographs")
         lists = {split: root / f"{split}.txt" for split in SPLITS if (root / f"{split}.txt").is_file()}
@@ -52,7 +44,7 @@ class Flickr30kEntities:
         entries: list[ImageEntry] = []
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
-        left_out: list[RejectedEntry] = []
+        excluded: list[RejectedEntry] = []
         for split, path in lists.items():
             for number in filter(None, map(str.strip, read_lines(path, "Flickr30kEntities"))):
                 image_id = f"{number}.jpg"
@@ -63,45 +55,49 @@ class Flickr30kEntities:
                     captions.append(caption)
                     for chain, types, phrase in marked_phrases(line):
                         if boxes[chain]:
-                            found = tuple(boxes[chain])
-                            phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, found, types))
+                            phrase_boxes = tuple(boxes[chain])
+                            phrases.append(PhraseEntry(image_id, caption.caption_id, phrase, phrase_boxes, types))
                         else:
-                            reason = "it names nothing visible" if chain == _NOT_VISUAL else "it has no box"
-                            left_out.append(
-                                RejectedEntry("phrase", f"{phrase!r} of {image_id}", reason, by_design=True)
+                            reason = "names nothing visible" if chain == _NOT_VISUAL else "no box"
+                            excluded.append(
+                                RejectedEntry("phrase", f"{phrase!r} of {image_id}", reason, intentional=True)
                             )
-        return Corpus(root / self.images, entries, captions, phrases, left_out)
+        return Corpus(root / self.images, entries, captions, phrases, excluded)
 
 
 def plain_sentence(line: str) -> str:
-    """The sentence without its marks.
+    """Return a line of a ``Sentences`` file without its marks.
 
     >>> plain_sentence("[/EN#1/people/clothing A man] in [/EN#2/clothing red] .")
     'A man in red .'
     """
-    return _PHRASE.sub(lambda found: found["phrase"], line).strip()
+    return _PHRASE.sub(lambda match: match["phrase"], line).strip()
 
 
 def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
-    """Chain, types ("people/other") and phrase of every mark in a line of a ``Sentences`` file."""
-    return ((found["chain"], found["types"][1:], found["phrase"]) for found in _PHRASE.finditer(line))
+    """Return coreference chain, types and phrase of every mark in a line of a ``Sentences`` file.
+
+    >>> list(marked_phrases("[/EN#1/people/clothing A man] in [/EN#2/clothing red] ."))
+    [('1', 'people/clothing', 'A man'), ('2', 'clothing', 'red')]
+    """
+    return ((match["chain"], match["types"][1:], match["phrase"]) for match in _PHRASE.finditer(line))
 
 
 def read_boxes(path: Path) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
-    """Width and height of the image, and the boxes of every chain, of an ``Annotations`` file.
+    """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every coreference chain.
 
     Raises:
-        ValueError: there is no such file, or it is not in its published format.
+        ValueError: the file is missing or is not in its published format.
     """
     if not path.is_file():
         raise ValueError(f"Flickr30kEntities needs {path}: no such file")
     boxes: defaultdict[str, list[Box]] = defaultdict(list)
     try:
         document = ElementTree.parse(path).getroot()
-        size = _number(document, "size/width"), _number(document, "size/height")
+        size = _read_integer(document, "size/width"), _read_integer(document, "size/height")
         for item in document.iter("object"):
             if item.find("bndbox") is not None:
-                x0, y0, x1, y1 = (_number(item, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax"))
+                x0, y0, x1, y1 = (_read_integer(item, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax"))
                 for name in item.iter("name"):
                     boxes[str(name.text)].append((x0 - 1.0, y0 - 1.0, float(x1), float(y1)))
     except (ElementTree.ParseError, TypeError, ValueError) as error:
@@ -109,8 +105,8 @@ def read_boxes(path: Path) -> tuple[tuple[int, int], defaultdict[str, list[Box]]
     return size, boxes
 
 
-def _number(element: ElementTree.Element, path: str) -> int:
+def _read_integer(element: ElementTree.Element, path: str) -> int:
     text = element.findtext(path)
     if text is None:
-        raise ValueError(f"it has no {path}")
+        raise ValueError(f"no {path}")
     return int(text)

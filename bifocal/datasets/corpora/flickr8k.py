@@ -1,8 +1,9 @@
-"""Flickr8k as it is published: a token file and a list of images for each split."""
+"""Flickr8k in its published files: one file of captions and one list of images per split."""
 
 from pathlib import Path
 
-from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry, read_lines, require_root
+from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.files import read_lines, require_root
 
 TOKENS = "Flickr8k.token.txt"
 LISTS = {
@@ -15,47 +16,47 @@ LISTS = {
 class Flickr8k:
     """8,000 photographs with five captions each.
 
-    Hodosh, Young and Hockenmaier, "Framing image description as a ranking task", JAIR 2013. The image's id is its file
-    name, the caption's id its line in the token file, from 0.
+    Hodosh, Young and Hockenmaier, "Framing image description as a ranking task", JAIR 2013. The image id is its file
+    name; the caption id is its line in the caption file, from 0.
 
-    A split whose list is not there stays empty. An image in no list, and its captions, are left out and listed.
+    A split without its list is empty. Images outside all lists, and their captions, are excluded and listed.
 
     Args:
-        root: folder of ``Flickr8k.token.txt`` and the lists ``Flickr_8k.{train,dev,test}Images.txt``.
-        images: folder of the photographs below ``root``; as downloaded it is called ``Flicker8k_Dataset``.
+        root: folder of ``Flickr8k.token.txt`` and of the lists ``Flickr_8k.{train,dev,test}Images.txt``.
+        images: folder of the photographs below ``root``; the published archive calls it ``Flicker8k_Dataset``.
     """
 
-    def __init__(self, root: Path | None = None, images: str = "images") -> None:
+    def __init__(self, root: Path | str | None = None, images: str = "images") -> None:
         self.root, self.images = root, images
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: there is no token file, or a line of it is not ``name#number<tab>caption``, or no list.
+            ValueError: the caption file or all lists are missing, or a line is not ``name#number<tab>caption``.
         """
         root = require_root(self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images")
-        captions = _captions(root / TOKENS)
-        entries = _listed(root)
+        captions = _read_captions(root / TOKENS)
+        entries = _read_lists(root)
         listed = {entry.image_id for entry in entries}
         folder = root / self.images
         if not folder.is_dir():
-            raise ValueError(f"Flickr8k: {folder} is no folder; set the source's option images to the photographs'")
+            raise ValueError(f"Flickr8k: {folder} is not a folder; set the argument images to the photographs' folder")
         reason = f"in none of the lists {', '.join(name for name in LISTS.values() if (root / name).is_file())}"
         present = {path.name for path in folder.iterdir() if path.is_file()}
-        left_out = [RejectedEntry("image", name, reason, by_design=True) for name in sorted(present - listed)]
-        left_out += [
+        excluded = [RejectedEntry("image", name, reason, intentional=True) for name in sorted(present - listed)]
+        excluded += [
             RejectedEntry(
-                "caption", f"{caption.caption_id} of {caption.image_id}", f"its image is {reason}", by_design=True
+                "caption", f"{caption.caption_id} of {caption.image_id}", f"its image is {reason}", intentional=True
             )
             for caption in captions
             if caption.image_id not in listed
         ]
         kept = [caption for caption in captions if caption.image_id in listed]
-        return Corpus(folder, entries, kept, left_out=left_out)
+        return Corpus(folder, entries, kept, excluded=excluded)
 
 
-def _captions(path: Path) -> list[CaptionEntry]:
+def _read_captions(path: Path) -> list[CaptionEntry]:
     captions = []
     for number, line in enumerate(read_lines(path, "Flickr8k")):
         name, tab, text = line.partition("\t")
@@ -66,7 +67,7 @@ def _captions(path: Path) -> list[CaptionEntry]:
     return captions
 
 
-def _listed(root: Path) -> list[ImageEntry]:
+def _read_lists(root: Path) -> list[ImageEntry]:
     lists = {split: root / name for split, name in LISTS.items() if (root / name).is_file()}
     if not lists:
         raise ValueError(f"Flickr8k: {root} has none of the lists {', '.join(LISTS.values())}")

@@ -1,34 +1,35 @@
-"""LaMem as it is published: a folder of images, and lists of images with their memorability."""
+"""LaMem in its published files: a folder of images, and lists of images with their memorability."""
 
 from pathlib import Path
 
-from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry, read_lines, require_root
+from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry
+from bifocal.datasets.files import read_lines, require_root
 
 TASK = "memorability"
 
 
 class LaMem:
-    """60,000 images with memorability scores; no captions.
+    """60,000 images with memorability scores, without captions.
 
     Khosla, Raju, Torralba and Oliva, "Understanding and predicting image memorability at a large scale", ICCV 2015. The
-    label, of the task "memorability", is the share of people who recognised the image, in [0, 1], as the file has it.
-    The image's id is its file name. A split whose list is not there stays empty.
+    label of the task "memorability" is the fraction of people who recognized the image, in [0, 1], as published.
+    The image id is its file name. A split without its list is empty.
 
     Args:
         root: folder of ``splits/train_1.txt``, ``val_1.txt``, ``test_1.txt`` and of ``images/``.
-        fold: which of the five published divisions, from 1.
+        fold: number of the published division into splits, from 1 to 5.
     """
 
-    def __init__(self, root: Path | None = None, fold: int = 1) -> None:
+    def __init__(self, root: Path | str | None = None, fold: int = 1) -> None:
         if not 1 <= fold <= 5:
-            raise ValueError(f"LaMem: fold is {fold}; five are published, 1 to 5")
+            raise ValueError(f"LaMem: fold is {fold}, expected 1 to 5")
         self.root, self.fold = root, fold
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: none of the lists is there, or a line is not ``name score`` with a score in [0, 1].
+            ValueError: all lists are missing, or a line is not ``name score`` with a score in [0, 1].
         """
         lists = {split: f"splits/{split}_{self.fold}.txt" for split in SPLITS}
         root = require_root(self.root, "LaMem", f"{', '.join(lists.values())} and images/")
@@ -38,13 +39,13 @@ class LaMem:
         entries: list[ImageEntry] = []
         labels: list[LabelEntry] = []
         for split, path in present.items():
-            for name, score in _scores(path):
+            for name, score in _read_scores(path):
                 entries.append(ImageEntry(name, name, split))
                 labels.append(LabelEntry(name, TASK, TASK, score))
         return Corpus(root / "images", entries, (), labels=labels)
 
 
-def _scores(path: Path) -> list[tuple[str, float]]:
+def _read_scores(path: Path) -> list[tuple[str, float]]:
     rows = []
     for number, line in enumerate(read_lines(path, "LaMem"), start=1):
         if not line.strip():
@@ -55,6 +56,6 @@ def _scores(path: Path) -> list[tuple[str, float]]:
         except ValueError:
             raise ValueError(f"{path}, line {number}: {line[:80]!r}, expected name.jpg score") from None
         if not 0 <= score <= 1:
-            raise ValueError(f"{path}, line {number}: score {text}, expected a share in [0, 1]")
+            raise ValueError(f"{path}, line {number}: score {text}, expected a fraction in [0, 1]")
         rows.append((name, score))
     return rows

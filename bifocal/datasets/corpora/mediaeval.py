@@ -1,45 +1,46 @@
-"""Video memorability of MediaEval: the published CSV, and frames that the user has taken from the videos."""
+"""Video memorability of MediaEval: the published CSV, and frames that the user has extracted from the videos."""
 
 import csv
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, RejectedEntry, read_lines, require_root
+from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, RejectedEntry
 from bifocal.datasets.corpora.lamem import LaMem
+from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.splits import check_fractions, draw_splits
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
-SHORT, LONG = "short_term_memorability", "long_term_memorability"
-TASKS = {"short-term_memorability": SHORT, "long-term_memorability": LONG}
+SHORT_TERM, LONG_TERM = "short_term_memorability", "long_term_memorability"
+COLUMNS = {"short-term_memorability": SHORT_TERM, "long-term_memorability": LONG_TERM}
+"""Task of each column of scores."""
 
 
 class MediaEval:
-    """Frames of 7-second videos with the memorability of their video; no captions.
+    """Frames of 7-second videos with the memorability of their video, without captions.
 
     Cohendet et al., "MediaEval 2018: predicting media memorability", 2018. The tasks are "short_term_memorability" and
-    "long_term_memorability", in [0, 1] as the CSV has them. Every frame has the scores of its video, and is of the
-    video's group: frames train one by one, and the mean of their predictions is judged (thesis 5.5.1).
+    "long_term_memorability", in [0, 1] as in the CSV. Every frame has the scores of its video and belongs to the
+    video's group: frames are training samples, and the mean of their predictions is evaluated (thesis 5.5.1).
 
-    The frames of ``video10.webm`` are ``video10-*.jpg`` (or png, webp); the thesis takes 7 of each, one a second:
-    ``ffmpeg -i video10.webm -vf fps=1 frames/video10-%d.jpg``. A video without a frame, and a frame of no video, are
-    left out and listed.
+    The frames of ``video10.webm`` are ``video10-*.jpg`` (or png, webp). The thesis uses 7 of each, one per second:
+    ``ffmpeg -i video10.webm -vf fps=1 frames/video10-%d.jpg``. Videos without a frame and frames without a video are
+    excluded and listed.
 
     Args:
         root: folder of the CSV files and of the frames.
         train: CSV below ``root``, with the columns video, short-term_memorability, long-term_memorability.
-        val: another CSV, or the fraction of the videos of ``train``, drawn with the seed, that become this split.
-        test: as ``val``. The thesis has 8,000 videos to train on and 2,000 to test.
+        val: another CSV, or the fraction of the videos of ``train`` that are drawn for this split.
+        test: as ``val``. The thesis has 8,000 videos for training and 2,000 for testing.
         frames: folder of the frames below ``root``.
-        lamem: folder of LaMem below ``root``, all images of which join train, as in the thesis; their memorability is
-            short-term.
-        seed: of the draw.
+        lamem: folder of LaMem below ``root``; all of its images join train as in the thesis, with their memorability
+            as short-term memorability. None adds no images.
+        seed: seed of the draw.
     """
 
     def __init__(
         self,
-        root: Path | None = None,
+        root: Path | str | None = None,
         train: str = "ground-truth_dev-set.csv",
         val: str | float = 0.1,
         test: str | float = "ground-truth_test-set.csv",
@@ -47,91 +48,78 @@ class MediaEval:
         lamem: str | None = None,
         seed: int = 0,
     ) -> None:
-        fractions = [part for part in (val, test) if not isinstance(part, str)]
-        if any(fraction < 0 for fraction in fractions) or sum(fractions) >= 1:
-            raise ValueError(
-                f"MediaEval: val is {val!r} and test {test!r}; expected the name of a CSV, or a fraction of train's "
-                "videos in [0, 1), together less than 1"
-            )
+        check_fractions("MediaEval", val, test, "the name of a CSV", "videos")
         self.root, self.frames, self.lamem, self.seed = root, frames, lamem, seed
-        self.parts: dict[str, str | float] = {"train": train, "val": val, "test": test}
+        self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: a file is missing, has no such columns, or a score that is no number in [0, 1].
+            ValueError: a file or a column is missing, or a score is not a number in [0, 1].
         """
-        root = require_root(self.root, "MediaEval", f"{self.parts['train']} and the folder {self.frames} of frames")
+        root = require_root(self.root, "MediaEval", f"{self.subsets['train']} and the folder {self.frames} of frames")
         folder = root / self.frames
         if not folder.is_dir():
-            raise ValueError(f"MediaEval: {folder} is no folder; take frames from the videos, or set the option frames")
+            raise ValueError(
+                f"MediaEval: {folder} is not a folder; extract frames from the videos or set the argument frames"
+            )
         frames: dict[str, list[str]] = defaultdict(list)
         for path in sorted(folder.iterdir()):
             if path.suffix.lower() in SUFFIXES:
                 frames[path.stem.rpartition("-")[0]].append(path.name)
         entries: list[ImageEntry] = []
         labels: list[LabelEntry] = []
-        left_out: list[RejectedEntry] = []
-        for video, (split, scores) in self._videos(root).items():
+        excluded: list[RejectedEntry] = []
+        for video, (split, scores) in self._read_videos(root).items():
             names = frames.pop(video, [])
             if not names:
-                left_out.append(
-                    RejectedEntry("image", video, f"a video without a frame in {self.frames}", by_design=True)
-                )
+                reason = f"video without a frame in {self.frames}"
+                excluded.append(RejectedEntry("image", video, reason, intentional=True))
             for name in names:
                 entries.append(ImageEntry(name, f"{self.frames}/{name}", split))
                 labels += [LabelEntry(name, task, task, score, group=video) for task, score in scores.items()]
-        strangers = sorted(name for names in frames.values() for name in names)
-        left_out += [
-            RejectedEntry("image", name, "a frame of no video in the CSV", by_design=True) for name in strangers
-        ]
+        orphans = sorted(name for names in frames.values() for name in names)
+        excluded += [RejectedEntry("image", name, "frame of no video in the CSV", intentional=True) for name in orphans]
         if self.lamem is not None:
-            stills = LaMem(root / self.lamem).read(images)
+            lamem = LaMem(root / self.lamem).read(output_dir)
             entries += [
-                replace(image, path=f"{self.lamem}/images/{image.path}", split="train") for image in stills.images
+                replace(image, path=f"{self.lamem}/images/{image.path}", split="train") for image in lamem.images
             ]
-            labels += [replace(label, task=SHORT, label=SHORT) for label in stills.labels]
-        return Corpus(root, entries, (), left_out=left_out, labels=labels)
+            labels += [replace(label, task=SHORT_TERM, label=SHORT_TERM) for label in lamem.labels]
+        return Corpus(root, entries, (), excluded=excluded, labels=labels)
 
-    def _videos(self, root: Path) -> dict[str, tuple[str, dict[str, float]]]:
-        """Split and scores of every video, whatever its place in the file."""
-        videos: dict[str, tuple[str, dict[str, float]]] = {}
-        for split, part in self.parts.items():
-            if isinstance(part, str):
-                for video, scores in _scores(root / part).items():
-                    if video in videos:
-                        raise ValueError(f"{root / part}: {video} is in the split {videos[video][0]} too")
-                    videos[video] = (split, scores)
-        drawable = sorted(video for video, (split, _) in videos.items() if split == "train")
-        order = np.random.default_rng(self.seed).permutation(len(drawable))
-        start = 0
-        for split, part in self.parts.items():
-            if not isinstance(part, str):
-                end = start + round(part * len(drawable))
-                for place in order[start:end]:
-                    videos[drawable[place]] = (split, videos[drawable[place]][1])
-                start = end
-        return videos
+    def _read_videos(self, root: Path) -> dict[str, tuple[str, dict[str, float]]]:
+        """Return split and scores of every video."""
+        scores: dict[str, dict[str, float]] = {}
+        splits: dict[str, str] = {}
+        for split, subset in self.subsets.items():
+            if isinstance(subset, str):
+                for video, values in _read_scores(root / subset).items():
+                    if video in splits:
+                        raise ValueError(f"{root / subset}: {video} is also in the split {splits[video]}")
+                    scores[video], splits[video] = values, split
+        drawn = draw_splits(splits, self.subsets, self.seed)
+        return {video: (drawn[video], values) for video, values in scores.items()}
 
 
-def _scores(path: Path) -> dict[str, dict[str, float]]:
-    """The scores of every video by the stem of its file."""
+def _read_scores(path: Path) -> dict[str, dict[str, float]]:
+    """Return the scores of every video, by the stem of its file name."""
     reader = csv.DictReader(read_lines(path, "MediaEval"))
-    missing = {"video", *TASKS} - set(reader.fieldnames or ())
+    missing = {"video", *COLUMNS} - set(reader.fieldnames or ())
     if missing:
         raise ValueError(f"{path} has no column {', '.join(sorted(missing))}; it has {reader.fieldnames}")
     videos: dict[str, dict[str, float]] = {}
     for row in reader:
         video = Path(row["video"]).stem
-        where = f"{path}, line {reader.line_num}"
+        line = f"{path}, line {reader.line_num}"
         if video in videos:
-            raise ValueError(f"{where}: {video} is given twice")
+            raise ValueError(f"{line}: duplicate video {video}")
         try:
-            scores = {task: float(row[column]) for column, task in TASKS.items()}
+            scores = {task: float(row[column]) for column, task in COLUMNS.items()}
         except (TypeError, ValueError):
-            raise ValueError(f"{where}: {row['video']} has no number under {' and '.join(TASKS)}") from None
+            raise ValueError(f"{line}: {row['video']} has no number in {' and '.join(COLUMNS)}") from None
         if not all(0 <= score <= 1 for score in scores.values()):
-            raise ValueError(f"{where}: scores {list(scores.values())}, expected shares in [0, 1]")
+            raise ValueError(f"{line}: scores {list(scores.values())}, expected fractions in [0, 1]")
         videos[video] = scores
     return videos

@@ -1,42 +1,34 @@
-"""ReferIt (RefCLEF): regions of IAPR TC-12 photographs, and what players said to point at them."""
+"""ReferIt (RefCLEF): regions of IAPR TC-12 photographs with descriptions by players of a reference game."""
 
 from pathlib import Path
 
-from bifocal.datasets.base import (
-    SPLITS,
-    CaptionEntry,
-    Corpus,
-    ImageEntry,
-    PhraseEntry,
-    RejectedEntry,
-    read_lines,
-    require_root,
-)
-from bifocal.datasets.formats.karpathy import read_json
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.files import read_json, read_lines, require_root
 
 
 class ReferIt:
     """20,000 photographs with 99,535 regions and 130,000 descriptions of them: 9,000 train, 1,000 val, 10,000 test.
 
     Kazemzadeh et al., "ReferItGame", EMNLP 2014, with the split and the files of Hu et al., "Natural language object
-    retrieval", CVPR 2016. As Akbari et al., CVPR 2019, read it: the unique descriptions of each region; a region that
-    nobody described is left out and listed. Each description is a caption of its image, and a phrase with one box.
-    Boxes include their last pixel, in the files; here they are edges.
+    retrieval", CVPR 2016. As in Akbari et al., CVPR 2019, each region has its unique descriptions. Each description is
+    a caption of its image and a phrase with one box. Regions without a description are excluded and listed.
+
+    Boxes in the files include their last pixel; the entries have the edges of the box.
 
     Args:
-        root: folder of ``referit_bbox.json``, ``referit_imsize.json`` and, of each split, ``referit_query_*.json`` and
+        root: folder of ``referit_bbox.json``, ``referit_imsize.json`` and, per split, ``referit_query_*.json`` and
             ``referit_*_imlist.txt``.
         images: folder of the photographs below ``root``.
     """
 
-    def __init__(self, root: Path | None = None, images: str = "images") -> None:
+    def __init__(self, root: Path | str | None = None, images: str = "images") -> None:
         self.root, self.images = root, images
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: a file is missing or not in its published format.
+            ValueError: a file is missing or is not in its published format.
         """
         root = require_root(self.root, "ReferIt", "referit_bbox.json, referit_query_test.json, referit_test_imlist.txt")
         boxes = read_json(root / "referit_bbox.json", "ReferIt")
@@ -52,7 +44,7 @@ class ReferIt:
                 if not path.is_file():
                     continue
                 names = [name.strip() for name in read_lines(path, "ReferIt") if name.strip()]
-                entries += [ImageEntry(name, f"{name}.jpg", split, _size(sizes[name])) for name in names]
+                entries += [ImageEntry(name, f"{name}.jpg", split, _read_size(sizes[name])) for name in names]
                 listed |= set(names)
                 for region, texts in read_json(root / f"referit_query_{split}.json", "ReferIt").items():
                     image_id = region.rpartition("_")[0]
@@ -63,18 +55,21 @@ class ReferIt:
                         captions.append(caption)
                         box = (x0, y0, x1 + 1, y1 + 1)
                         phrases.append(PhraseEntry(image_id, caption.caption_id, text, (box,)))
-            left_out = [
-                RejectedEntry("phrase", f"region {region}", "nobody described it", by_design=True)
+            excluded = [
+                RejectedEntry("phrase", f"region {region}", "no description", intentional=True)
                 for region in boxes
                 if region not in described and region.rpartition("_")[0] in listed
             ]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{root}: a file is not in ReferIt's format: {type(error).__name__} {error}") from error
         if not entries:
-            raise ValueError(f"ReferIt: {root} has none of the lists referit_train_imlist.txt, ... of the splits")
-        return Corpus(root / self.images, entries, captions, phrases, left_out)
+            raise ValueError(
+                f"ReferIt: {root} has none of the lists referit_train_imlist.txt, referit_val_imlist.txt, "
+                "referit_test_imlist.txt"
+            )
+        return Corpus(root / self.images, entries, captions, phrases, excluded)
 
 
-def _size(size: list[int]) -> tuple[int, int]:
+def _read_size(size: list[int]) -> tuple[int, int]:
     width, height = size
     return int(width), int(height)

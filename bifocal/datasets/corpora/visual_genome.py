@@ -1,4 +1,4 @@
-"""Visual Genome's region descriptions, filtered as the papers that point at them do."""
+"""Visual Genome's region descriptions, filtered as in the papers that localize them."""
 
 import re
 import unicodedata
@@ -6,58 +6,64 @@ from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry, require_root
-from bifocal.datasets.formats.karpathy import read_json, read_json_list
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.files import read_json, read_json_list, require_root
 
-LONGEST = 10
-"""Words of a description; longer ones are left out."""
+MAX_WORDS = 10
+"""Longer descriptions are excluded."""
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
 
+_Listing = tuple[list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
+"""Images, captions and excluded entries."""
+
 
 class VisualGenome:
-    """108,000 photographs, each with about fifty regions that a phrase describes.
+    """108,000 photographs, each with about fifty regions and a description of each region.
 
-    Krishna et al., "Visual Genome", IJCV 2017. Akbari et al., CVPR 2019, section 4.1, after Johnson et al.,
-    "DenseCap", CVPR 2016: signs and punctuation are removed, regions without a description and those of more than ten
-    words are left out and listed, boxes are clipped to the image. Every description is a caption of its image, and a
+    Krishna et al., "Visual Genome", IJCV 2017, filtered as in Akbari et al., CVPR 2019, section 4.1, after Johnson et
+    al., "DenseCap", CVPR 2016: signs and punctuation are removed; regions without a description or with more than ten
+    words are excluded and listed; boxes are clipped to the image. Every description is a caption of its image and a
     phrase with one box.
 
-    With ``coco`` only the images that COCO has as well are read, matched by their ``coco_id``, all of them to test on,
+    With ``coco``, the corpus has only the images that are also in COCO (matched by ``coco_id``), all in the split test,
     with COCO's captions: the pointing game of BEAN, section 4.2 (17,471 images of COCO val2014).
 
     Args:
         root: folder of ``image_data.json``, ``region_descriptions.json``, the splits and the photographs.
-        splits: file of the splits, ``{"train": [image ids], "val": ..., "test": ...}`` as DenseCap publishes it.
-        coco: path from ``root`` of COCO's captions file, such as ``captions_val2014.json``; None for all images.
+        splits: file of the splits below ``root``, ``{"train": [image ids], "val": ..., "test": ...}``, as DenseCap
+            publishes it.
+        coco: COCO's captions file below ``root``, such as ``captions_val2014.json``; None for all images.
     """
 
-    def __init__(self, root: Path | None = None, splits: str = "densecap_splits.json", coco: str | None = None) -> None:
+    def __init__(
+        self, root: Path | str | None = None, splits: str = "densecap_splits.json", coco: str | None = None
+    ) -> None:
         self.root, self.splits, self.coco = root, splits, coco
 
-    def read(self, images: Path) -> Corpus:
-        """List the corpus; ``images`` is not used.
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: a file is missing or not in its published format.
+            ValueError: a file is missing or is not in its published format.
         """
         root = require_root(self.root, "VisualGenome", "image_data.json, region_descriptions.json and VG_100K/")
         data = read_json_list(root / "image_data.json", "VisualGenome")
         regions = read_json_list(root / "region_descriptions.json", "VisualGenome")
         try:
-            entries, captions, left_out = self._coco(root, data) if self.coco else self._all(root, data)
-            chosen = {entry.image_id for entry in entries}
+            entries, captions, excluded = self._list_coco(root, data) if self.coco else self._list_all(root, data)
+            image_ids = {entry.image_id for entry in entries}
             phrases: list[PhraseEntry] = []
             for image in regions:
                 for region in image["regions"]:
                     image_id = str(image.get("id", region.get("image_id")))
-                    if image_id not in chosen:
+                    if image_id not in image_ids:
                         continue
                     words = clean(str(region["phrase"])).split()
-                    if not 1 <= len(words) <= LONGEST:
-                        reason = f"it has {len(words)} words, expected 1 to {LONGEST}"
-                        what = f"region {region['region_id']} of {image_id}"
-                        left_out.append(RejectedEntry("phrase", what, reason, by_design=True))
+                    if not 1 <= len(words) <= MAX_WORDS:
+                        reason = f"{len(words)} words, expected 1 to {MAX_WORDS}"
+                        name = f"region {region['region_id']} of {image_id}"
+                        excluded.append(RejectedEntry("phrase", name, reason, intentional=True))
                         continue
                     x, y, width, height = (float(region[key]) for key in ("x", "y", "width", "height"))
                     caption_id = None
@@ -70,19 +76,19 @@ class VisualGenome:
                 f"{root}: image_data.json, region_descriptions.json or the splits are not in Visual Genome's format: "
                 f"{type(error).__name__} {error}"
             ) from error
-        return Corpus(root, entries, captions, phrases, left_out)
+        return Corpus(root, entries, captions, phrases, excluded)
 
-    def _all(self, root: Path, data: list[Any]) -> tuple[list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]:
+    def _list_all(self, root: Path, data: list[Any]) -> _Listing:
         splits = read_json(root / self.splits, "VisualGenome", *SPLITS)
         split_of = {str(image): split for split in SPLITS for image in splits[split]}
-        left_out = [
-            RejectedEntry("image", str(image["image_id"]), f"it is in no list of {self.splits}", by_design=True)
+        excluded = [
+            RejectedEntry("image", str(image["image_id"]), f"in no list of {self.splits}", intentional=True)
             for image in data
             if str(image["image_id"]) not in split_of
         ]
-        return [_entry(image, split) for image in data if (split := split_of.get(str(image["image_id"])))], [], left_out
+        return [_entry(image, split) for image in data if (split := split_of.get(str(image["image_id"])))], [], excluded
 
-    def _coco(self, root: Path, data: list[Any]) -> tuple[list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]:
+    def _list_coco(self, root: Path, data: list[Any]) -> _Listing:
         annotations = read_json(root / str(self.coco), "VisualGenome", "images", "annotations")
         sentences: dict[str, list[Any]] = defaultdict(list)
         for item in annotations["annotations"]:
@@ -97,7 +103,7 @@ class VisualGenome:
 
 
 def clean(phrase: str) -> str:
-    """A description in lower case, without accents, signs and punctuation.
+    """Return a description in lower case, without accents, signs and punctuation.
 
     >>> clean("A man's café, 3\N{DEGREE SIGN} — red!")
     'a mans cafe 3 degree  red'
@@ -107,6 +113,6 @@ def clean(phrase: str) -> str:
 
 
 def _entry(image: Any, split: str) -> ImageEntry:
-    # The address ends with the folder, VG_100K or VG_100K_2, and the file.
+    # The URL ends with the folder, VG_100K or VG_100K_2, and the file.
     path = "/".join(PurePosixPath(str(image["url"])).parts[-2:])
     return ImageEntry(str(image["image_id"]), path, split, (int(image["width"]), int(image["height"])))

@@ -1,1 +1,1 @@
-"""Published file formats that several corpora share."""
+"""Published file formats that are not specific to one corpus."""

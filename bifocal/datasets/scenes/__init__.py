@@ -1,1 +1,1 @@
-"""Photograph-like scenes drawn from a seed: nothing has to be downloaded."""
+"""Synthetic photograph-like scenes: no download is needed."""

@@ -1,4 +1,4 @@
-"""Textured backgrounds from noise: each is a function (size, random) -> (size, size, 3) in [0, 255]."""
+"""Textured backgrounds from noise. Each is a function (size, random) -> (size, size, 3) with values in [0, 255]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,44 +12,44 @@ Pixels = NDArray[np.floating[Any]]
 
 
 def noise(random: Generator, size: int, rows: int, columns: int | None = None) -> Pixels:
-    """Smooth noise in about [-1, 1]: random values on a grid of ``rows`` x ``columns``, interpolated to size x size."""
+    """Return smooth noise in about [-1, 1]: random values on a grid of ``rows`` x ``columns``, resized to the image."""
     grid = random.uniform(-1, 1, size=(rows, columns or rows)).astype(np.float32)
     return np.asarray(Image.fromarray(grid).resize((size, size), Image.Resampling.BICUBIC), dtype=np.float32)
 
 
 def fractal(random: Generator, size: int, cells: int, octaves: int = 4) -> Pixels:
-    """Noise on ever finer grids, each half as strong as the one before."""
+    """Return the sum of noise on successively finer grids; each octave has half the amplitude of the previous one."""
     layers = (noise(random, size, cells * 2**octave) / 2**octave for octave in range(octaves))
     return np.asarray(sum(layers)) / 1.5
 
 
 def blend(under: Pixels, over: Pixels, amount: Pixels) -> Pixels:
-    """``under`` where ``amount``, of one number a pixel, is 0 or less, ``over`` where it is 1 or more."""
+    """Blend two images: ``under`` where ``amount``, (size, size), is at most 0, ``over`` where it is at least 1."""
     share: Pixels = np.clip(amount, 0, 1)[..., None]
     return under + (over - under) * share
 
 
 def mix(low: tuple[int, int, int], high: tuple[int, int, int], amount: Pixels) -> Pixels:
-    """From colour ``low`` where ``amount`` is 0 to ``high`` where it is 1."""
+    """Interpolate colors: ``low`` where ``amount`` is 0, ``high`` where it is 1."""
     return blend(np.array(low, np.float32), np.array(high, np.float32), amount)
 
 
 def coordinates(size: int) -> tuple[Pixels, Pixels]:
-    """x and y of every pixel's centre, in (0, 1)."""
+    """Return x and y of every pixel center, in (0, 1)."""
     line = ((np.arange(size) + 0.5) / size).astype(np.float32)
     x, y = np.meshgrid(line, line)
     return x, y
 
 
 def grass(size: int, random: Generator) -> Pixels:
-    """A lawn: blades, which are noise that is finer across than along, in lighter and darker patches."""
+    """Draw a lawn: blades (noise that is finer across than along) in lighter and darker patches."""
     blades = noise(random, size, size // 6, size) + 0.7 * noise(random, size, size // 3, size)
     patches = fractal(random, size, 3)
     return mix((38, 74, 22), (126, 168, 66), 0.5 + 0.3 * blades + 0.3 * patches)
 
 
 def sand(size: int, random: Generator) -> Pixels:
-    """A beach: ripples that bend, and grains."""
+    """Draw a beach: bent ripples and grains."""
     x, y = coordinates(size)
     angle, frequency = random.uniform(-0.5, 0.5), random.uniform(7, 12)
     along = y * np.cos(angle) + x * np.sin(angle) + 0.08 * fractal(random, size, 2)
@@ -59,7 +59,7 @@ def sand(size: int, random: Generator) -> Pixels:
 
 
 def brick(size: int, random: Generator) -> Pixels:
-    """A wall: courses shifted by half a brick, each brick of its own tone, pale mortar between."""
+    """Draw a wall: rows shifted by half a brick, one tone per brick, pale mortar between the bricks."""
     x, y = coordinates(size)
     courses = int(random.integers(7, 10))
     row = np.floor(y * courses).astype(int)
@@ -75,7 +75,7 @@ def brick(size: int, random: Generator) -> Pixels:
 
 
 def wood(size: int, random: Generator) -> Pixels:
-    """Boards side by side, with grain along them and dark gaps between."""
+    """Draw boards side by side, with grain along them and dark gaps between them."""
     _, y = coordinates(size)
     boards = int(random.integers(4, 7))
     board = np.floor(y * boards).astype(int)
@@ -89,7 +89,7 @@ def wood(size: int, random: Generator) -> Pixels:
 
 
 def sky(size: int, random: Generator) -> Pixels:
-    """Blue that pales towards the horizon, and clouds."""
+    """Draw blue that pales towards the horizon, and clouds."""
     _, y = coordinates(size)
     blue = mix((74, 132, 206), (170, 206, 238), y + 0.05 * noise(random, size, 3))
     cover = random.uniform(-0.15, 0.25)
@@ -98,7 +98,7 @@ def sky(size: int, random: Generator) -> Pixels:
 
 
 def water(size: int, random: Generator) -> Pixels:
-    """A sea: waves that are wider than high, with light on the crests."""
+    """Draw a sea: waves that are wider than high, with light on the crests."""
     _, y = coordinates(size)
     waves = noise(random, size, size // 4, size // 14) + 0.6 * noise(random, size, size // 2, size // 6)
     crests = np.clip(waves - 0.75, 0, 1)[..., None]
@@ -106,14 +106,14 @@ def water(size: int, random: Generator) -> Pixels:
 
 
 def snow(size: int, random: Generator) -> Pixels:
-    """Drifts with bluish shade, and a little glitter."""
+    """Draw drifts with bluish shade and a little glitter."""
     drifts = fractal(random, size, 2, 5)
     glitter = (random.random((size, size, 1)) > 0.995) * np.float32(18)
     return mix((176, 192, 216), (238, 243, 250), 0.6 + 0.6 * drifts) + glitter
 
 
 def stone(size: int, random: Generator) -> Pixels:
-    """A pavement of grey slabs, speckled."""
+    """Draw a pavement of speckled gray slabs."""
     x, y = coordinates(size)
     slabs = int(random.integers(3, 5))
     across, along = x * slabs + random.uniform(0, 1), y * slabs + random.uniform(0, 1)
@@ -126,14 +126,14 @@ def stone(size: int, random: Generator) -> Pixels:
 
 
 def night(size: int, random: Generator) -> Pixels:
-    """A dark sky with stars and a faint band of light."""
+    """Draw a dark sky with stars and a faint band of light."""
     _, y = coordinates(size)
     dark = mix((8, 10, 30), (36, 38, 78), 0.6 * y + 0.35 * fractal(random, size, 2))
     stars = random.random((size, size)) > 0.996
     return dark + (stars * random.uniform(70, 190, size=(size, size)))[..., None].astype(np.float32)
 
 
-BACKGROUND: dict[str, Callable[[int, Generator], Pixels]] = {
+DRAWERS: dict[str, Callable[[int, Generator], Pixels]] = {
     "grass": grass,
     "sand": sand,
     "brick": brick,

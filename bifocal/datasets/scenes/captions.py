@@ -1,4 +1,4 @@
-"""Sentences on a scene, from a grammar, and the noun phrases in them with the things they name."""
+"""Captions of a scene from a grammar, with their noun phrases and the objects that each phrase names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from numpy.random import Generator
 
-from bifocal.datasets.scenes.layout import Scene, Thing
+from bifocal.datasets.scenes.layout import Scene, SceneObject
 
 NOUNS = {
     "circle": ("circle", "disc"),
@@ -33,7 +33,7 @@ ADJECTIVES = {
     "plain": ("plain", "smooth"),
     "striped": ("striped",),
     "dotted": ("dotted", "spotted"),
-    "checkered": ("checkered", "chequered"),
+    "checkered": ("checkered", "chequered"),  # codespell:ignore chequered
     "small": ("small", "little", "tiny"),
     "medium": ("medium-sized",),
     "large": ("large", "big"),
@@ -47,7 +47,7 @@ ON = {
     "sky": ("in a cloudy sky", "in the blue sky", "among clouds"),
     "water": ("on water", "on the waves", "on the sea"),
     "snow": ("on snow", "in the snow", "on a snowy field"),
-    "stone": ("on a stone pavement", "on grey stone", "on paving slabs"),
+    "stone": ("on a stone pavement", "on grey stone", "on paving slabs"),  # codespell:ignore grey
     "night": ("in a night sky", "under the stars at night", "in the dark of night"),
 }
 NUMBERS = ("no", "one", "two", "three", "four")
@@ -55,7 +55,8 @@ LEFT = ("to the left of", "left of", "on the left side of")
 RIGHT = ("to the right of", "right of", "on the right side of")
 ABOVE = ("above", "over", "higher up than")
 BELOW = ("below", "under", "lower down than")
-CLEARLY = 0.14  # of the image's side: a smaller distance between two centres is not called left or above
+MIN_DISTANCE = 0.14
+"""Distance of two centers, as a fraction of the image's side, from which a caption may say "left of" or "above"."""
 
 
 T = TypeVar("T")
@@ -63,14 +64,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A caption and its noun phrases, each with the things it names; every phrase stands in ``text`` as it is."""
+    """A caption and its noun phrases, each with the objects that it names; every phrase is a substring of ``text``."""
 
     text: str
-    phrases: tuple[tuple[str, tuple[Thing, ...]], ...]
+    phrases: tuple[tuple[str, tuple[SceneObject, ...]], ...]
 
 
 def describe(scene: Scene, count: int, random: Generator) -> list[Sentence]:
-    """``count`` sentences on the scene, no two alike."""
+    """Return ``count`` different sentences about the scene."""
     sentences: dict[str, Sentence] = {}
     while len(sentences) < count:
         sentence = _sentence(scene, random)
@@ -88,11 +89,11 @@ def _sentence(scene: Scene, random: Generator) -> Sentence:
     relate = random.random() < 0.6
     text = _relational(named, relation, on, random) if relation and relate else _listing(named, on, random)
     text = text[0].upper() + text[1:] + "."
-    # The first letter is a capital now: the phrase is quoted as it stands.
-    return Sentence(text, tuple((_quoted(phrase, text), group) for phrase, group in named))
+    # The first letter of the text is now a capital, so that the first phrase may begin with one.
+    return Sentence(text, tuple((_as_in_text(phrase, text), group) for phrase, group in named))
 
 
-def _relational(named: Sequence[tuple[str, Sequence[Thing]]], relation: str, on: str, random: Generator) -> str:
+def _relational(named: Sequence[tuple[str, Sequence[SceneObject]]], relation: str, on: str, random: Generator) -> str:
     (first, group), (second, _), *others = named
     rest = _joined([phrase for phrase, _ in others])
     also = {0: f", with {rest}", 1: f"; {rest} {_is(others[0][1]) if len(others) == 1 else 'are'} nearby"}
@@ -107,13 +108,13 @@ def _relational(named: Sequence[tuple[str, Sequence[Thing]]], relation: str, on:
     return f"{first} {relation} {second}{tail}, {on}"
 
 
-def _listing(named: Sequence[tuple[str, Sequence[Thing]]], on: str, random: Generator) -> str:
-    places = [_place(group, random) for _, group in named]
-    # A lone object says little: where it is always helps to tell it from others.
+def _listing(named: Sequence[tuple[str, Sequence[SceneObject]]], on: str, random: Generator) -> str:
+    positions = [_position(group, random) for _, group in named]
+    # Captions of a single object are short: its position distinguishes them from those of other scenes.
     chance = 0.9 if len(named) == 1 else 0.45
     placed = [
-        f"{phrase} {place}" if place and random.random() < chance else phrase
-        for (phrase, _), place in zip(named, places, strict=True)
+        f"{phrase} {position}" if position and random.random() < chance else phrase
+        for (phrase, _), position in zip(named, positions, strict=True)
     ]
     everything = _joined(placed)
     first = named[0][1]
@@ -125,34 +126,34 @@ def _listing(named: Sequence[tuple[str, Sequence[Thing]]], on: str, random: Gene
         return f"{on} there {_is(first)} {everything}"
     if form == 2:
         return f"a {_one(('picture', 'photo', 'view'), random)} of {everything} {on}"
-    if form == 3 and places[0]:
+    if form == 3 and positions[0]:
         phrases = [named[0][0], *placed[1:]]
-        return f"{places[0]} {on}, {_joined(phrases)}"
+        return f"{positions[0]} {on}, {_joined(phrases)}"
     return f"{everything}, {on}"
 
 
-def _noun_phrase(group: Sequence[Thing], random: Generator) -> str:
-    kind = group[0].kind
-    noun = _one(NOUNS[kind.shape], random)
-    words = [_one(ADJECTIVES[kind.colour], random)]
+def _noun_phrase(group: Sequence[SceneObject], random: Generator) -> str:
+    appearance = group[0].appearance
+    noun = _one(NOUNS[appearance.shape], random)
+    words = [_one(ADJECTIVES[appearance.color], random)]
     pattern = ""
-    if kind.texture == "plain":
+    if appearance.texture == "plain":
         if random.random() < 0.2:
             words.insert(0, _one(ADJECTIVES["plain"], random))
     elif random.random() < 0.25:
-        pattern = f" {PATTERNS[kind.texture]}"
+        pattern = f" {PATTERNS[appearance.texture]}"
     elif random.random() < 0.85:
-        words.insert(int(random.integers(2)), _one(ADJECTIVES[kind.texture], random))
-    if random.random() < (0.15 if kind.size == "medium" else 0.65):
-        words.insert(0, _one(ADJECTIVES[kind.size], random))
+        words.insert(int(random.integers(2)), _one(ADJECTIVES[appearance.texture], random))
+    if random.random() < (0.15 if appearance.size == "medium" else 0.65):
+        words.insert(0, _one(ADJECTIVES[appearance.size], random))
     if len(group) > 1:
         return f"{NUMBERS[len(group)]} {' '.join(words)} {PLURALS.get(noun, noun + 's')}{pattern}"
     article = "an" if words[0][0] in "aeiou" else "a"
     return f"{article} {' '.join(words)} {noun}{pattern}"
 
 
-def _relation(first: Sequence[Thing], second: Sequence[Thing], random: Generator) -> str | None:
-    """A spatial relation that holds between all things of one group and all of the other."""
+def _relation(first: Sequence[SceneObject], second: Sequence[SceneObject], random: Generator) -> str | None:
+    """Return a spatial relation that holds between all objects of one group and all objects of the other."""
     gaps = [(b.x - a.x, b.y - a.y) for a in first for b in second]
     holds = [
         words
@@ -162,20 +163,20 @@ def _relation(first: Sequence[Thing], second: Sequence[Thing], random: Generator
             (ABOVE, min(dy for _, dy in gaps)),
             (BELOW, min(-dy for _, dy in gaps)),
         )
-        if distance > CLEARLY
+        if distance > MIN_DISTANCE
     ]
     return _one(_one(holds, random), random) if holds else None
 
 
-def _place(group: Sequence[Thing], random: Generator) -> str:
-    """Which ninth of the image a thing is in; nothing for several things."""
+def _position(group: Sequence[SceneObject], random: Generator) -> str:
+    """Return the ninth of the image that contains a single object, in words; "" for several objects."""
     if len(group) > 1:
         return ""
-    thing = group[0]
-    column, row = (0 if value < 0.37 else 2 if value > 0.63 else 1 for value in (thing.x, thing.y))
+    item = group[0]
+    column, row = (0 if value < 0.37 else 2 if value > 0.63 else 1 for value in (item.x, item.y))
     across, down = ("left", "middle", "right")[column], (_one(("top", "upper"), random), "", "bottom")[row]
     if column == 1 and row == 1:
-        return _one(("in the middle", "in the centre"), random)
+        return _one(("in the middle", "in the centre"), random)  # codespell:ignore centre
     if row == 1:
         return f"on the {across}"
     if column == 1:
@@ -189,7 +190,7 @@ def _joined(phrases: Sequence[str]) -> str:
     return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}" if phrases else ""
 
 
-def _is(group: Sequence[Thing]) -> str:
+def _is(group: Sequence[SceneObject]) -> str:
     return "is" if len(group) == 1 else "are"
 
 
@@ -197,5 +198,5 @@ def _one(words: Sequence[T], random: Generator) -> T:
     return words[int(random.integers(len(words)))]
 
 
-def _quoted(phrase: str, text: str) -> str:
+def _as_in_text(phrase: str, text: str) -> str:
     return phrase if phrase in text else phrase[0].upper() + phrase[1:]

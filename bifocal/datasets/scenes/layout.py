@@ -1,4 +1,4 @@
-"""What is in a scene: kinds of objects, where they are, and on what."""
+"""Layout of a scene: its background, its objects, their appearance and position."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 SHAPES = ("circle", "square", "triangle", "star", "ring", "cross", "hexagon", "heart", "diamond", "crescent")
-COLOURS = {
+COLORS = {
     "red": (205, 32, 36),
     "orange": (240, 130, 20),
     "yellow": (245, 214, 40),
@@ -20,82 +20,88 @@ TEXTURES = ("plain", "striped", "dotted", "checkered")
 RADII = {"small": (0.095, 0.115), "medium": (0.145, 0.17), "large": (0.205, 0.235)}
 BACKGROUNDS = ("grass", "sand", "brick", "wood", "sky", "water", "snow", "stone", "night")
 
-# Colours that hide on a background.
-HIDDEN = {"grass": "green", "sky": "blue", "water": "blue", "snow": "white", "brick": "red", "sand": "yellow"}
-OBJECTS = ((1, 0.15), (2, 0.35), (3, 0.33), (4, 0.17))
-PLACEMENTS = 60
+# Colors that are hard to see on a background.
+CAMOUFLAGED = {"grass": "green", "sky": "blue", "water": "blue", "snow": "white", "brick": "red", "sand": "yellow"}
+OBJECT_COUNTS = ((1, 0.15), (2, 0.35), (3, 0.33), (4, 0.17))
+"""Number of objects and its probability."""
+MAX_PLACEMENTS = 60
+"""Random positions that are tried for an object."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What objects of one group have in common; ``size`` is "small", "medium" or "large"."""
+class Appearance:
+    """Common properties of the objects of one group; ``size`` is "small", "medium" or "large"."""
 
     shape: str
-    colour: str
+    color: str
     texture: str
     size: str
 
 
 @dataclass(frozen=True)
-class Thing:
-    """One object: centre and radius as fractions of the image's side, angle in degrees, colour in [0, 255]."""
+class SceneObject:
+    """One object: center and radius as fractions of the image's side, angle in degrees, color in [0, 255]."""
 
-    kind: Kind
+    appearance: Appearance
     x: float
     y: float
     radius: float
     angle: float
-    colour: tuple[float, float, float]
+    color: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Groups of alike objects on one of ``BACKGROUNDS``; drawn in the order of the groups, the last on top.
+    """Groups of similar objects on a background.
 
-    ``seed`` is of the noise in the background and in the pixels, ``light`` the direction of the light in radians.
+    Attributes:
+        background: one of ``BACKGROUNDS``.
+        groups: objects in drawing order; later objects cover earlier ones.
+        light: direction of the light, in radians.
+        seed: seed of the noise in the background and in the pixels.
     """
 
     background: str
-    groups: tuple[tuple[Thing, ...], ...]
+    groups: tuple[tuple[SceneObject, ...], ...]
     light: float
     seed: int
 
 
 def draw_layout(random: Generator) -> Scene:
-    """A scene of 1 to 4 objects, which overlap by little."""
+    """Draw a layout of 1 to 4 objects that overlap little."""
     background = BACKGROUNDS[random.integers(len(BACKGROUNDS))]
-    counts, chances = zip(*OBJECTS, strict=True)
-    left = int(random.choice(counts, p=chances))
-    groups: list[tuple[Thing, ...]] = []
-    while left:
-        count = int(random.integers(2, min(left, 3) + 1)) if left > 1 and random.random() < 0.25 else 1
-        kind = _kind(random, background, [group[0].kind for group in groups])
-        placed = [thing for group in groups for thing in group]
-        group: list[Thing] = []
+    counts, chances = zip(*OBJECT_COUNTS, strict=True)
+    remaining = int(random.choice(counts, p=chances))
+    groups: list[tuple[SceneObject, ...]] = []
+    while remaining:
+        count = int(random.integers(2, min(remaining, 3) + 1)) if remaining > 1 and random.random() < 0.25 else 1
+        appearance = _draw_appearance(random, background, [group[0].appearance for group in groups])
+        placed = [item for group in groups for item in group]
+        group: list[SceneObject] = []
         for _ in range(count):
-            group.append(_place(random, kind, [*placed, *group]))
+            group.append(_place_object(random, appearance, [*placed, *group]))
         groups.append(tuple(group))
-        left -= count
+        remaining -= count
     return Scene(background, tuple(groups), float(random.uniform(0, 2 * np.pi)), int(random.integers(2**32)))
 
 
-def _kind(random: Generator, background: str, others: list[Kind]) -> Kind:
-    """A kind whose shape and colour together no other group has, so that a caption can tell them apart."""
+def _draw_appearance(random: Generator, background: str, others: list[Appearance]) -> Appearance:
+    """Draw an appearance whose pair of shape and color is new, so that a caption identifies the group."""
     while True:
         shape = SHAPES[random.integers(len(SHAPES))]
-        colour = tuple(COLOURS)[random.integers(len(COLOURS))]
-        taken = any((other.shape, other.colour) == (shape, colour) for other in others)
-        if colour != HIDDEN.get(background) and not taken:
+        color = tuple(COLORS)[random.integers(len(COLORS))]
+        taken = any((other.shape, other.color) == (shape, color) for other in others)
+        if color != CAMOUFLAGED.get(background) and not taken:
             texture = str(random.choice(TEXTURES, p=(0.46, 0.18, 0.18, 0.18)))
-            return Kind(shape, colour, texture, str(random.choice(tuple(RADII))))
+            return Appearance(shape, color, texture, str(random.choice(tuple(RADII))))
 
 
-def _place(random: Generator, kind: Kind, others: list[Thing]) -> Thing:
-    """Where it overlaps the others least, of a few places tried."""
-    low, high = RADII[kind.size]
+def _place_object(random: Generator, appearance: Appearance, others: list[SceneObject]) -> SceneObject:
+    """Return an object at the tried position that overlaps the other objects least."""
+    low, high = RADII[appearance.size]
     radius = float(random.uniform(low, high))
     best, least = (0.5, 0.5), np.inf
-    for _ in range(PLACEMENTS):
+    for _ in range(MAX_PLACEMENTS):
         x, y = (float(value) for value in random.uniform(radius + 0.01, 0.99 - radius, size=2))
         overlaps = (radius + other.radius - np.hypot(x - other.x, y - other.y) for other in others)
         overlap = max(overlaps, default=-1.0)
@@ -103,6 +109,6 @@ def _place(random: Generator, kind: Kind, others: list[Thing]) -> Thing:
             best, least = (x, y), overlap
         if overlap < 0:
             break
-    shade = random.uniform(0.9, 1.06) * np.array(COLOURS[kind.colour]) + random.uniform(-8, 8, size=3)
+    shade = random.uniform(0.9, 1.06) * np.array(COLORS[appearance.color]) + random.uniform(-8, 8, size=3)
     red, green, blue = (float(value) for value in np.clip(shade, 0, 255))
-    return Thing(kind, *best, radius, float(random.uniform(-14, 14)), (red, green, blue))
+    return SceneObject(appearance, *best, radius, float(random.uniform(-14, 14)), (red, green, blue))

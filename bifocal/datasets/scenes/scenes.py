@@ -1,4 +1,4 @@
-"""The source ``Scenes``: images, captions and phrases with boxes, all drawn from a seed."""
+"""Synthetic scenes: images, captions and phrases with boxes, all drawn from a seed."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -16,50 +16,55 @@ CAPTIONS_PER_IMAGE = 5
 
 
 class Scenes:
-    """1 to 4 objects of ten shapes, eight colours, four textures and three sizes on nine textured backgrounds.
+    """Scenes of 1 to 4 objects of ten shapes, eight colors, four textures and three sizes on nine backgrounds.
 
     Each image has five different captions of one grammar, and labels for two tasks: "count", the number of objects, and
-    "shapes", which of the ten are there. Every phrase that names objects has their boxes; "two blue rings" has two. Its
-    category is their shape. Words for the background and for places ("in the top left corner") have none.
+    "shapes", presence of each of the ten shapes. Every phrase that names objects has their boxes; "two blue rings" has
+    two. Its category is their shape. Words for the background and for positions ("in the top left corner") have none.
 
-    The same seed gives the same bytes. An image depends on the seed, its split and its number alone: the first
-    100 of 2,000 are those of a set of 100.
+    The same seed gives the same bytes. An image depends only on the seed, its split and its number: the first 100 of
+    2,000 images are the images of a set of 100.
 
     Args:
-        seed: of all that is drawn.
-        train, val, test: images in each split.
-        size: side of the square images, pixels.
+        seed: seed of images and captions.
+        train, val, test: number of images per split.
+        size: side of the square images, in pixels.
+
+    Example:
+        >>> scene, sentences = Scenes(seed=1).scene("train", 0)
+        >>> len(sentences)
+        5
     """
 
     def __init__(self, seed: int = 0, train: int = 2000, val: int = 250, test: int = 250, size: int = 128) -> None:
         for name, count in (("train", train), ("val", val), ("test", test)):
             if count < 0:
-                raise ValueError(f"Scenes: {name} is {count}, expected a number of images, 0 or more")
+                raise ValueError(f"Scenes: {name} is {count}, expected at least 0 images")
         if size < 64:
-            raise ValueError(f"Scenes: size is {size} pixels, expected at least 64: small objects would not be seen")
+            raise ValueError(f"Scenes: size is {size} pixels, expected at least 64: small objects would not be visible")
         self.seed, self.size = seed, size
         self.counts = (train, val, test)
 
     def scene(self, split: str, number: int) -> tuple[Scene, list[Sentence]]:
-        """Scene ``number`` (from 0) of ``split`` and its captions."""
+        """Return scene ``number`` (from 0) of ``split`` and its captions."""
         random = np.random.default_rng([self.seed, SPLITS.index(split), number])
         scene = draw_layout(random)
         return scene, describe(scene, CAPTIONS_PER_IMAGE, random)
 
-    def read(self, images: Path) -> Corpus:
-        """Draw every scene and save it below ``images`` as ``<split>/<number>.jpg``."""
+    def read(self, output_dir: Path) -> Corpus:
+        """Draw every scene and save it below ``output_dir`` as ``<split>/<number>.jpg``."""
         numbers = [(split, number) for split, count in zip(SPLITS, self.counts, strict=True) for number in range(count)]
 
         def draw(item: tuple[str, int]) -> tuple[Scene, list[Sentence]]:
             split, number = item
             scene, sentences = self.scene(split, number)
-            path = images / _path(split, number)
-            # Almost without loss; the settings are fixed so that the bytes are.
+            path = output_dir / _path(split, number)
+            # Nearly lossless; fixed settings give fixed bytes.
             draw_scene(scene, self.size).save(path, "JPEG", quality=95, subsampling=0, optimize=False)
             return scene, sentences
 
         for split in SPLITS:
-            (images / split).mkdir(parents=True, exist_ok=True)
+            (output_dir / split).mkdir(parents=True, exist_ok=True)
         entries: list[ImageEntry] = []
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
@@ -70,22 +75,22 @@ class Scenes:
                 image_id = f"{split}-{number:05d}"
                 entries.append(ImageEntry(image_id, _path(split, number), split))
                 labels += _labels(image_id, scene)
-                boxes = {thing: box_of(thing, self.size) for group in scene.groups for thing in group}
+                boxes = {item: box_of(item, self.size) for group in scene.groups for item in group}
                 for sentence in sentences:
                     caption = CaptionEntry(len(captions), image_id, sentence.text)
                     captions.append(caption)
                     phrases += [
                         PhraseEntry(
-                            image_id, caption.caption_id, phrase, tuple(boxes[thing] for thing in group),
-                            group[0].kind.shape,
+                            image_id, caption.caption_id, phrase, tuple(boxes[item] for item in group),
+                            group[0].appearance.shape,
                         )
                         for phrase, group in sentence.phrases
                     ]  # fmt: skip
-        return Corpus(images, entries, captions, phrases, labels=labels)
+        return Corpus(output_dir, entries, captions, phrases, labels=labels)
 
 
 def _labels(image_id: str, scene: Scene) -> list[LabelEntry]:
-    present = {group[0].kind.shape for group in scene.groups}
+    present = {group[0].appearance.shape for group in scene.groups}
     count = sum(len(group) for group in scene.groups)
     return [
         LabelEntry(image_id, "count", "objects", count),

@@ -67,7 +67,7 @@ def write_text(
     write_store(directory, vectorizer.layout, caption_ids, batches())
     vectorizer.save(directory)
     # A file of the user's is read in fit() alone, and its place says nothing on another machine.
-    arguments = {f.name: getattr(vectorizer, f.name) for f in fields(vectorizer) if f.init and f.name != "source"}
+    arguments = {f.name: getattr(vectorizer, f.name) for f in fields(vectorizer) if f.init and f.name != "path"}
     content = {"name": type(vectorizer).__name__, "arguments": arguments}
     (directory / FILE).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
     figures: dict[str, float] = {"captions": len(captions), **counts}

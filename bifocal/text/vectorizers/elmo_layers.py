@@ -23,7 +23,7 @@ OPTIONS, WEIGHTS = "elmo.json", "elmo.safetensors"
 class ElmoLayers:
     """Contextual vectors: the layers of ELMo for every token, as float16.
 
-    Peters et al., NAACL 2018. With ``source``, a folder that holds ``options.json`` and one ``*.hdf5``, the published
+    Peters et al., NAACL 2018. With ``path``, a folder that holds ``options.json`` and one ``*.hdf5``, the published
     model; without, a model of the sizes below is trained on the training captions. Tokens keep their case. An empty
     caption is the one token ``<unk>``, spelled like any other.
 
@@ -35,7 +35,7 @@ class ElmoLayers:
         batch_size: sentences, in training and after.
         learning_rate: of Adam.
         samples: of the sampled softmax, which is taken when the captions have more different words.
-        source: the folder.
+        path: the folder.
     """
 
     projection_dim: int = 512
@@ -45,7 +45,7 @@ class ElmoLayers:
     batch_size: int = 128
     learning_rate: float = 1e-3
     samples: int = 8192
-    source: Path | None = None
+    path: Path | str | None = None
     elmo: Elmo = field(init=False, repr=False)
 
     @property
@@ -60,11 +60,12 @@ class ElmoLayers:
             FileNotFoundError: the folder does not hold both files.
         """
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        if self.source is not None:
-            weights = sorted(self.source.glob("*.hdf5"))
-            if len(weights) != 1 or not (self.source / "options.json").is_file():
-                raise FileNotFoundError(f"{self.source} must hold options.json and one *.hdf5, it has {len(weights)}")
-            self.elmo = Elmo.load(self.source / "options.json", weights[0]).to(device)
+        if self.path is not None:
+            folder = Path(self.path)
+            weights = sorted(folder.glob("*.hdf5"))
+            if len(weights) != 1 or not (folder / "options.json").is_file():
+                raise FileNotFoundError(f"{folder} must contain options.json and one *.hdf5; it has {len(weights)}")
+            self.elmo = Elmo.load(folder / "options.json", weights[0]).to(device)
             return {}
         sentences = [_tokens(caption)[0] for caption in captions]
         counts = Counter(token for sentence in sentences for token in sentence)

@@ -40,7 +40,7 @@ class FisherVectors:
         components: k, after PCA; fewer where there are fewer training captions.
         pca_captions: training captions that PCA sees at most, evenly spread.
         iterations: of EM.
-        min_count, epochs, subsample, source: of the words, see :class:`bifocal.text.MeanWordVectors`.
+        min_count, epochs, subsample, path: of the words, see :class:`bifocal.text.MeanWordVectors`.
     """
 
     dim: int = 300
@@ -52,7 +52,7 @@ class FisherVectors:
     min_count: int = 1
     epochs: int = 5
     subsample: float = 1e-3
-    source: Path | None = None
+    path: Path | str | None = None
     table: WordVectors = field(init=False, repr=False)
     state: dict[str, np.ndarray] = field(init=False, repr=False)
 
@@ -64,7 +64,7 @@ class FisherVectors:
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
         """Learn words, independent components, mixture and principal components."""
         self.table, figures = learn_words(
-            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.source
+            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
         )
         tokens = self.table.encode(captions)
         counts = np.bincount(np.concatenate(tokens.values), minlength=len(self.table.vectors))[2:].astype(float)

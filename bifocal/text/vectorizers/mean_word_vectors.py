@@ -21,14 +21,14 @@ class MeanWordVectors:
         min_count: how often a word must occur in the training captions.
         epochs: of skip-gram.
         subsample: of skip-gram, see :class:`bifocal.text.Word2Vec`.
-        source: a file of word vectors, which are taken instead; see :class:`bifocal.text.PretrainedWordVectors`.
+        path: a file of word vectors, which are taken instead; see :class:`bifocal.text.PretrainedWordVectors`.
     """
 
     dim: int = 300
     min_count: int = 1
     epochs: int = 5
     subsample: float = 1e-3
-    source: Path | None = None
+    path: Path | str | None = None
     table: WordVectors = field(init=False, repr=False)
 
     @property
@@ -39,7 +39,7 @@ class MeanWordVectors:
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
         """Train or load the word vectors."""
         self.table, figures = learn_words(
-            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.source
+            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
         )
         return figures
 
@@ -62,12 +62,12 @@ class MeanWordVectors:
 
 
 def learn_words(
-    captions: Sequence[str], seed: int, dim: int, min_count: int, epochs: int, subsample: float, source: Path | None
+    captions: Sequence[str], seed: int, dim: int, min_count: int, epochs: int, subsample: float, path: Path | str | None
 ) -> tuple[WordVectors, dict[str, float]]:
     """Word vectors from a file, or, without one, by skip-gram from the captions; and what there is to report."""
     words: PretrainedWordVectors | Word2Vec
-    if source is not None:
-        words = PretrainedWordVectors(min_count=min_count, source=source)
+    if path is not None:
+        words = PretrainedWordVectors(min_count=min_count, path=path)
     else:
         words = Word2Vec(dim=dim, min_count=min_count, epochs=epochs, subsample=subsample)
     figures = words.fit(captions, seed)

@@ -20,7 +20,7 @@ UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
 
 @dataclass
 class PretrainedWordVectors:
-    """Token ids, with word vectors from a file; see :func:`bifocal.text.word_vectors.files.read_word_file` for the formats.
+    """Token ids with word vectors of a file; ``bifocal.text.word_vectors.files.read_word_file`` lists the formats.
 
     The vocabulary is what the training captions and the file have in common (captions are in lower case).
 
@@ -29,13 +29,13 @@ class PretrainedWordVectors:
             vectors; "bucket", one of ``buckets`` random vectors like the others, by a hash of the word.
         buckets: number of these.
         min_count: how often a word must occur in the training captions.
-        source: the file.
+        path: the file.
     """
 
     unknown: Literal["vector", "mean", "bucket"] = "mean"
     buckets: int = 1000
     min_count: int = 1
-    source: Path | None = None
+    path: Path | str | None = None
     table: WordVectors = field(init=False, repr=False)
 
     @property
@@ -47,17 +47,15 @@ class PretrainedWordVectors:
         """Look up the words of ``captions``.
 
         Raises:
-            ValueError: no source, or nothing of the captions in it, or no vector for unknown words.
+            ValueError: no path, or nothing of the captions in it, or no vector for unknown words.
         """
-        if self.source is None:
-            raise ValueError(
-                "PretrainedWordVectors reads a file of word vectors: set vectorize_captions.source to its path"
-            )
+        if self.path is None:
+            raise ValueError("PretrainedWordVectors reads a file of word vectors: set path to its path")
         frequent = frequent_words(captions, self.min_count)
-        file = read_word_file(self.source, [*frequent, *UNKNOWN_NAMES])
+        file = read_word_file(Path(self.path), [*frequent, *UNKNOWN_NAMES])
         words = [word for word in frequent if word in file.vectors]
         if not words:
-            raise ValueError(f"{self.source} has none of the captions' {len(frequent)} words: is it of their language?")
+            raise ValueError(f"{self.path} has none of the captions' {len(frequent)} words: is it of their language?")
         vectors = np.stack([file.vectors[word] for word in words])
         rows = [np.zeros((1, file.dim), np.float32), self._unknown(file, vectors)[None], vectors]
         buckets = self.buckets if self.unknown == "bucket" else 0
@@ -93,7 +91,7 @@ class PretrainedWordVectors:
             if name in file.vectors:
                 return file.vectors[name]
         raise ValueError(
-            f"{self.source} has no vector for unknown words, called {', '.join(UNKNOWN_NAMES)}: "
+            f"{self.path} has no vector for unknown words, called {', '.join(UNKNOWN_NAMES)}: "
             "set unknown to 'mean' or 'bucket'"
         )
 

@@ -31,18 +31,18 @@ class TFIDF:
     the zero vector.
 
     Args:
-        form: "stem", by Snowball's English stemmer, or "lemma", by WordNet, whose files are in ``source``.
+        form: "stem", by Snowball's English stemmer, or "lemma", by WordNet, whose files are in ``path``.
         fallback: where WordNet is missing, "error", or "stem" in its place.
         stop_words: leave out scikit-learn's 318 English stop words.
         min_count: captions in which a term must occur.
-        source: the folder of WordNet's ``index.noun`` and ``noun.exc``.
+        path: the folder of WordNet's ``index.noun`` and ``noun.exc``.
     """
 
     form: Literal["stem", "lemma"] = "stem"
     fallback: Literal["error", "stem"] = "error"
     stop_words: bool = True
     min_count: int = 1
-    source: Path | None = None
+    path: Path | str | None = None
     terms: dict[str, int] = field(init=False, repr=False)
     idf: NDArray[np.float32] = field(init=False, repr=False)
     wordnet: WordNet | None = field(init=False, repr=False, default=None)
@@ -126,11 +126,11 @@ class TFIDF:
         return stemmer("english")
 
     def _read_wordnet(self) -> WordNet | None:
-        if self.source is not None:
-            return WordNet.read(self.source)
+        if self.path is not None:
+            return WordNet.read(Path(self.path))
         if self.fallback == "stem":
             return None
         raise FileNotFoundError(
             "lemmas need WordNet's index.noun and noun.exc (WNdb-3.0.tar.gz of wordnet.princeton.edu, or NLTK's "
-            "corpora/wordnet): set vectorize_captions.source to their folder, or fallback: stem"
+            "corpora/wordnet): set path to their folder, or fallback: stem"
         )

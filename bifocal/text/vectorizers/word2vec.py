@@ -28,7 +28,7 @@ class Word2Vec:
         epochs: passes over the captions.
         subsample: frequent words are skipped above this share of the text; 0 skips none (for a small vocabulary).
         algorithm: skip-gram or CBOW.
-        source: a text file to train on in place of the captions, UTF-8, one sentence per line.
+        path: a text file to train on in place of the captions, UTF-8, one sentence per line.
     """
 
     dim: int = 620
@@ -37,7 +37,7 @@ class Word2Vec:
     epochs: int = 5
     subsample: float = 1e-3
     algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
-    source: Path | None = None
+    path: Path | str | None = None
     table: WordVectors = field(init=False, repr=False)
 
     @property
@@ -46,15 +46,15 @@ class Word2Vec:
         return Layout("tokens", self.dim)
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Train on ``captions``, or on ``source``.
+        """Train on ``captions``, or on ``path``.
 
         Raises:
-            ValueError: no word is frequent enough, or ``source`` is no text.
+            ValueError: no word is frequent enough, or ``path`` is no text.
         """
         # Here, because it takes seconds to load and whoever reads a text store does without it.
         from gensim.models import Word2Vec as GensimWord2Vec
 
-        sentences = [tokenize(line) for line in (captions if self.source is None else read_lines(self.source))]
+        sentences = [tokenize(line) for line in (captions if self.path is None else read_lines(Path(self.path)))]
         model = GensimWord2Vec(
             vector_size=self.dim,
             window=self.window,

@@ -40,7 +40,7 @@ def read_word_file(path: Path, words: Iterable[str]) -> WordFile:
         ValueError: the file is cut off, a line has another dimension, or a value is no number; names the place.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; vectorize_captions.source names one of word vectors")
+        raise FileNotFoundError(f"{path}: no such file; path names one of word vectors")
     wanted = {word.encode(): word for word in words}
     reader = {".bin": _binary, ".npy": _table}.get(path.suffix, _text)
     found = WordFile({}, 0, 0, 0)

@@ -44,7 +44,7 @@ class WordNet:
                 raise FileNotFoundError(
                     f"{folder / name}: no such file; lemmas need WordNet's {' and '.join(FILES)}: unpack "
                     "WNdb-3.0.tar.gz (wordnet.princeton.edu) or NLTK's corpora/wordnet, and set "
-                    "vectorize_captions.source to that folder, or fallback: stem"
+                    "path to that folder, or fallback: stem"
                 )
         lines = (folder / FILES[0]).read_text(encoding="utf-8").splitlines()
         nouns = frozenset(line.partition(" ")[0] for line in lines if not line.startswith(" "))

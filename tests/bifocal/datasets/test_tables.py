@@ -1,3 +1,5 @@
+"""Parquet tables and their schemas."""
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,10 +10,10 @@ from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, read_table, write
 
 IMAGE = {"image_id": "a", "path": "a.jpg", "width": 4, "height": 3, "split": "train", "sha256": "0"}
 PHRASE = {"phrase_id": 0, "image_id": "a", "caption_id": 3, "phrase": "two dogs", "boxes": [[0, 0, 1, 2], [1, 1, 2, 2]],
-          "category": "animals"}  # fmt: skip
+          "category": "animals", "mask": "03"}  # fmt: skip
 
 
-def test_images_come_back_as_written(tmp_path):
+def test_images_are_read_as_written(tmp_path):
     rows = [IMAGE, {**IMAGE, "image_id": "b", "path": None, "sha256": None}]
     write_table(tmp_path / "images.parquet", IMAGES, rows)
     table = read_table(tmp_path / "images.parquet", IMAGES)
@@ -20,30 +22,40 @@ def test_images_come_back_as_written(tmp_path):
     assert table["width"].dtype == np.int32
 
 
-def test_phrases_keep_whole_ids_and_give_arrays_of_boxes(tmp_path):
-    alone = {**PHRASE, "phrase_id": 1, "caption_id": None, "boxes": []}
-    write_table(tmp_path / "phrases.parquet", PHRASES, [PHRASE, alone])
+def test_phrases_keep_integer_ids_masks_and_arrays_of_boxes(tmp_path):
+    bare = {"phrase_id": 1, "image_id": "a", "phrase": "a dog", "boxes": []}
+    write_table(tmp_path / "phrases.parquet", PHRASES, [PHRASE, bare])
     table = read_table(tmp_path / "phrases.parquet", PHRASES)
     assert list(table.columns) == PHRASES.names
     assert table["caption_id"].dtype == pd.Int64Dtype()
     assert (table["caption_id"][0], table["caption_id"].isna()[1]) == (3, True)
     np.testing.assert_array_equal(table["boxes"][0], np.array(PHRASE["boxes"], np.float32))
     assert table["boxes"][1].shape == (0, 4)
-    assert list(table["category"]) == ["animals", "animals"]
+    for column in ("category", "mask"):
+        assert (table[column][0], table[column].isna()[1]) == (PHRASE[column], True)
 
 
-def test_an_empty_table_has_its_columns(tmp_path):
+def test_phrases_of_an_older_dataset_have_null_masks(tmp_path):
+    path = tmp_path / "phrases.parquet"
+    write_table(path, PHRASES, [PHRASE])
+    pq.write_table(pq.read_table(path).drop_columns(["mask"]), path)
+    table = read_table(path, PHRASES)
+    assert list(table.columns) == PHRASES.names
+    assert table["mask"].isna().all()
+
+
+def test_empty_table_has_its_columns(tmp_path):
     write_table(tmp_path / "phrases.parquet", PHRASES, [])
     table = read_table(tmp_path / "phrases.parquet", PHRASES)
     assert (len(table), list(table.columns)) == (0, PHRASES.names)
 
 
-def test_what_does_not_fit_the_schema_is_named(tmp_path):
+def test_table_without_its_schema_is_rejected(tmp_path):
     path = tmp_path / "captions.parquet"
-    with pytest.raises(FileNotFoundError, match="run prepare_dataset"):
+    with pytest.raises(FileNotFoundError, match="no complete dataset"):
         read_table(path, CAPTIONS)
     path.write_bytes(b"caption_id,text\n")
-    with pytest.raises(ValueError, match=r"captions\.parquet is no Parquet table"):
+    with pytest.raises(ValueError, match=r"captions\.parquet is not a Parquet table"):
         read_table(path, CAPTIONS)
     columns = {"caption_id": pa.array([0], pa.int64()), "image_id": pa.array(["a"]), "text": pa.array(["a dog"])}
     pq.write_table(pa.table({name: columns[name] for name in ("caption_id", "image_id")}), path)

@@ -1,3 +1,5 @@
+"""Write and read datasets: validation, rejected entries, leakage."""
+
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +19,7 @@ WIDTH, HEIGHT = 24, 16
 
 @pytest.fixture
 def corpus(tmp_path: Path, photograph: Callable[..., Path]) -> Corpus:
-    """Three images, one of each split, with two captions each and a phrase."""
+    """Three images, one per split, each with two captions and a phrase."""
     root = tmp_path / "photos"
     for seed, split in enumerate(SPLITS):
         photograph(root / split / "a.jpg", seed=seed, width=WIDTH, height=HEIGHT)
@@ -32,28 +34,28 @@ def corpus(tmp_path: Path, photograph: Callable[..., Path]) -> Corpus:
 
 def rejected(directory: Path) -> dict[str, str]:
     table = pd.read_parquet(directory / "rejected.parquet")
-    return dict(zip(table["what"], table["reason"], strict=True))
+    return dict(zip(table["entry"], table["reason"], strict=True))
 
 
 def add(corpus: Corpus, image: ImageEntry) -> Corpus:
-    """``corpus`` with one more image, and a caption of it."""
+    """Add an image and its caption to ``corpus``."""
     caption = CaptionEntry(100, image.image_id, "one more")
     return replace(corpus, images=[*corpus.images, image], captions=[*corpus.captions, caption])
 
 
-def test_a_sound_corpus_comes_back_whole(tmp_path, corpus):
-    counts = write_dataset(tmp_path, "Own", corpus, **{**SETTINGS, "max_rejected_fraction": 0.0})
+def test_valid_corpus_is_written_completely(tmp_path, corpus):
+    counts = write_dataset(tmp_path, "Custom", corpus, **{**SETTINGS, "max_rejected_fraction": 0.0})
     dataset = read_dataset(tmp_path)
     assert [counts[key] for key in ("images", "images_val", "captions", "phrases")] == [3, 1, 6, 3]
     assert dataset.captions["text"].tolist() == [caption.text for caption in corpus.captions]
     assert dataset.images[["width", "height"]].drop_duplicates().values.tolist() == [[WIDTH, HEIGHT]]
     assert dataset.image_path("val") == corpus.image_root / "val" / "a.jpg"
     assert rejected(tmp_path) == {}
-    assert json.loads((tmp_path / "dataset.json").read_text())["source"] == "Own"
+    assert json.loads((tmp_path / "dataset.json").read_text())["corpus"] == "Custom"
 
 
-def test_a_split_holds_its_rows_alone(tmp_path, corpus):
-    write_dataset(tmp_path, "Own", corpus, **SETTINGS)
+def test_split_has_only_its_rows(tmp_path, corpus):
+    write_dataset(tmp_path, "Custom", corpus, **SETTINGS)
     dataset = read_dataset(tmp_path)
     for number, split in enumerate(SPLITS):
         part = dataset.split(split)
@@ -67,24 +69,24 @@ def test_a_split_holds_its_rows_alone(tmp_path, corpus):
         dataset.split("dev")
 
 
-def test_copied_images_travel_with_the_artifact(tmp_path, corpus):
+def test_copied_images_move_with_the_dataset(tmp_path, corpus):
     first = tmp_path / "first"
     first.mkdir()
-    write_dataset(first, "Own", corpus, **{**SETTINGS, "copy_images": True})
+    write_dataset(first, "Custom", corpus, **{**SETTINGS, "copy_images": True})
     moved = first.rename(tmp_path / "moved")
     path = read_dataset(moved).image_path("test")
     assert path.is_relative_to(moved)
     assert path.read_bytes() == (corpus.image_root / "test" / "a.jpg").read_bytes()
 
 
-def test_a_corpus_without_phrases_has_an_empty_table(tmp_path, corpus):
-    write_dataset(tmp_path, "Own", replace(corpus, phrases=[]), **SETTINGS)
+def test_corpus_without_phrases_has_an_empty_table(tmp_path, corpus):
+    write_dataset(tmp_path, "Custom", replace(corpus, phrases=[]), **SETTINGS)
     assert read_dataset(tmp_path).split("train").phrases.empty
 
 
-def test_a_corpus_without_files_has_no_paths(tmp_path, corpus):
+def test_corpus_without_files_has_no_paths(tmp_path, corpus):
     images = [replace(image, path=None) for image in corpus.images]
-    counts = write_dataset(tmp_path, "Own", replace(corpus, images=images, phrases=[]), **SETTINGS)
+    counts = write_dataset(tmp_path, "Custom", replace(corpus, images=images, phrases=[]), **SETTINGS)
     dataset = read_dataset(tmp_path)
     assert counts["leaked_images"] == 0
     assert dataset.images["sha256"].isna().all()
@@ -96,42 +98,42 @@ def test_a_corpus_without_files_has_no_paths(tmp_path, corpus):
     ("image", "reason"),
     [
         (ImageEntry("new", "absent.jpg", "val"), "No such file"),
-        (ImageEntry("train", "val/a.jpg", "val"), "listed twice; the first, of split train"),
-        (ImageEntry("new", "../photos/val/a.jpg", "val"), "leads out of the image root"),
-        (ImageEntry("new", "/etc/passwd", "val"), "leads out of the image root"),
-        (ImageEntry("new", "val/a.jpg", "val", size=(HEIGHT, WIDTH)), "but its boxes are for"),
+        (ImageEntry("train", "val/a.jpg", "val"), "listed twice; the first entry, in split train"),
+        (ImageEntry("new", "../photos/val/a.jpg", "val"), "path outside the image root"),
+        (ImageEntry("new", "/etc/passwd", "val"), "path outside the image root"),
+        (ImageEntry("new", "val/a.jpg", "val", size=(HEIGHT, WIDTH)), "but its boxes refer to"),
     ],
 )
-def test_an_image_that_cannot_be_used_is_listed(tmp_path, corpus, image, reason):
-    counts = write_dataset(tmp_path, "Own", add(corpus, image), **SETTINGS)
+def test_invalid_image_is_listed(tmp_path, corpus, image, reason):
+    counts = write_dataset(tmp_path, "Custom", add(corpus, image), **SETTINGS)
     assert counts["rejected_images"] == 1
     assert reason in rejected(tmp_path)[image.path]
     assert read_dataset(tmp_path).images["image_id"].tolist() == list(SPLITS)
 
 
-def test_captions_of_a_refused_image_are_listed(tmp_path, corpus):
-    write_dataset(tmp_path, "Own", add(corpus, ImageEntry("new", "absent.jpg", "val")), **SETTINGS)
+def test_captions_of_a_rejected_image_are_listed(tmp_path, corpus):
+    write_dataset(tmp_path, "Custom", add(corpus, ImageEntry("new", "absent.jpg", "val")), **SETTINGS)
     assert "its image new is not in the dataset" in rejected(tmp_path)["100 of new"]
 
 
 @pytest.mark.parametrize(
     ("caption", "reason"),
     [
-        (CaptionEntry(9, "train", " \t"), "empty"),
+        (CaptionEntry(9, "train", " \t"), "empty text"),
         (CaptionEntry(9, "nowhere", "a dog"), "its image nowhere is not in the dataset"),
-        (CaptionEntry(0, "train", "a dog"), "given twice"),
+        (CaptionEntry(0, "train", "a dog"), "duplicate caption_id"),
     ],
 )
-def test_a_caption_that_cannot_be_used_is_listed(tmp_path, corpus, caption, reason):
-    counts = write_dataset(tmp_path, "Own", replace(corpus, captions=[*corpus.captions, caption]), **SETTINGS)
+def test_invalid_caption_is_listed(tmp_path, corpus, caption, reason):
+    counts = write_dataset(tmp_path, "Custom", replace(corpus, captions=[*corpus.captions, caption]), **SETTINGS)
     assert (counts["rejected_captions"], counts["captions"]) == (1, len(corpus.captions))
     assert reason in rejected(tmp_path)[f"{caption.caption_id} of {caption.image_id}"]
 
 
-def test_an_image_without_a_caption_is_listed(tmp_path, corpus):
+def test_image_without_caption_is_listed(tmp_path, corpus):
     images = [*corpus.images, ImageEntry("mute", "val/a.jpg", "val")]
-    write_dataset(tmp_path, "Own", replace(corpus, images=images), **SETTINGS)
-    assert rejected(tmp_path) == {"val/a.jpg": "it has no caption and no label"}
+    write_dataset(tmp_path, "Custom", replace(corpus, images=images), **SETTINGS)
+    assert rejected(tmp_path) == {"val/a.jpg": "no caption and no label"}
 
 
 def test_boxes_are_clipped_to_the_image(tmp_path, corpus):
@@ -141,19 +143,19 @@ def test_boxes_are_clipped_to_the_image(tmp_path, corpus):
         PhraseEntry("train", None, "outside", ((-4, -4, 0, 5),)),
         PhraseEntry("train", None, "flat", ((1, 5, 9, 5),)),
         PhraseEntry("train", None, "unknown", ((1, float("nan"), 9, 5),)),
-        PhraseEntry("train", 99, "said nowhere", ((1, 1, 9, 5),)),
+        PhraseEntry("train", 99, "without its caption", ((1, 1, 9, 5),)),
     ]
-    counts = write_dataset(tmp_path, "Own", replace(corpus, phrases=phrases), **SETTINGS)
+    counts = write_dataset(tmp_path, "Custom", replace(corpus, phrases=phrases), **SETTINGS)
     table = read_dataset(tmp_path).phrases
     assert table["phrase"].tolist() == ["half outside", "one of two"]
     assert [boxes.tolist() for boxes in table["boxes"]] == [[[0, 2, 5, HEIGHT]], [[1, 1, 2, 2]]]
     assert counts["rejected_phrases"] == len(rejected(tmp_path)) == 4
 
 
-def test_the_same_file_in_two_splits_is_leakage(tmp_path, corpus, photograph, capsys):
+def test_identical_file_in_two_splits_is_leakage(tmp_path, corpus, photograph, capsys):
     photograph(corpus.image_root / "other" / "b.jpg", seed=1)  # the image of val
     corpus = add(corpus, ImageEntry("again", "other/b.jpg", "test"))
-    counts = write_dataset(tmp_path, "Own", corpus, **SETTINGS)
+    counts = write_dataset(tmp_path, "Custom", corpus, **SETTINGS)
     table = pd.read_parquet(tmp_path / "leakage.parquet")
     assert set(zip(table["image_id"], table["split"], strict=True)) == {("val", "val"), ("again", "test")}
     assert table["sha256"].nunique() == 1
@@ -161,42 +163,42 @@ def test_the_same_file_in_two_splits_is_leakage(tmp_path, corpus, photograph, ca
     assert "leakage: 2 images" in capsys.readouterr().err
 
 
-def test_the_same_file_twice_in_one_split_is_no_leakage(tmp_path, corpus, photograph):
+def test_identical_file_in_one_split_is_no_leakage(tmp_path, corpus, photograph):
     photograph(corpus.image_root / "other" / "b.jpg", seed=1)
-    counts = write_dataset(tmp_path, "Own", add(corpus, ImageEntry("again", "other/b.jpg", "val")), **SETTINGS)
+    counts = write_dataset(tmp_path, "Custom", add(corpus, ImageEntry("again", "other/b.jpg", "val")), **SETTINGS)
     assert counts["leaked_images"] == 0
 
 
-def test_the_fraction_of_broken_images_and_captions_decides(tmp_path, corpus):
+def test_max_rejected_fraction_counts_images_and_captions(tmp_path, corpus):
     broken = add(corpus, ImageEntry("new", "absent.jpg", "val"))  # an image and its caption, of 4 and 7
     fraction = 2 / 11
-    write_dataset(tmp_path, "Own", broken, **{**SETTINGS, "max_rejected_fraction": fraction})
+    write_dataset(tmp_path, "Custom", broken, **{**SETTINGS, "max_rejected_fraction": fraction})
     with pytest.raises(ValueError, match=r"1 of 4 images and 1 of 7 captions .*18\.18%.*absent\.jpg: No such file"):
-        write_dataset(tmp_path, "Own", broken, **{**SETTINGS, "max_rejected_fraction": np.nextafter(fraction, 0)})
+        write_dataset(tmp_path, "Custom", broken, **{**SETTINGS, "max_rejected_fraction": np.nextafter(fraction, 0)})
     assert "absent.jpg" in rejected(tmp_path)
 
 
-def test_what_is_left_out_by_design_is_listed_and_does_not_count(tmp_path, corpus):
-    left_out = [RejectedEntry("image", f"{number}.jpg", "in no list", by_design=True) for number in range(50)]
+def test_excluded_entries_are_listed_and_do_not_count(tmp_path, corpus):
+    excluded = [RejectedEntry("image", f"{number}.jpg", "in no list", intentional=True) for number in range(50)]
     counts = write_dataset(
-        tmp_path, "Own", replace(corpus, left_out=left_out), **{**SETTINGS, "max_rejected_fraction": 0.0}
+        tmp_path, "Custom", replace(corpus, excluded=excluded), **{**SETTINGS, "max_rejected_fraction": 0.0}
     )
-    assert (counts["left_out"], counts["rejected_images"]) == (50, 0)
-    assert pd.read_parquet(tmp_path / "rejected.parquet")["by_design"].all()
+    assert (counts["excluded"], counts["rejected_images"]) == (50, 0)
+    assert pd.read_parquet(tmp_path / "rejected.parquet")["intentional"].all()
 
 
-def test_a_dataset_with_no_image_left_is_an_error(tmp_path, corpus):
-    with pytest.raises(ValueError, match="no image is left"):
-        write_dataset(tmp_path, "Own", corpus, **{**SETTINGS, "max_pixels": 1})
+def test_dataset_without_valid_images_is_an_error(tmp_path, corpus):
+    with pytest.raises(ValueError, match="no image is valid"):
+        write_dataset(tmp_path, "Custom", corpus, **{**SETTINGS, "max_pixels": 1})
 
 
-def test_tables_that_contradict_each_other_are_refused(tmp_path, corpus):
-    write_dataset(tmp_path, "Own", corpus, **SETTINGS)
+def test_inconsistent_tables_are_rejected(tmp_path, corpus):
+    write_dataset(tmp_path, "Custom", corpus, **SETTINGS)
     images = tmp_path / "images.parquet"
-    sound = pd.read_parquet(images).to_dict("records")
-    write_table(images, IMAGES, [row for row in sound if row["split"] != "val"])
+    rows = pd.read_parquet(images).to_dict("records")
+    write_table(images, IMAGES, [row for row in rows if row["split"] != "val"])
     with pytest.raises(ValueError, match=r"captions\.parquet, column 'image_id': 'val' is not in images\.parquet"):
         read_dataset(tmp_path)
-    write_table(images, IMAGES, [{**row, "split": "dev"} for row in sound])
+    write_table(images, IMAGES, [{**row, "split": "dev"} for row in rows])
     with pytest.raises(ValueError, match=r"images\.parquet, column 'split': \['dev'\], expected train, val, test"):
         read_dataset(tmp_path)

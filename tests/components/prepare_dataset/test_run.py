@@ -1,4 +1,5 @@
-import json
+"""Stage prepare_dataset: parameters, seed, root and the written dataset."""
+
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,7 @@ from runtime import parameters
 from runtime.parameters import ParameterError
 
 SECTION = {
-    "source": {"name": "Scenes", "train": 3, "val": 2, "test": 2, "size": 64},
-    "root": None,
+    "corpus": {"name": "Scenes", "train": 3, "val": 2, "test": 2, "size": 64},
     "copy_images": True,
     "max_pixels": 10_000,
     "max_rejected_fraction": 0.0,
@@ -31,7 +31,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_scenes_become_an_artifact_that_travels(tmp_path):
+def test_scenes_give_an_artifact_that_can_be_moved(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         counts = run(validated(), dataset=tmp_path / name)
@@ -42,19 +42,19 @@ def test_scenes_become_an_artifact_that_travels(tmp_path):
     assert all(dataset.image_path(image_id).is_file() for image_id in dataset.images["image_id"])
 
 
-def test_a_killed_run_leaves_nothing_that_changes_the_next(tmp_path):
-    whole, again = tmp_path / "whole", tmp_path / "again"
-    for folder in (whole, again):
+def test_interrupted_run_does_not_change_the_next(tmp_path):
+    complete, repeated = tmp_path / "complete", tmp_path / "repeated"
+    for folder in (complete, repeated):
         folder.mkdir()
-    run(validated(), dataset=whole)
-    half = again / "images" / "train" / "00000.jpg"
-    half.parent.mkdir(parents=True)
-    half.write_bytes(b"half a file")
-    run(validated(), dataset=again)
-    assert files(whole) == files(again)
+    run(validated(), dataset=complete)
+    partial = repeated / "images" / "train" / "00000.jpg"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"half a file")
+    run(validated(), dataset=repeated)
+    assert files(complete) == files(repeated)
 
 
-def test_the_seed_of_params_is_the_seed_of_the_source(tmp_path):
+def test_seed_of_params_reaches_the_corpus(tmp_path):
     captions = []
     for seed in (0, 1):
         folder = tmp_path / str(seed)
@@ -64,41 +64,46 @@ def test_the_seed_of_params_is_the_seed_of_the_source(tmp_path):
     assert captions[0] != captions[1]
 
 
-def test_a_root_reaches_the_source(tmp_path):
+def test_root_of_params_reaches_the_corpus(tmp_path):
     (tmp_path / "corpus").mkdir()
-    params = validated(source={"name": "Flickr30k"}, root=str(tmp_path / "corpus"))
+    params = validated(corpus={"name": "Flickr30k", "root": str(tmp_path / "corpus")})
     with pytest.raises(ValueError, match=r"Flickr30k needs .*corpus/dataset_flickr30k\.json: no such file"):
         run(params, dataset=tmp_path)
 
 
-def test_scenes_read_no_root(tmp_path):
-    with pytest.raises(ValueError, match="Scenes reads no files: set it to null"):
-        run(validated(root=str(tmp_path)), dataset=tmp_path)
+def test_root_is_a_user_path():
+    section = {**SECTION, "corpus": {"name": "Flickr8k", "root": "data/flickr8k"}}
+    assert COMPONENT.user_paths(section) == {("corpus", "root"): "data/flickr8k"}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"source": {"name": "Scene"}}, "did you mean 'Scenes'"),
-        ({"source": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),
-        ({"source": {"name": "Scenes", "seed": 3}}, "prepare_dataset.source.seed: leave it out"),
-        ({"source": {"name": "COCO", "root": "x"}}, "prepare_dataset.source.root: leave it out"),
+        ({"corpus": {"name": "Scene"}}, "did you mean 'Scenes'"),
+        ({"corpus": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),
+        ({"corpus": {"name": "Scenes", "seed": 3}}, "prepare_dataset.corpus.seed: leave it out"),
+        ({"corpus": {"name": "Scenes", "root": "x"}}, "Scenes takes no 'root'"),
+        ({"source": {"name": "COCO"}}, "prepare_dataset.source is now prepare_dataset.corpus"),
+        ({"root": "x"}, "prepare_dataset.root is now prepare_dataset.corpus.root"),
         ({"max_rejected_fraction": 2.0}, "prepare_dataset.max_rejected_fraction"),
         ({"max_pixels": 10**9}, "prepare_dataset.max_pixels"),
     ],
 )
-def test_wrong_parameters_are_told_before_any_work(changes, message):
+def test_invalid_parameters_are_rejected_before_any_work(changes, message):
     with pytest.raises(ParameterError, match=message):
         validated(**changes)
 
 
-def test_the_readmes_examples_are_valid():
+def test_examples_of_the_readme_are_valid():
     blocks = README.read_text().split("```yaml\n")[1:]
     examples = [yaml.safe_load(block.split("```")[0])["prepare_dataset"] for block in blocks]
-    assert {example["source"]["name"] for example in examples} == {
+    assert {example["corpus"]["name"] for example in examples} == {
         "Scenes",
         "Flickr8k",
         "Flickr30k",
+        "Flickr30kEntities",
+        "ReferIt",
+        "VisualGenome",
         "COCO",
         "COCOInstances",
         "PrecomputedCaptions",
@@ -106,6 +111,5 @@ def test_the_readmes_examples_are_valid():
         "MediaEval",
         "VOC",
     }
-    base = json.loads(json.dumps(examples[0]))
     for example in examples:
-        parameters.validate({"seed": 0, "prepare_dataset": {**base, **example}}, [COMPONENT])
+        parameters.validate({"seed": 0, "prepare_dataset": {**examples[0], **example}}, [COMPONENT])

@@ -9,7 +9,7 @@ from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, write_table
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components.vectorize_captions import run as stage
-from components.vectorize_captions.spec import VectorizeCaptionsParams
+from components.vectorize_captions.spec import COMPONENT, VectorizeCaptionsParams
 from runtime.spec import ClassRef
 
 # caption_id, split of its image, text
@@ -30,12 +30,12 @@ def dataset(tmp_path: Path) -> Path:
     captions = [{"caption_id": number, "image_id": str(number), "text": text} for number, _, text in ROWS]
     write_table(folder / "captions.parquet", CAPTIONS, captions)
     write_table(folder / "phrases.parquet", PHRASES, [])
-    (folder / "dataset.json").write_text(json.dumps({"source": "test", "image_root": "images"}))
+    (folder / "dataset.json").write_text(json.dumps({"corpus": "test", "image_root": "images"}))
     return folder
 
 
-def params(name: str = "Word2Vec", source: Path | None = None, **arguments: object) -> VectorizeCaptionsParams:
-    return VectorizeCaptionsParams(seed=0, vectorizer=ClassRef(name=name, **arguments), source=source)
+def params(name: str = "Word2Vec", **arguments: object) -> VectorizeCaptionsParams:
+    return VectorizeCaptionsParams(seed=0, vectorizer=ClassRef(name=name, **arguments))
 
 
 def test_learns_from_the_training_captions_alone(dataset: Path, tmp_path: Path) -> None:
@@ -50,7 +50,13 @@ def test_learns_from_the_training_captions_alone(dataset: Path, tmp_path: Path) 
     assert load_vectorizer(tmp_path).vectorize(["a zebra runs"]).values.tolist() == zebra.values.tolist()
 
 
-def test_a_source_goes_to_those_that_read_one(tmp_path: Path) -> None:
-    source = tmp_path / "corpus.txt"
-    source.write_text("a b c\n" * 5)
-    assert stage.build_vectorizer(params(source=source)).source == source
+def test_path_of_params_reaches_the_vectorizer(dataset: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("x y z\n" * 5)
+    stage.run(params(dim=4, epochs=1, path=str(corpus)), dataset=dataset, text=tmp_path)
+    assert set(TextStore(tmp_path).vocabulary.words[2:]) == {"x", "y", "z"}
+
+
+def test_path_is_a_user_path() -> None:
+    section = {"vectorizer": {"name": "PretrainedWordVectors", "path": "data/glove.txt"}}
+    assert COMPONENT.user_paths(section) == {("vectorizer", "path"): "data/glove.txt"}

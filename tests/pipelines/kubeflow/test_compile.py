@@ -123,7 +123,7 @@ def test_the_notice_is_an_exit_task(default: tuple[dict[str, Any], dict[str, Any
 
 
 def test_files_of_the_user_come_from_a_pinned_revision() -> None:
-    pipeline, _ = compiled(prepare_dataset={"root": "data/flickr8k"})
+    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}})
     tasks = line(pipeline)
     assert json.loads(arguments(tasks["fetch"])["parameters"])["fetch"] == {"paths": ["data/flickr8k"]}
     assert pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == REVISION
@@ -135,7 +135,7 @@ def test_files_of_the_user_come_from_a_pinned_revision() -> None:
 @pytest.mark.parametrize("path", ["/data/flickr8k", "../data", "data/../../x"])
 def test_a_path_that_no_other_machine_has_is_refused(path: str) -> None:
     with pytest.raises(parameters.ParameterError, match="outside the repository"):
-        compiled(prepare_dataset={"root": path})
+        compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": path}})
 
 
 def test_features_are_extracted_in_shards_at_the_same_time_and_merged() -> None:
@@ -177,7 +177,7 @@ def test_several_nodes_are_a_job_of_kubeflows_trainer() -> None:
 
 
 def test_what_is_on_s3_is_not_fetched() -> None:
-    pipeline, _ = compiled(prepare_dataset={"root": "s3://bucket/flickr8k"})
+    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
     assert "fetch" not in line(pipeline)
 
 

@@ -217,7 +217,7 @@ def test_the_whole_default_pipeline_runs_on_the_host(tmp_path: Path) -> None:
     states = Run(text, tmp_path / "run", HostEngine(environment), sleep=lambda seconds: None).start()
     assert set(states.values()) == {State.SUCCEEDED}, _logs(tmp_path)
     report = json.loads((tmp_path / "run/evaluate/metrics/metrics.json").read_text())
-    assert report["images"] == tiny_values()["prepare_dataset"]["source"]["test"]
+    assert report["images"] == tiny_values()["prepare_dataset"]["corpus"]["test"]
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
 

@@ -52,7 +52,7 @@ def write_wordnet(folder: Path) -> Path:
 
 
 def test_lemmas_are_wordnet_s(tmp_path: Path) -> None:
-    vectorizer = TFIDF(form="lemma", source=write_wordnet(tmp_path / "wordnet"), stop_words=False)
+    vectorizer = TFIDF(form="lemma", path=write_wordnet(tmp_path / "wordnet"), stop_words=False)
     figures = vectorizer.fit(["dogs men churches leaves glasses cities gas runs"], seed=0)
     assert figures["lemmatized"] == 1
     assert list(vectorizer.terms) == ["church", "city", "dog", "gas", "glass", "leaf", "man", "runs"]
@@ -66,7 +66,7 @@ def test_missing_wordnet_is_named_or_stems_stand_in(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"index\.noun and noun\.exc"):
         TFIDF(form="lemma").fit(TRAINING, seed=0)
     with pytest.raises(FileNotFoundError, match=r"index\.noun: no such file"):
-        TFIDF(form="lemma", source=tmp_path).fit(TRAINING, seed=0)
+        TFIDF(form="lemma", path=tmp_path).fit(TRAINING, seed=0)
     vectorizer = TFIDF(form="lemma", fallback="stem")
     assert vectorizer.fit(TRAINING, seed=0)["lemmatized"] == 0
     stems = TFIDF()

@@ -26,23 +26,23 @@ VECTORS = "dog 1 2 3\ngrass 2 3 4\nred 0 0 1\na 0 1 0\nunk 1 1 1\n"
 
 
 VECTORIZERS: dict[str, Callable[[Path], Vectorizer]] = {
-    "skip-gram": lambda source: Word2Vec(dim=8, min_count=2, epochs=2),
-    "cbow": lambda source: Word2Vec(dim=8, min_count=2, epochs=2, algorithm="cbow"),
-    "loaded words": lambda source: PretrainedWordVectors(source=source, unknown="bucket", buckets=5),
-    "elmo": lambda source: ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, batch_size=8),
-    "tf-idf": lambda source: TFIDF(),
-    "mean": lambda source: MeanWordVectors(dim=8, epochs=1),
-    "mean of loaded words": lambda source: MeanWordVectors(source=source),
-    "hglmm": lambda source: FisherVectors(dim=6, centres=3, components=10, epochs=1, iterations=3),
-    "gmm": lambda source: FisherVectors(dim=6, mixture="gmm", centres=3, components=10, epochs=1, iterations=3),
+    "skip-gram": lambda path: Word2Vec(dim=8, min_count=2, epochs=2),
+    "cbow": lambda path: Word2Vec(dim=8, min_count=2, epochs=2, algorithm="cbow"),
+    "loaded words": lambda path: PretrainedWordVectors(path=path, unknown="bucket", buckets=5),
+    "elmo": lambda path: ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1, batch_size=8),
+    "tf-idf": lambda path: TFIDF(),
+    "mean": lambda path: MeanWordVectors(dim=8, epochs=1),
+    "mean of loaded words": lambda path: MeanWordVectors(path=path),
+    "hglmm": lambda path: FisherVectors(dim=6, centres=3, components=10, epochs=1, iterations=3),
+    "gmm": lambda path: FisherVectors(dim=6, mixture="gmm", centres=3, components=10, epochs=1, iterations=3),
 }
 
 
 def write(name: str, directory: Path, seed: int = 0) -> dict[str, float]:
     directory.mkdir()
-    source = directory.with_suffix(".vec")
-    source.write_text(VECTORS)
-    vectorizer = VECTORIZERS[name](source)
+    path = directory.with_suffix(".vec")
+    path.write_text(VECTORS)
+    vectorizer = VECTORIZERS[name](path)
     learnt = vectorizer.fit(TRAINING, seed)
     return learnt | write_text(directory, vectorizer, list(range(len(CAPTIONS))), CAPTIONS)
 
@@ -108,12 +108,12 @@ def test_too_little_text_is_said() -> None:
 
 
 def test_trains_on_a_file_of_the_user_s(tmp_path: Path) -> None:
-    source = tmp_path / "corpus.txt"
-    source.write_text("ein Hund läuft\n" * 5, encoding="utf-8")
-    vectorizer = Word2Vec(dim=4, epochs=1, source=source)
+    path = tmp_path / "corpus.txt"
+    path.write_text("ein Hund läuft\n" * 5, encoding="utf-8")
+    vectorizer = Word2Vec(dim=4, epochs=1, path=path)
     vectorizer.fit(TRAINING, seed=0)
     assert set(vectorizer.table.vocabulary.words[2:]) == {"ein", "hund", "läuft"}
-    source.write_bytes(b"ein Hund\nl\xe4uft\n")
+    path.write_bytes(b"ein Hund\nl\xe4uft\n")
     with pytest.raises(ValueError, match="line 2: not UTF-8"):
         vectorizer.fit(TRAINING, seed=0)
 

@@ -100,7 +100,7 @@ CAPTIONS = ["A dog and a café", "a zebra"]
 
 
 def fit(keyed: KeyedVectors, directory: Path, **arguments: object) -> tuple[PretrainedWordVectors, dict[str, float]]:
-    vectorizer = PretrainedWordVectors(source=write(keyed, directory, "text"), **arguments)
+    vectorizer = PretrainedWordVectors(path=write(keyed, directory, "text"), **arguments)
     return vectorizer, vectorizer.fit(CAPTIONS, seed=0)
 
 
@@ -125,13 +125,13 @@ def test_buckets_keep_unknown_words_apart(keyed: KeyedVectors, tmp_path: Path) -
 
 
 def test_says_what_is_missing(keyed: KeyedVectors, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="set vectorize_captions"):
+    with pytest.raises(ValueError, match="set path"):
         PretrainedWordVectors().fit(CAPTIONS, seed=0)
     with pytest.raises(FileNotFoundError, match="no such file"):
-        PretrainedWordVectors(source=tmp_path / "nothing.bin").fit(CAPTIONS, seed=0)
+        PretrainedWordVectors(path=tmp_path / "nothing.bin").fit(CAPTIONS, seed=0)
     keyed = KeyedVectors(2)
     keyed.add_vectors(["dog", "perro"], np.ones((2, 2), np.float32))
     with pytest.raises(ValueError, match="no vector for unknown words"):
         fit(keyed, tmp_path, unknown="vector")
     with pytest.raises(ValueError, match="none of the captions' 1 words"):
-        PretrainedWordVectors(source=write(keyed, tmp_path, "text")).fit(["zebra"], seed=0)
+        PretrainedWordVectors(path=write(keyed, tmp_path, "text")).fit(["zebra"], seed=0)

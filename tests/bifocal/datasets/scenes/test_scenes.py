@@ -1,3 +1,5 @@
+"""Scenes: properties of layouts, drawings and captions."""
+
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,10 @@ from hypothesis import strategies as st
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.corpora import Scenes
-from bifocal.datasets.scenes.backgrounds import BACKGROUND
-from bifocal.datasets.scenes.captions import ADJECTIVES, CLEARLY, NOUNS, ON
+from bifocal.datasets.scenes.backgrounds import DRAWERS
+from bifocal.datasets.scenes.captions import ADJECTIVES, MIN_DISTANCE, NOUNS, ON
 from bifocal.datasets.scenes.drawing import OUTLINES, box_of, draw_scene, silhouette
-from bifocal.datasets.scenes.layout import BACKGROUNDS, COLOURS, RADII, SHAPES, TEXTURES, Scene, Thing
+from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene, SceneObject
 
 SIZE = 128
 SEEDS = st.integers(0, 2**32 - 1)
@@ -24,8 +26,8 @@ ORDERS = {"left": ("x", 1), "right": ("x", -1), "above": ("y", 1), "over": ("y",
 }
 
 
-def things(scene: Scene) -> list[Thing]:
-    return [thing for group in scene.groups for thing in group]
+def objects_of(scene: Scene) -> list[SceneObject]:
+    return [item for group in scene.groups for item in group]
 
 
 def draw(seed: int) -> tuple[Scene, list]:
@@ -37,46 +39,46 @@ def hashes(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-def test_every_name_has_its_drawing_and_its_words():
+def test_every_property_has_a_drawing_and_words():
     assert set(OUTLINES) == set(NOUNS) == set(SHAPES)
-    assert set(BACKGROUND) == set(ON) == set(BACKGROUNDS)
-    assert set(ADJECTIVES) == {*COLOURS, *TEXTURES, *RADII}
+    assert set(DRAWERS) == set(ON) == set(BACKGROUNDS)
+    assert set(ADJECTIVES) == {*COLORS, *TEXTURES, *RADII}
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
-def test_a_scene_holds_1_to_4_objects_that_hardly_overlap(seed):
+def test_scene_has_1_to_4_objects_that_hardly_overlap(seed):
     scene, _ = draw(seed)
-    placed = things(scene)
+    placed = objects_of(scene)
     assert 1 <= len(placed) <= 4
-    covered = [silhouette(thing, SIZE) >= 0.5 for thing in placed]
+    covered = [silhouette(item, SIZE) >= 0.5 for item in placed]
     for number, mask in enumerate(covered):
         later = np.zeros_like(mask) if number + 1 == len(covered) else np.any(covered[number + 1 :], axis=0)
         assert (mask & later).sum() < 0.5 * mask.sum()
-    kinds = {(group[0].kind.shape, group[0].kind.colour) for group in scene.groups}
-    assert len(kinds) == len(scene.groups)
+    appearances = {(group[0].appearance.shape, group[0].appearance.color) for group in scene.groups}
+    assert len(appearances) == len(scene.groups)
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
-def test_boxes_are_the_pixels_that_change_with_the_object(seed):
+def test_box_bounds_the_pixels_that_change_with_the_object(seed):
     scene, _ = draw(seed)
     before = np.asarray(draw_scene(scene, SIZE), dtype=int)
-    for place, group in enumerate(scene.groups):
-        for number, thing in enumerate(group):
-            red, green, blue = thing.colour
-            painted = replace(thing, colour=(255 - red, (green + 128) % 256, 255 - blue))
+    for index, group in enumerate(scene.groups):
+        for number, item in enumerate(group):
+            red, green, blue = item.color
+            painted = replace(item, color=(255 - red, (green + 128) % 256, 255 - blue))
             painted_group = (*group[:number], painted, *group[number + 1 :])
-            groups = (*scene.groups[:place], painted_group, *scene.groups[place + 1 :])
+            groups = (*scene.groups[:index], painted_group, *scene.groups[index + 1 :])
             after = np.asarray(draw_scene(replace(scene, groups=groups), SIZE), dtype=int)
             changed = np.abs(after - before).max(axis=2) > 0
             rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
             drawn = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
-            box = np.array(box_of(thing, SIZE))
+            box = np.array(box_of(item, SIZE))
             assert np.all(drawn[:2] >= box[:2])
             assert np.all(drawn[2:] <= box[2:])
-            # Nothing lies on the last one. What is barely touched need not change.
-            if thing is scene.groups[-1][-1]:
+            # Nothing covers the last object. Pixels that it barely touches need not change.
+            if item is scene.groups[-1][-1]:
                 assert np.abs(drawn - box).max() <= 1
 
 
@@ -84,16 +86,16 @@ def test_boxes_are_the_pixels_that_change_with_the_object(seed):
 @given(seed=SEEDS, size=st.sampled_from([64, 100, 128, 200]))
 def test_boxes_are_inside_the_image(seed, size):
     scene, _ = draw(seed)
-    for thing in things(scene):
-        x0, y0, x1, y1 = box_of(thing, size)
+    for item in objects_of(scene):
+        x0, y0, x1, y1 = box_of(item, size)
         assert 0 <= x0 < x1 <= size
         assert 0 <= y0 < y1 <= size
-        assert max(x1 - x0, y1 - y0) <= 2.6 * thing.radius * size + 1
+        assert max(x1 - x0, y1 - y0) <= 2.6 * item.radius * size + 1
 
 
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
-def test_captions_differ_and_quote_their_phrases(seed):
+def test_captions_differ_and_contain_their_phrases(seed):
     scene, sentences = draw(seed)
     assert len({sentence.text for sentence in sentences}) == len(sentences) == 5
     for sentence in sentences:
@@ -108,26 +110,26 @@ def test_captions_differ_and_quote_their_phrases(seed):
 
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
-def test_phrases_say_what_is_drawn(seed):
+def test_phrases_match_the_drawn_objects(seed):
     _, sentences = draw(seed)
     meanings = {word: meaning for meaning, words in ADJECTIVES.items() for word in words}
     nouns = sorted(((word, shape) for shape, words in NOUNS.items() for word in words), key=lambda pair: -len(pair[0]))
     numbers = {"a": 1, "an": 1, "two": 2, "three": 3}
     for sentence in sentences:
         for phrase, group in sentence.phrases:
-            kind = group[0].kind
+            appearance = group[0].appearance
             first, *words = phrase.lower().split(" with ")[0].split()
             assert numbers[first] == len(group)
             said = {meanings[word] for word in words if word in meanings}
-            assert kind.colour in said
-            assert said <= {kind.colour, kind.texture, kind.size}
+            assert appearance.color in said
+            assert said <= {appearance.color, appearance.texture, appearance.size}
             rest = " ".join(words)
-            assert next(shape for word, shape in nouns if word in rest) == kind.shape
+            assert next(shape for word, shape in nouns if word in rest) == appearance.shape
 
 
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
-def test_relations_hold(seed):
+def test_spatial_relations_of_captions_hold(seed):
     _, sentences = draw(seed)
     for sentence in sentences:
         if len(sentence.phrases) < 2:
@@ -138,10 +140,10 @@ def test_relations_hold(seed):
         if between[-1:] in (["of"], ["than"], *([word] for word in ("above", "over", "below", "under"))) and relations:
             axis, sign = relations[-1]
             gaps = [sign * (getattr(b, axis) - getattr(a, axis)) for a in group for b in other]
-            assert min(gaps) > CLEARLY
+            assert min(gaps) > MIN_DISTANCE
 
 
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
+def test_same_seed_gives_same_bytes(tmp_path):
     corpora = [Scenes(seed=3, train=4, val=2, test=2).read(tmp_path / name) for name in ("a", "b")]
     assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
     assert corpora[0].captions == corpora[1].captions
@@ -150,21 +152,21 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     assert not set(hashes(tmp_path / "a").values()) & set(hashes(tmp_path / "c").values())
 
 
-def test_an_image_does_not_depend_on_how_many_there_are(tmp_path):
+def test_image_does_not_depend_on_the_number_of_images(tmp_path):
     few = Scenes(train=2, val=1, test=1).read(tmp_path / "few")
     many = Scenes(train=6, val=3, test=2).read(tmp_path / "many")
     assert hashes(tmp_path / "few").items() <= hashes(tmp_path / "many").items()
     for image in few.images:
-        own = [[(c.text) for c in corpus.captions if c.image_id == image.image_id] for corpus in (few, many)]
-        assert own[0] == own[1]
+        texts = [[c.text for c in corpus.captions if c.image_id == image.image_id] for corpus in (few, many)]
+        assert texts[0] == texts[1]
 
 
-def test_splits_share_nothing(tmp_path):
+def test_splits_share_no_image(tmp_path):
     Scenes(train=5, val=5, test=5).read(tmp_path)
     assert len(set(hashes(tmp_path).values())) == 15
 
 
-def test_scenes_make_a_dataset_with_phrases_of_every_caption(tmp_path):
+def test_scenes_give_a_dataset_with_phrases_for_every_caption(tmp_path):
     corpus = Scenes(train=6, val=2, test=2, size=96).read(tmp_path / "images")
     counts = write_dataset(tmp_path, "Scenes", corpus, copy_images=False, max_pixels=96 * 96, max_rejected_fraction=0.0)
     dataset = read_dataset(tmp_path)
@@ -179,14 +181,14 @@ def test_scenes_make_a_dataset_with_phrases_of_every_caption(tmp_path):
         assert any(noun in phrase.phrase.lower() for noun in NOUNS[phrase.category])
 
 
-def test_every_background_shows_texture():
-    for name, background in BACKGROUND.items():
+def test_every_background_has_texture():
+    for name, background in DRAWERS.items():
         pixels = np.clip(background(SIZE, np.random.default_rng(0)), 0, 255)
         assert pixels.shape == (SIZE, SIZE, 3), name
         assert pixels.mean(axis=2).std() > 2, name
 
 
 @pytest.mark.parametrize("wrong", [{"train": -1}, {"test": -5}, {"size": 10}])
-def test_impossible_sizes_are_refused(wrong):
+def test_invalid_sizes_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Scenes(**wrong)

@@ -1,4 +1,4 @@
-"""Triplets as people judged them."""
+"""Triplets of images with the votes of people."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from bifocal.metrics import triplet_agreement
 HEAD = "query,first,second,o1,o2,o3\n"
 
 
-def test_triplets_are_read_and_agreed_with(tmp_path: Path) -> None:
+def test_triplets_are_read_and_give_agreement(tmp_path: Path) -> None:
     path = tmp_path / "triplets.csv"
     path.write_text(HEAD + "007,a,b,4,1,0\n007,NA,c,0,2,2\n")
     table = read_triplets(path)
-    # Ids are strings, whatever they look like.
+    # Ids stay strings, even if they look like numbers or NA.
     assert table[["query", "first", "second"]].to_numpy().tolist() == [["007", "a", "b"], ["007", "NA", "c"]]
     votes = torch.from_numpy(table[["o1", "o2", "o3"]].to_numpy())
-    # 4 of 5 chose a; 2 of 4 chose c, and 2 neither.
+    # 4 of 5 chose a; 2 of 4 chose c, and 2 chose neither.
     assert triplet_agreement(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), votes) == pytest.approx(65.0)
 
 
@@ -26,12 +26,12 @@ def test_triplets_are_read_and_agreed_with(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("query,first,second,o1,o2\n", "has no column o3; it has query"),
-        (HEAD + "q,a,b,1,2,3\nq,a,b,-1,2,3\n", "line 3, column o1: '-1', expected a count from 0"),
+        (HEAD + "q,a,b,1,2,3\nq,a,b,-1,2,3\n", "line 3, column o1: '-1', expected an integer of at least 0"),
         (HEAD + "q,a,b,1,2,\n", "line 2, column o3: ''"),
         (None, "no such file"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str | None, expected: str) -> None:
+def test_invalid_triplets_are_rejected(tmp_path: Path, text: str | None, expected: str) -> None:
     path = tmp_path / "triplets.csv"
     if text is not None:
         path.write_text(text)

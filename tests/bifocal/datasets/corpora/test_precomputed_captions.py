@@ -1,4 +1,4 @@
-"""SCAN's and VSE++'s files."""
+"""PrecomputedCaptions on small files in the format of VSE++ and SCAN."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bifocal.datasets.corpora import PrecomputedCaptions
-from tests.bifocal.datasets.corpora import NOWHERE, splits, texts
+from tests.bifocal.datasets.corpora.entries import UNUSED, splits, texts
 
 
 def write_precomputed(root: Path, name: str, images: int, rows: int, ids: list[str], captions: int = 5) -> None:
@@ -18,12 +18,12 @@ def write_precomputed(root: Path, name: str, images: int, rows: int, ids: list[s
 
 @pytest.mark.parametrize("rows_each", [1, 5])
 @pytest.mark.parametrize("ids_each", [1, 5])
-def test_precomputed_tells_rows_of_images_from_rows_of_captions(tmp_path, rows_each, ids_each):
+def test_precomputed_captions_distinguishes_rows_per_image_and_per_caption(tmp_path, rows_each, ids_each):
     published = {"train": ["70", "71", "72"], "dev": ["80"], "test": ["90", "91"]}
     for name, ids in published.items():
         lines = [line for line in ids for _ in range(ids_each)]
         write_precomputed(tmp_path, name, len(ids), rows_each * len(ids), lines)
-    corpus = PrecomputedCaptions(tmp_path).read(NOWHERE)
+    corpus = PrecomputedCaptions(tmp_path).read(UNUSED)
     rows = [f"train-{n * rows_each:06d}-{70 + n}" for n in range(3)]
     assert [image.image_id for image in corpus.images[:3]] == rows
     assert Counter(splits(corpus).values()) == {"train": 3, "val": 1, "test": 2}
@@ -32,22 +32,22 @@ def test_precomputed_tells_rows_of_images_from_rows_of_captions(tmp_path, rows_e
     assert len({caption.caption_id for caption in corpus.captions}) == 30
 
 
-def test_precomputed_says_which_count_is_wrong(tmp_path):
+def test_precomputed_captions_names_the_inconsistent_count(tmp_path):
     for name in ("train", "dev", "testall"):
         write_precomputed(tmp_path, name, 2, 2, ["1", "2"])
-    source = PrecomputedCaptions(tmp_path, test="testall")
-    assert len(source.read(NOWHERE).images) == 6
+    reader = PrecomputedCaptions(tmp_path, test="testall")
+    assert len(reader.read(UNUSED).images) == 6
     with pytest.raises(ValueError, match=r"test_caps\.txt: no such file"):
-        PrecomputedCaptions(tmp_path).read(NOWHERE)
+        PrecomputedCaptions(tmp_path).read(UNUSED)
     np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4), np.float32))
-    with pytest.raises(ValueError, match=r"dev_ims\.npy has 3 rows, but the captions are 10: expected 2 rows"):
-        source.read(NOWHERE)
+    with pytest.raises(ValueError, match=r"dev_ims\.npy has 3 rows for 10 captions: expected 2 rows"):
+        reader.read(UNUSED)
     write_precomputed(tmp_path, "dev", 2, 2, ["1"])
-    with pytest.raises(ValueError, match=r"dev_ids\.txt has 1 lines, but the captions are 10: expected 2 lines"):
-        source.read(NOWHERE)
+    with pytest.raises(ValueError, match=r"dev_ids\.txt has 1 lines for 10 captions: expected 2 lines"):
+        reader.read(UNUSED)
     write_precomputed(tmp_path, "dev", 2, 2, ["1", "2"], captions=4)
-    with pytest.raises(ValueError, match=r"dev_caps\.txt has 8 lines, expected 5 for every image"):
-        source.read(NOWHERE)
+    with pytest.raises(ValueError, match=r"dev_caps\.txt has 8 lines, expected 5 per image"):
+        reader.read(UNUSED)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_precomputed_says_which_count_is_wrong(tmp_path):
     ],
     ids=["empty", "other", "cut", "pickle"],
 )
-def test_precomputed_refuses_what_is_no_array_of_numbers(tmp_path, spoil):
+def test_precomputed_captions_rejects_invalid_arrays(tmp_path, spoil):
     for name in ("train", "dev", "test"):
         write_precomputed(tmp_path, name, 2, 2, ["1", "2"])
     spoil(tmp_path / "train_ims.npy")
-    with pytest.raises(ValueError, match=r"train_ims\.npy is no whole array of numbers"):
-        PrecomputedCaptions(tmp_path).read(NOWHERE)
+    with pytest.raises(ValueError, match=r"train_ims\.npy is not a complete array of numbers"):
+        PrecomputedCaptions(tmp_path).read(UNUSED)

@@ -1,4 +1,4 @@
-"""Flickr8k against small files in its format."""
+"""Flickr8k on small files in the published format."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.datasets.corpora import Flickr8k
-from tests.bifocal.datasets.corpora import NOWHERE, splits, texts
+from tests.bifocal.datasets.corpora.entries import UNUSED, splits, texts
 
 
 @pytest.fixture
@@ -21,39 +21,39 @@ def flickr8k(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_flickr8k_reads_tokens_and_lists(flickr8k):
-    corpus = Flickr8k(flickr8k).read(NOWHERE)
+def test_flickr8k_reads_captions_and_lists(flickr8k):
+    corpus = Flickr8k(flickr8k).read(UNUSED)
     assert splits(corpus) == {"2.jpg": "train", "1.jpg": "val"}
     assert texts(corpus)["2.jpg"] == [f"A dog {n} of 2.jpg ." for n in range(5)]
     assert all((corpus.image_root / str(image.path)).is_file() for image in corpus.images)
     assert len({caption.caption_id for caption in corpus.captions}) == len(corpus.captions)
 
 
-def test_flickr8k_lists_what_is_in_no_list(flickr8k):
-    left_out = Flickr8k(flickr8k).read(NOWHERE).left_out
-    assert Counter(refusal.kind for refusal in left_out) == {"image": 1, "caption": 10}
-    assert all(refusal.by_design for refusal in left_out)
+def test_flickr8k_excludes_images_outside_all_lists(flickr8k):
+    excluded = Flickr8k(flickr8k).read(UNUSED).excluded
+    assert Counter(entry.kind for entry in excluded) == {"image": 1, "caption": 10}
+    assert all(entry.intentional for entry in excluded)
     reason = "in none of the lists Flickr_8k.trainImages.txt, Flickr_8k.devImages.txt"
-    assert [(refusal.what, refusal.reason) for refusal in left_out if refusal.kind == "image"] == [("3.jpg", reason)]
+    assert [(entry.entry, entry.reason) for entry in excluded if entry.kind == "image"] == [("3.jpg", reason)]
 
 
-def test_flickr8k_says_what_is_wrong(flickr8k):
-    with pytest.raises(ValueError, match="option images"):
-        Flickr8k(flickr8k, images="Flicker8k_Dataset").read(NOWHERE)
+def test_flickr8k_names_the_invalid_file(flickr8k):
+    with pytest.raises(ValueError, match="argument images"):
+        Flickr8k(flickr8k, images="Flicker8k_Dataset").read(UNUSED)
     tokens = flickr8k / "Flickr8k.token.txt"
     tokens.write_text("1.jpg#0\tA dog .\n1.jpg A cat .\n")
     with pytest.raises(ValueError, match=r"line 2: '1\.jpg A cat \.', expected name\.jpg#number<tab>caption"):
-        Flickr8k(flickr8k).read(NOWHERE)
+        Flickr8k(flickr8k).read(UNUSED)
     tokens.write_bytes(b"1.jpg#0\t\xff\xfe\n")
     with pytest.raises(ValueError, match="not UTF-8"):
-        Flickr8k(flickr8k).read(NOWHERE)
+        Flickr8k(flickr8k).read(UNUSED)
     tokens.unlink()
     with pytest.raises(ValueError, match=r"needs .*token\.txt: no such file"):
-        Flickr8k(flickr8k).read(NOWHERE)
+        Flickr8k(flickr8k).read(UNUSED)
 
 
 def test_flickr8k_needs_a_list(flickr8k):
     for path in flickr8k.glob("Flickr_8k.*Images.txt"):
         path.unlink()
     with pytest.raises(ValueError, match="none of the lists"):
-        Flickr8k(flickr8k).read(NOWHERE)
+        Flickr8k(flickr8k).read(UNUSED)

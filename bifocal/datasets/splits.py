@@ -1,0 +1,48 @@
+"""Splits that are drawn from the training items."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+
+def check_fractions(corpus: str, val: str | float, test: str | float, name: str, unit: str) -> None:
+    """Check the arguments ``val`` and ``test`` of a reader: each a published subset, or a fraction of train.
+
+    Args:
+        name: description of a subset's name, for the message.
+        unit: what train is divided into, for the message.
+
+    Raises:
+        ValueError: a fraction is negative, or the fractions leave nothing for train.
+    """
+    fractions = [part for part in (val, test) if not isinstance(part, str)]
+    if any(fraction < 0 for fraction in fractions) or sum(fractions) >= 1:
+        raise ValueError(
+            f"{corpus}: val is {val!r} and test is {test!r}; expected {name}, or a fraction of the {unit} of train "
+            "in [0, 1); the fractions must sum to less than 1"
+        )
+
+
+def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
+    """Return the split of every item after moving fractions of train to other splits.
+
+    The draw depends on the seed and the set of ids, not on their order.
+
+    Args:
+        splits: split of every item, by its id.
+        subsets: name of a published subset, or fraction of train, of every split.
+
+    Example:
+        >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)
+        {'a': 'val', 'b': 'train', 'c': 'test'}
+    """
+    drawn = dict(splits)
+    ids = sorted(item for item, split in splits.items() if split == "train")
+    order = np.random.default_rng(seed).permutation(len(ids))
+    start = 0
+    for split, subset in subsets.items():
+        if not isinstance(subset, str):
+            end = start + round(subset * len(ids))
+            drawn |= {ids[index]: split for index in order[start:end]}
+            start = end
+    return drawn

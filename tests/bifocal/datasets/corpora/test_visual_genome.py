@@ -1,0 +1,70 @@
+"""VisualGenome on small files in the published format, filtered as in the papers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bifocal.datasets.corpora import VisualGenome
+from tests.bifocal.datasets.corpora.entries import UNUSED
+
+
+@pytest.fixture
+def genome(tmp_path: Path) -> Path:
+    def image(number: int, coco: int | None) -> dict[str, object]:
+        url = f"https://host/some/VG_100K{'_2' if number == 1 else ''}/{number}.jpg"
+        return {"image_id": number, "url": url, "width": 80, "height": 60, "coco_id": coco}
+
+    def region(number: int, phrase: str) -> dict[str, object]:
+        return {"region_id": number, "x": 5, "y": 6, "width": 90, "height": 8, "phrase": phrase}
+
+    (tmp_path / "image_data.json").write_text(json.dumps([image(1, 77), image(2, None), image(3, 78)]))
+    regions = [
+        {"id": 1, "regions": [region(10, "A man's café, red!"), region(11, "one two three four five six seven eight "
+                                                                            "nine ten eleven"), region(12, " .")]},
+        {"id": 2, "regions": [region(20, "the sky")]},
+        {"id": 3, "regions": []},
+    ]  # fmt: skip
+    (tmp_path / "region_descriptions.json").write_text(json.dumps(regions))
+    (tmp_path / "densecap_splits.json").write_text(json.dumps({"train": [2], "val": [], "test": [1]}))
+    captions = {"images": [{"id": 77}], "annotations": [{"id": 900, "image_id": 77, "caption": "A man in a café."}]}
+    (tmp_path / "captions_val2014.json").write_text(json.dumps(captions))
+    return tmp_path
+
+
+def test_visual_genome_cleans_descriptions_and_excludes_long_and_empty_ones(genome):
+    corpus = VisualGenome(genome).read(UNUSED)
+    assert {image.image_id: (image.split, image.path, image.size) for image in corpus.images} == {
+        "1": ("test", "VG_100K_2/1.jpg", (80, 60)),
+        "2": ("train", "VG_100K/2.jpg", (80, 60)),
+    }
+    assert [(phrase.image_id, phrase.phrase, phrase.caption_id) for phrase in corpus.phrases] == [
+        ("1", "a mans cafe red", 10), ("2", "the sky", 20),
+    ]  # fmt: skip
+    # Beyond the image's 80 x 60: the writer clips it.
+    assert corpus.phrases[0].boxes == ((5.0, 6.0, 95.0, 14.0),)
+    assert [caption.text for caption in corpus.captions] == ["a mans cafe red", "the sky"]
+    reasons = {entry.entry: entry.reason for entry in corpus.excluded}
+    assert reasons == {
+        "3": "in no list of densecap_splits.json",
+        "region 11 of 1": "11 words, expected 1 to 10",
+        "region 12 of 1": "0 words, expected 1 to 10",
+    }
+
+
+def test_visual_genome_with_coco_reads_shared_images_and_coco_captions(genome):
+    corpus = VisualGenome(genome, coco="captions_val2014.json").read(UNUSED)
+    assert [(image.image_id, image.split) for image in corpus.images] == [("1", "test")]
+    assert [(caption.caption_id, caption.image_id, caption.text) for caption in corpus.captions] == [
+        (900, "1", "A man in a café.")
+    ]
+    assert [(phrase.phrase, phrase.caption_id) for phrase in corpus.phrases] == [("a mans cafe red", None)]
+
+
+def test_visual_genome_names_the_invalid_file(genome):
+    (genome / "region_descriptions.json").write_text('{"regions": []}')
+    with pytest.raises(ValueError, match="expected a list, got dict"):
+        VisualGenome(genome).read(UNUSED)
+    (genome / "region_descriptions.json").write_text('[{"id": 1, "regions": [{"region_id": 1}]}]')
+    with pytest.raises(ValueError, match="not in Visual Genome's format: KeyError 'phrase'"):
+        VisualGenome(genome).read(UNUSED)
