@@ -1,6 +1,6 @@
-"""Embeddings of a collection."""
+"""Embeddings of a whole collection."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -12,30 +12,53 @@ from bifocal.text import Text
 BATCH = 256
 
 
-@runtime_checkable
 class DualEncoder(Protocol):
-    """A model of one vector for each image and each caption."""
+    """A model with one vector for each image and each caption, such as ``TwoBranchModel``."""
+
+    single_vector: bool
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """Device of the parameters."""
         ...
 
     def eval(self) -> object:
-        """Evaluation mode."""
+        """Switch to evaluation mode."""
         ...
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
-        """(N, d), of unit norm."""
+        """Return the embeddings (N, d), of unit norm."""
         ...
 
     def embed_captions(self, text: Text) -> Tensor:
-        """(M, d), of unit norm."""
+        """Return the embeddings (M, d), of unit norm."""
         ...
 
 
+def is_dual_encoder(model: Any) -> bool:
+    """Return whether ``model`` has one vector for each image and each caption."""
+    return bool(getattr(model, "single_vector", False))
+
+
+def dual_encoder(model: Any, instead: str = "use a TwoBranchModel") -> DualEncoder:
+    """Return ``model`` if it has one vector for each image and each caption.
+
+    Args:
+        instead: end of the error message: what to do.
+
+    Raises:
+        TypeError: the model has several vectors, or none.
+    """
+    if not is_dual_encoder(model):
+        raise TypeError(f"a {type(model).__name__} has no single vector for an image: {instead}")
+    return cast(DualEncoder, model)
+
+
 def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
-    """Embeddings of all images (N, d) and captions (M, d), float32 on the CPU; leaves the model in evaluation mode."""
+    """Return the embeddings of all images (N, d) and captions (M, d), float32 on the CPU.
+
+    The model is left in evaluation mode.
+    """
     model.eval()
     device = model.device
     with torch.inference_mode():

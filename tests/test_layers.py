@@ -21,7 +21,8 @@ from bifocal.registry import registered
 for package in ("datasets.corpora", "features.extractors", "text.vectorizers", "sorters", "losses", "text_encoders"):
     assert registered(f"bifocal.{package}"), package
 model = build_model(
-    {"name": "SMILEEncoder"}, {"name": "GRUEncoder"}, dim=8, feature_dim=6, text_dim=5, text_kind="tokens", words=9
+    {"name": "TwoBranchModel", "dim": 8, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
+    feature_dim=6, text_dim=5, text_format="tokens", vocabulary_size=9,
 )
 """
 

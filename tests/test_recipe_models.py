@@ -42,13 +42,13 @@ def text(vectorizer: dict[str, Any]) -> tuple[Text, dict[str, Any]]:
     lengths = torch.full((IMAGES,), WORDS)
     if vectorizer["name"] == "Word2Vec":
         values = torch.randint(1, TERMS, (IMAGES, WORDS))
-        return Text(values, lengths), {"text_dim": vectorizer["dim"], "text_kind": "tokens", "words": TERMS}
+        return Text(values, lengths), {"text_dim": vectorizer["dim"], "text_format": "tokens", "vocabulary_size": TERMS}
     if vectorizer["name"] == "ElmoLayers":
         dim = 2 * vectorizer["projection_dim"]
         values = torch.rand(IMAGES, 3, WORDS, dim)
-        return Text(values, lengths), {"text_dim": dim, "text_kind": "contextual", "words": None}
+        return Text(values, lengths), {"text_dim": dim, "text_format": "contextual"}
     dim = vectorizer.get("components") or vectorizer.get("dim") or TERMS
-    return Text(torch.rand(IMAGES, dim), lengths), {"text_dim": dim, "text_kind": "vectors", "words": None}
+    return Text(torch.rand(IMAGES, dim), lengths), {"text_dim": dim, "text_format": "vectors"}
 
 
 @functools.cache
@@ -64,7 +64,8 @@ def one_step(section: str, channels: int, vectorizer: str) -> None:
         parts["image_encoder"]["crop"] = 32
     # Drawing a hundred million random weights would take most of the time.
     with torch.device("meta"):
-        model: Any = build_model(**parts, dim=params.dim, feature_dim=channels, **told)
+        encoders = {part: parts[part] for part in ("image_encoder", "text_encoder")}
+        model: Any = build_model(parts["model"] | encoders | {"dim": params.dim}, feature_dim=channels, **told)
     model.to_empty(device="cpu")
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data.fill_(1e-3 if tensor.is_floating_point() else 0)

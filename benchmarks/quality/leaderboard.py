@@ -24,15 +24,15 @@ from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.embedding import embed
 from bifocal.features import FeatureStore
-from bifocal.localization import AutoLocalizer, BEANHeatmap
 from bifocal.metrics import center_baseline, chance_report, summarize
-from bifocal.models import GroundingModel, Model, TwoBranchModel, build_model, load_model, save_model
+from bifocal.models import build_model, load_model, save_model
+from bifocal.models.base import Model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.validators.recall import model_ranks
 from components import catalog
 from components.evaluate.meaning import semantic_figures
-from components.evaluate.pointer import Pointer, asked, can_point, embed_texts
+from components.evaluate.pointer import Pointer, asked, can_point
 from components.evaluate.pointing import choose_k, point
 from runtime import parameters
 from runtime.artifacts import MANIFEST
@@ -104,23 +104,19 @@ def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifac
     """Canonical correlation analysis, on the features and texts of the linear twin."""
     features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
     pairs = ImageCaptionPairs(read_dataset(shared["dataset"]).split("train"), features, text)
-    configuration: dict[str, Any] = {
-        "image_encoder": {"name": "LinearEncoder"},
-        "text_encoder": {"name": "LinearEncoder"},
+    ref = {
+        "name": "TwoBranchModel",
         "dim": min(dim, features.dim, text.dim),
-        "feature_dim": features.dim,
-        "text_dim": text.dim,
-        "text_kind": text.kind,
-        "words": None,
+        "image_encoder": "LinearEncoder",
+        "text_encoder": "LinearEncoder",
     }
     started = time.monotonic()
-    model = build_model(**configuration)
-    assert isinstance(model, TwoBranchModel)
+    model = build_model(ref, feature_dim=features.dim, text_dim=text.dim, text_format=text.kind)
     fit_cca(model, pairs)
     minutes = (time.monotonic() - started) / 60
     folder = home / "cca"
     folder.mkdir(parents=True, exist_ok=True)
-    save_model(folder, configuration, model.state_dict())
+    save_model(folder, model)
     return Artifacts(**shared, embedding=folder), minutes
 
 
@@ -158,19 +154,19 @@ def floor(dataset: Path) -> list[Any]:
 
 def pointing(model: Model, features: FeatureStore, text: Path, whole: Dataset) -> float:
     """Accuracy of the pointing game in percent, BEAN's k chosen on val; NaN if the model cannot point."""
-    localizer, test = AutoLocalizer.of(model.image_encoder), whole.split("test")
+    localizer, test = model.image_encoder.localizer(), whole.split("test")
     if localizer is None or can_point(model, localizer, features, test):
         return math.nan
     pointer = Pointer(model, localizer, features, load_vectorizer(text))
-    if isinstance(localizer, BEANHeatmap):
-        dim = embed_texts(model, pointer.reader, ["a"]).shape[1]
-        pointer, _ = choose_k(pointer, dim, whole.split("val"), seed=0)
+    candidates = localizer.candidates(model.image_encoder.dim)
+    if candidates:
+        pointer, _ = choose_k(pointer, candidates, whole.split("val"), seed=0)
     return 100 * float(point(pointer, test).hits.mean())
 
 
 def ndcg(model: Model, whole: Dataset, pairs: ImageCaptionPairs) -> float:
     """Area under NDCG@R in percent, images found by images; relevance from tf-idf of all captions of each."""
-    if isinstance(model, GroundingModel):
+    if not model.single_vector:
         return math.nan
     images, _ = embed(model, pairs)
     area: float = semantic_figures(images, whole, whole.split("test"), seed=0)[0]["NDCG_area"]

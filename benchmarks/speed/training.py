@@ -93,13 +93,11 @@ def main(steps: int, folder: Path) -> None:
     train, validation = (ImageCaptionPairs(tables.split(split), features, text) for split in ("train", "val"))
     torch.manual_seed(0)
     model: Any = build_model(
-        image_encoder={"name": "SMILEEncoder"},
-        text_encoder={"name": "SRUEncoder"},
-        dim=DIM,
+        {"name": "TwoBranchModel", "dim": DIM, "image_encoder": "SMILEEncoder", "text_encoder": "SRUEncoder"},
         feature_dim=FEATURE_DIM,
         text_dim=WORD_DIM,
-        text_kind="tokens",
-        words=len(text.vocabulary),
+        text_format="tokens",
+        vocabulary_size=len(text.vocabulary),
     ).to("cuda" if torch.cuda.is_available() else "cpu")
     loss = HardestTripletLoss()
     clock = Clock()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import onnx
@@ -14,7 +14,6 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from bifocal.backbones.trainable import reads_pixels
 from bifocal.features import RegionBatch
 from bifocal.models import TwoBranchModel, load_model
 from bifocal.text import Text
@@ -37,8 +36,7 @@ class _PixelBranch(nn.Module):
         self.encoder = model.image_encoder
 
     def forward(self, pixels: Tensor) -> Tensor:
-        embeddings: Tensor = self.encoder.embed_pixels(pixels)  # type: ignore[operator]
-        return embeddings
+        return self.encoder.embed_pixels(pixels)
 
 
 class _TextBranch(nn.Module):
@@ -83,11 +81,7 @@ def export_branch(model_directory: Path, branch: Branch, file: Path) -> None:
 
 def sees_squares(model_directory: Path, side: int) -> bool:
     """Whether the image encoder reads pixels, and in evaluation sees a square of ``side`` pixels as it is."""
-    encoder = _load(model_directory).image_encoder
-    if not reads_pixels(encoder):
-        return False
-    seen_as_it_is = {"stretch": getattr(encoder, "side", None), "as_is": getattr(encoder, "side_of_graph", side)}
-    return seen_as_it_is.get(getattr(encoder, "protocol", "as_is")) == side
+    return _load(model_directory).image_encoder.keeps_square(side)
 
 
 def compare(model_directory: Path, branch: Branch, file: Path, seed: int) -> Iterator[Parity]:
@@ -109,12 +103,12 @@ def compare(model_directory: Path, branch: Branch, file: Path, seed: int) -> Ite
 
 def _load(model_directory: Path) -> TwoBranchModel:
     model = load_model(model_directory)
-    if not isinstance(model, TwoBranchModel):
+    if not model.single_vector:
         raise ValueError(
             f"{model_directory} holds a {type(model).__name__}, which has no single vector for an image to export: "
             "export a TwoBranchModel"
         )
-    return model
+    return cast(TwoBranchModel, model)
 
 
 def _export(model_directory: Path, branch: Branch, file: Path) -> None:
@@ -140,8 +134,8 @@ def _export(model_directory: Path, branch: Branch, file: Path) -> None:
 
 def _shapes(model: TwoBranchModel, branch: Branch) -> dict[str, tuple[str | int, ...]]:
     """Shape of each input; a name stands for a dynamic dimension."""
-    if branch == "image_encoder" and reads_pixels(model.image_encoder):
-        side = getattr(model.image_encoder, "side_of_graph", None)
+    if branch == "image_encoder" and model.image_encoder.reads_pixels:
+        side = model.image_encoder.onnx_image_size
         return {"pixels": ("batch", 3, side or "height", side or "width")}
     if branch == "image_encoder":
         return {"features": ("batch", "regions", model.feature_dim), "mask": ("batch", "regions")}
@@ -151,13 +145,13 @@ def _shapes(model: TwoBranchModel, branch: Branch) -> dict[str, tuple[str | int,
         "vectors": ("batch", model.text_dim),
         "sparse": ("batch", model.text_dim),
     }
-    return {"values": values[model.text_kind], "lengths": ("batch",)}
+    return {"values": values[model.text_format], "lengths": ("batch",)}
 
 
 def _branch(model: TwoBranchModel, branch: Branch) -> nn.Module:
     if branch == "text_encoder":
         return _TextBranch(model).eval()
-    return (_PixelBranch(model) if reads_pixels(model.image_encoder) else _ImageBranch(model)).eval()
+    return (_PixelBranch(model) if model.image_encoder.reads_pixels else _ImageBranch(model)).eval()
 
 
 def _example(model: TwoBranchModel, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, ...]:
@@ -175,7 +169,7 @@ def _example(model: TwoBranchModel, branch: Branch, batch: int, length: int, see
         return torch.randn(first, generator=generator), mask
     lengths = torch.randint(1, length + 1, second, generator=generator)
     lengths[0] = length
-    if model.words is None:
+    if model.word_embedding is None:
         return torch.randn(first, generator=generator), lengths
-    values = torch.randint(1, model.words.num_embeddings, first, generator=generator)
+    values = torch.randint(1, model.word_embedding.num_embeddings, first, generator=generator)
     return values * (torch.arange(length) < lengths.unsqueeze(1)), lengths

@@ -1,47 +1,61 @@
 """BEAN: selective spatial pooling over the maps of a fully convolutional network."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pad_sequence
 
 from bifocal.backbones.state import CARRIED, fit_weights
-from bifocal.backbones.trainable import PixelBackbone, Protocol, by_size, random_crops, scaled, seen, whole_images
+from bifocal.backbones.trainable import PixelBackbone, by_size, random_crops, scaled, seen, whole_images
+from bifocal.backbones.trainable import Protocol as EvalResize
+from bifocal.features import RegionBatch
+from bifocal.features.boxes import cell_boxes
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.image_encoders.pooling import max_plus_min, mean_region
+from bifocal.localization.base import RegionVectors
+from bifocal.localization.bean import BEANHeatmap, class_activation_maps
+from bifocal.localization.grad_cam import Activations
 
 Pooling = Literal["max_min", "average"]
 
 
-class BEANEncoder(nn.Module):
-    """A fully convolutional backbone, a 1 x 1 adaptation, max + min pooling, and a normalised affine projection.
+class BEANEncoder(ImageEncoder):
+    """A fully convolutional backbone, a 1 x 1 adaptation, max + min pooling, and a normalized affine projection.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (1)-(3): G = g(F), h[k] = max G[:, :, k] +
-    min G[:, :, k], x = (A h + b) / |A h + b|. Dropout stands before the projection (section 4.1).
+    min G[:, :, k], x = (A h + b) / |A h + b|. Dropout precedes the projection (section 4.1).
 
-    With a backbone it reads pixels (features of the kind Pixels) and trains end to end: random rectangles of the
-    image, resized to ``crop``, in training; as ``protocol`` says in evaluation. Without one it reads the cells of
+    With a backbone the encoder reads pixels (extractor Pixels) and trains end to end: on random crops resized to
+    ``crop`` in training, on images resized by ``eval_resize`` in evaluation. Without a backbone it reads the cells of
     stored features, whose backbone is frozen.
 
     Args:
-        input_dim: 3, of pixels; or D, channels of a cell.
-        dim: d, of the embedding.
-        maps: D', of the adaptation.
+        input_dim: 3 for pixels; D, channels of a cell, for stored features.
+        dim: d, dimension of the embedding.
+        maps: D', output channels of the adaptation.
         pooling: "max_min" of eq. (2), or "average" (GAP), the ablation of section 4.3.
         dropout: probability.
         backbone: name of a timm model; None to read stored features.
-        crop: pixels, of the side of a random crop in training; None to train as in evaluation.
-        protocol: how an image is seen in evaluation, see ``bifocal.backbones.trainable.Protocol``.
-        side: pixels, that "stretch" resizes to.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        crop: pixels, side of a random crop in training; None to train on the images of evaluation.
+        eval_resize: resizing in evaluation, see ``bifocal.backbones.trainable.EvalResize``.
+        image_size: pixels, side of the square of ``eval_resize`` "stretch".
+        model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
         pixels (B, 3, H, W) 0 to 255 and mask (B, H, W) bool, or features (B, R, D) and mask (B, R) bool, true where
         there is an image or a region -> (B, d), of unit norm.
 
     Raises:
-        ValueError: an argument is unknown, or the features are not what the backbone reads.
+        ValueError: an argument is unknown, or ``input_dim`` does not fit the backbone.
+
+    Example:
+        >>> encoder = BEANEncoder(input_dim=3, dim=4, maps=6, backbone=None)
+        >>> encoder(torch.rand(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 4])
     """
 
     def __init__(
@@ -53,85 +67,113 @@ class BEANEncoder(nn.Module):
         dropout: float = 0.5,
         backbone: str | None = "resnet152",
         crop: int | None = 256,
-        protocol: Protocol = "stretch",
-        side: int = 400,
+        eval_resize: EvalResize = "stretch",
+        image_size: int = 400,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        if pooling not in ("max_min", "average"):
-            raise ValueError(f"no pooling {pooling!r}; BEANEncoder has max_min and average")
-        if protocol not in ("stretch", "scale_and_crop", "as_is"):
-            raise ValueError(f"no protocol {protocol!r}; BEANEncoder has stretch, scale_and_crop and as_is")
+        super().__init__(input_dim, dim)
+        if pooling not in get_args(Pooling):
+            raise ValueError(f"no pooling {pooling!r}; BEANEncoder has {' and '.join(get_args(Pooling))}")
+        if eval_resize not in get_args(EvalResize):
+            raise ValueError(f"no eval_resize {eval_resize!r}; BEANEncoder has {', '.join(get_args(EvalResize))}")
         if backbone is not None and input_dim != 3:
             raise ValueError(
                 f"BEANEncoder: the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}; "
-                "extract features of the kind Pixels, or set backbone: null to stand on stored ones"
+                "extract features with Pixels, or set backbone to None (null) to read stored features"
             )
         self.backbone = None if backbone is None else PixelBackbone(backbone, model_arguments)
+        self.reads_pixels = self.backbone is not None
         channels = input_dim if self.backbone is None else self.backbone.channels
         self.adaptation = nn.Linear(channels, maps, bias=False)  # a 1 x 1 convolution, cell by cell
         self.dropout = nn.Dropout(dropout)
         self.projection = nn.Linear(maps, dim)
-        self.pooling, self.crop, self.protocol, self.side = pooling, crop, protocol, side
+        self.pooling, self.crop, self.eval_resize, self.image_size = pooling, crop, eval_resize, image_size
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        if self.backbone is None:
+        if not self.reads_pixels:
             return self.project(self.pool(self.adaptation(features), mask))
         if self.training and self.crop is not None:
             return self.embed_pixels(random_crops(features, mask, self.crop))
-        return by_size(seen(features, mask, self.protocol, self.side), self.embed_pixels)
+        return by_size(seen(features, mask, self.eval_resize, self.image_size), self.embed_pixels)
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Images of one size (B, 3, H, W), every pixel of which counts, to (B, d)."""
-        assert self.backbone is not None
-        return self.aggregate(self.backbone(pixels))
+        """Return the embeddings (B, d) of images of one size (B, 3, H, W)."""
+        return self.embed_maps(self.backbone_maps(pixels))
 
-    def aggregate(self, maps: Tensor) -> Tensor:
-        """The backbone's maps F (B, C, h, w) to (B, d)."""
-        cells = self.adapted(maps)
+    def embed_maps(self, maps: Tensor) -> Tensor:
+        """Return the embeddings (B, d) of the backbone's maps F (B, C, h, w)."""
+        cells = self.adapt(maps)
         return self.project(self.pool(cells, cells.new_ones(cells.shape[:2], dtype=torch.bool)))
 
-    def activations(self, pixels: Tensor) -> Tensor:
-        """G of eq. (1) of images of one size (B, 3, H, W): (B, h w, D'), row by row."""
-        assert self.backbone is not None
-        return self.adapted(self.backbone(pixels))
-
-    def adapted(self, maps: Tensor) -> Tensor:
-        """G, as above, of the backbone's maps F."""
+    def adapt(self, maps: Tensor) -> Tensor:
+        """Return G of eq. (1), (B, h w, D') row by row, of the backbone's maps F (B, C, h, w)."""
         cells: Tensor = self.adaptation(maps.flatten(2).transpose(1, 2))
         return cells
 
-    def whole_views(self, pixels: Tensor, mask: Tensor) -> list[Tensor]:
-        """Images (B, 3, H, W), each cut to its ``mask`` (B, H, W), in the protocol's scale and with no part cut off."""
-        if self.protocol == "scale_and_crop":
-            return [scaled(image) for image in whole_images(pixels, mask)]
-        return seen(pixels, mask, self.protocol, self.side)
+    def backbone_maps(self, pixels: Tensor) -> Tensor:
+        """Return F of eq. (1), (B, C, h, w), of images of one size (B, 3, H, W)."""
+        if self.backbone is None:
+            raise TypeError("this BEANEncoder has no backbone: it reads stored features, not pixels")
+        maps: Tensor = self.backbone(pixels)
+        return maps
 
-    def pool(self, maps: Tensor, mask: Tensor) -> Tensor:
-        """h of eq. (2), (B, D'), of G (B, R, D') where ``mask`` (B, R) is true."""
-        present = mask.unsqueeze(2)
-        if self.pooling == "average":
-            return (maps * present).sum(dim=1) / present.sum(dim=1)
-        highest = maps.masked_fill(~present, -torch.inf).amax(dim=1)
-        return highest + maps.masked_fill(~present, torch.inf).amin(dim=1)
+    def pool(self, cells: Tensor, mask: Tensor) -> Tensor:
+        """Return h of eq. (2), (B, D'), of G (B, R, D') where ``mask`` (B, R) is true."""
+        return mean_region(cells, mask) if self.pooling == "average" else max_plus_min(cells, mask)
 
     def project(self, pooled: Tensor) -> Tensor:
-        """x of eq. (3), (B, d), of h (B, D')."""
+        """Return x of eq. (3), (B, d), of h (B, D')."""
         return normalize(self.projection(self.dropout(pooled)), dim=1)
 
-    def initialise(self, directory: Path) -> None:
-        """Start from the backbone, and the adaptation if it was pretrained, of a ``features`` artifact.
+    def uncropped_views(self, pixels: Tensor, mask: Tensor) -> list[Tensor]:
+        """Return images (B, 3, H, W) without padding, at the scale of evaluation, but never cropped."""
+        if self.eval_resize == "scale_and_crop":
+            return [scaled(image) for image in whole_images(pixels, mask)]
+        return seen(pixels, mask, self.eval_resize, self.image_size)
+
+    def keeps_square(self, size: int) -> bool:
+        """Return whether evaluation leaves a square image of ``size`` pixels as it is."""
+        unchanged = self.eval_resize == "as_is" or (self.eval_resize == "stretch" and self.image_size == size)
+        return self.reads_pixels and unchanged
+
+    def localizer(self) -> BEANHeatmap:
+        """Return the localizer of section 3.3."""
+        return BEANHeatmap()
+
+    def activation_maps(self, regions: RegionBatch) -> RegionVectors:
+        """Return G' of eq. (8). Images of pixels differ in their number of cells, as in their size."""
+        features, projection = self.to_dtype(regions.features), self.projection.weight
+        if not self.reads_pixels:
+            maps = class_activation_maps(self.adaptation(features), projection)
+            return RegionVectors(maps, regions.mask, regions.boxes)
+        vectors, boxes = [], []
+        for image in self.uncropped_views(features, regions.mask):
+            maps = self.backbone_maps(image.unsqueeze(0))
+            vectors.append(class_activation_maps(self.adapt(maps)[0], projection))
+            boxes.append(cell_boxes(*maps.shape[2:]).to(maps))
+        masks = [cells.new_ones(len(cells), dtype=torch.bool) for cells in vectors]
+        return RegionVectors(*(pad_sequence(parts, batch_first=True) for parts in (vectors, masks, boxes)))
+
+    def last_activations(self, regions: RegionBatch) -> Activations:
+        """Return the backbone's maps of one image, or its stored regions."""
+        if not self.reads_pixels:
+            return super().last_activations(regions)
+        (image,) = self.uncropped_views(self.to_dtype(regions.features), regions.mask)
+        return Activations.from_maps(self.backbone_maps(image.unsqueeze(0)), self.embed_maps)
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the backbone, and the adaptation if it was pretrained, from a directory of extracted features.
 
         Raises:
-            FileNotFoundError: there are pixels to read and no weights in the artifact.
-            ValueError: they are of another network.
+            FileNotFoundError: the encoder reads pixels, and the directory holds no weights.
+            ValueError: the weights belong to another network.
         """
         path = directory / CARRIED
         if self.backbone is not None:
-            beside = self.backbone.initialise(directory)
+            extra = self.backbone.initialise(directory)
         else:
-            beside = load_file(path) if path.is_file() else {}
+            extra = load_file(path) if path.is_file() else {}
         prefix = "adaptation."
-        found = {name.removeprefix(prefix): value for name, value in beside.items() if name.startswith(prefix)}
-        if found:
-            fit_weights(self.adaptation, found, path, head="")
+        weights = {name.removeprefix(prefix): value for name, value in extra.items() if name.startswith(prefix)}
+        if weights:
+            fit_weights(self.adaptation, weights, path, head="")

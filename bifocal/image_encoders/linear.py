@@ -1,28 +1,34 @@
-"""A linear map of the mean region: what linear methods see of an image."""
+"""Linear map of the mean region."""
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.image_encoders.pooling import mean_region
 
-class LinearEncoder(nn.Module):
-    """The mean of the regions through one affine map, l2-normalised.
 
-    The image side of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of Wang et al., CVPR 2016, table
-    1, and canonical correlation analysis (``bifocal.baselines``).
+class LinearEncoder(ImageEncoder):
+    """Mean of the regions through one affine map, l2-normalized.
+
+    This is the image branch of linear embeddings: WSABIE (Weston et al., IJCAI 2011), "Linear" of Wang et al., CVPR
+    2016, table 1, and canonical correlation analysis (``bifocal.baselines``).
 
     Args:
         input_dim: D, channels of a region's feature.
-        dim: d, of the embedding.
+        dim: d, dimension of the embedding.
 
     Shape:
         features (B, R, D), mask (B, R) bool, true where there is a region -> (B, d), of unit norm.
+
+    Example:
+        >>> import torch
+        >>> LinearEncoder(input_dim=3, dim=4)(torch.rand(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, input_dim: int = 4096, dim: int = 512) -> None:
-        super().__init__()
+        super().__init__(input_dim, dim)
         self.projection = nn.Linear(input_dim, dim)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        present = mask.unsqueeze(2)
-        mean = (features * present).sum(dim=1) / present.sum(dim=1)
-        return normalize(self.projection(mean), dim=1)
+        return normalize(self.projection(mean_region(features, mask)), dim=1)

@@ -3,25 +3,35 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.image_encoders.pooling import mean_region
+from bifocal.localization.per_region import PerRegionLocalizer
 
-class ProjectionEncoder(nn.Module):
-    """Two fully connected layers over a global image feature.
+
+class ProjectionEncoder(ImageEncoder):
+    """Two fully connected layers over the mean region.
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, figure 1: ReLU
-    between the layers, batch normalisation after the last, l2. Several regions are averaged first.
+    between the layers, batch normalization after the last, l2.
 
     Args:
         input_dim: D, channels of the feature (4,096 of VGG-19 in the paper).
-        dim: d, of the embedding.
+        dim: d, dimension of the embedding.
         hidden: units of the first layer.
         dropout: probability, after the ReLU.
 
     Shape:
         features (B, R, D), mask (B, R) bool, true where there is a region -> (B, d), of unit norm.
+
+    Example:
+        >>> import torch
+        >>> encoder = ProjectionEncoder(input_dim=3, dim=4, hidden=8)
+        >>> encoder(torch.rand(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, input_dim: int = 4096, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
-        super().__init__()
+        super().__init__(input_dim, dim)
         self.layers = nn.Sequential(
             nn.Linear(input_dim, hidden),
             nn.ReLU(),
@@ -31,6 +41,8 @@ class ProjectionEncoder(nn.Module):
         )
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        present = mask.unsqueeze(2)
-        mean = (features * present).sum(dim=1) / present.sum(dim=1)
-        return normalize(self.layers(mean), dim=1)
+        return normalize(self.layers(mean_region(features, mask)), dim=1)
+
+    def localizer(self) -> PerRegionLocalizer:
+        """Return the localizer of section 3.3: each region as an image of its own."""
+        return PerRegionLocalizer()

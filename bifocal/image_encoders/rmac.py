@@ -9,27 +9,40 @@ from torch.nn.functional import normalize
 from bifocal.backbones.state import fit_weights
 from bifocal.backbones.trainable import PixelBackbone, by_size, whole_images
 from bifocal.backbones.whitening import Whitening
+from bifocal.features import RegionBatch
 from bifocal.features.extractors.rmac_regions import region_maxima
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.localization.grad_cam import Activations
 
 
-class RMACEncoder(nn.Module):
-    """Regional maximum activations with the whitening as a layer, over the features of the kind Pixels.
+class RMACEncoder(ImageEncoder):
+    """Regional maximum activations with the whitening as a layer, over pixels.
 
-    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: as ``bifocal.features.RMAC``,
-    and every weight trains. The layer starts from the whitening if the artifact of the kind RMAC carries one. The
-    network's batch normalisations keep their statistics: images of different shapes pass one shape at a time.
+    Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: the extractor RMAC with all
+    weights trained. The last layer starts from the whitening that RMAC stored with its features, if there is one. The
+    batch normalizations of the network keep their statistics, because images of different shapes pass in batches of
+    one shape.
 
     Args:
-        input_dim: 3, of pixels.
-        dim: d, of the embedding; at most the channels of the backbone if it starts from a whitening.
+        input_dim: 3, for pixels.
+        dim: d, dimension of the embedding; at most the channels of the backbone if it starts from a whitening.
         backbone: name of a timm model.
-        scales: of the grid of regions.
-        side_of_graph: pixels, of the square that an exported graph takes; the grid depends on the size, so it is fixed.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        scales: scales of the grid of regions.
+        onnx_image_size: pixels, side of the square that an exported graph takes: the grid depends on the image size.
+        model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
         pixels (B, 3, H, W) 0 to 255, mask (B, H, W) bool, true where there is an image -> (B, d), of unit norm.
+
+    Example:
+        >>> import torch
+        >>> small = {"channels": [4, 4, 4, 8], "stem_width": 4}
+        >>> encoder = RMACEncoder(dim=4, backbone="resnet10t", model_arguments=small)
+        >>> encoder(torch.rand(2, 3, 64, 96), torch.ones(2, 64, 96, dtype=torch.bool)).shape
+        torch.Size([2, 4])
     """
+
+    reads_pixels = True
 
     def __init__(
         self,
@@ -37,43 +50,53 @@ class RMACEncoder(nn.Module):
         dim: int = 2048,
         backbone: str = "resnet101",
         scales: int = 2,
-        side_of_graph: int = 576,
+        onnx_image_size: int = 576,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(input_dim, dim)
         if input_dim != 3:
-            raise ValueError(f"RMACEncoder reads pixels, of 3 channels, and the features have {input_dim}: use Pixels")
+            raise ValueError(
+                f"RMACEncoder reads pixels, of 3 channels, and the features have {input_dim}: extract with Pixels"
+            )
         self.backbone = PixelBackbone(backbone, model_arguments)
         self.whitening = nn.Linear(self.backbone.channels, dim)
-        self.scales, self.side_of_graph = scales, side_of_graph
+        self.scales, self.onnx_image_size = scales, onnx_image_size
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        # Here, and not in train(): a stage of the training may call that of the backbone alone.
+        # Set eval mode here, not in train(): the freezing code may call backbone.train() directly.
         for module in self.backbone.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return by_size(whole_images(features, mask), self.embed_pixels)
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Images of one size (B, 3, H, W), every pixel of which counts, to (B, d)."""
-        return self.aggregate(self.backbone(pixels))
+        """Return the embeddings (B, d) of images of one size (B, 3, H, W)."""
+        return self.embed_maps(self.backbone(pixels))
 
-    def aggregate(self, maps: Tensor) -> Tensor:
-        """The backbone's maps (B, C, h, w) to (B, d)."""
+    def embed_maps(self, maps: Tensor) -> Tensor:
+        """Return the embeddings (B, d) of the backbone's maps (B, C, h, w)."""
         regions = normalize(region_maxima(maps, self.scales), dim=2)
         return normalize(normalize(self.whitening(regions), dim=2).sum(dim=1), dim=1)
 
-    def initialise(self, directory: Path) -> None:
-        """Start from the backbone, and the whitening if there is one, of a ``features`` artifact.
+    def keeps_square(self, size: int) -> bool:
+        """Return whether an exported graph takes a square image of ``size`` pixels."""
+        return size == self.onnx_image_size
+
+    def last_activations(self, regions: RegionBatch) -> Activations:
+        """Return the backbone's maps of one image."""
+        (image,) = whole_images(self.to_dtype(regions.features), regions.mask)
+        return Activations.from_maps(self.backbone(image.unsqueeze(0)), self.embed_maps)
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the backbone, and the whitening if there is one, from a directory of extracted features.
 
         Raises:
-            FileNotFoundError: the artifact carries no weights.
-            ValueError: they are of another network, or the whitening keeps fewer than d dimensions.
+            FileNotFoundError: the directory holds no weights.
+            ValueError: the weights belong to another network, or the whitening has fewer than d dimensions.
         """
-        beside = self.backbone.initialise(directory)
-        if "whitening.mean" in beside:
-            learnt = Whitening(beside["whitening.mean"], beside["whitening.projection"])
-            dim = self.whitening.out_features
-            projection = learnt.projection[:dim]
-            found = {"weight": projection, "bias": -projection @ learnt.mean}
-            fit_weights(self.whitening, found, directory, head="")
+        extra = self.backbone.initialise(directory)
+        if "whitening.mean" in extra:
+            whitening = Whitening(extra["whitening.mean"], extra["whitening.projection"])
+            projection = whitening.projection[: self.whitening.out_features]
+            weights = {"weight": projection, "bias": -projection @ whitening.mean}
+            fit_weights(self.whitening, weights, directory, head="")

@@ -1,15 +1,19 @@
-"""What a way of localizing gives, and where it points."""
+"""Base class of the localizers: vectors of regions, scores of regions."""
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bifocal.features import RegionBatch
 
+TextContext = Literal["phrase", "sentence"]
+
 
 class RegionScores(NamedTuple):
-    """How much each region of each image speaks of its text.
+    """Score of one text for each region of N images.
 
     Attributes:
         scores: (N, R), -inf where there is no region.
@@ -21,12 +25,12 @@ class RegionScores(NamedTuple):
 
 
 class RegionVectors(NamedTuple):
-    """What a localizer takes of N images before it hears a text.
+    """Text-independent region vectors of N images.
 
     Attributes:
-        vectors: (N, ..., R, d), one for each region, and for each level where there are several.
-        mask: (N, R) bool, where there is a region.
-        boxes: (N, R, 4), as above.
+        vectors: (N, ..., R, d), one for each region; with several levels, (N, L, R, d).
+        mask: (N, R) bool, true where there is a region.
+        boxes: (N, R, 4), x0 y0 x1 y1 relative to the image's width and height.
     """
 
     vectors: Tensor
@@ -34,54 +38,91 @@ class RegionVectors(NamedTuple):
     boxes: Tensor
 
     def of(self, rows: Tensor) -> "RegionVectors":
-        """The images of ``rows`` (n,); one may come more than once."""
+        """Return the images of ``rows`` (n,); a row may occur several times."""
         return RegionVectors(*(part[rows] for part in self))
 
 
-class Localizer(Protocol):
-    """A part of ``bifocal.localization``."""
+class Localizer(ABC):
+    """Find a text in an image: encode the regions once, then score them for each text.
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
-        """What there is to be looked at in N images, whatever the text.
+    Attributes:
+        text_context: "sentence" if ``score`` reads the vectors of a phrase's words in the context of their sentence;
+            "phrase" if the vector of the phrase alone is enough.
+        k: the value in which the ``candidates`` differ; None without candidates.
+    """
+
+    text_context: TextContext = "phrase"
+    k: int | None = None
+
+    @abstractmethod
+    def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
+        """Return the text-independent vectors of the regions.
 
         Args:
-            encoder: the image encoder of the model.
+            encoder: image encoder of the model.
 
         Raises:
-            ValueError: the encoder is not one that this localizes with.
+            ValueError: this localizer does not work with the encoder.
         """
-        ...
 
-    def heat(self, seen: RegionVectors, texts: Tensor) -> RegionScores:
-        """Locate one text in each image.
+    @abstractmethod
+    def score(
+        self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
+    ) -> RegionScores:
+        """Score the regions of N images, each for one text.
 
         Args:
             texts: (N, d), embeddings.
+            words: for ``text_context`` "sentence", the vectors (t, d) of each phrase's words in their sentence; None
+                for a phrase without a sentence. Ignored for "phrase".
         """
-        ...
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
-        """Both, one after the other."""
-        ...
+    def __call__(self, encoder: Any, regions: RegionBatch, texts: Tensor) -> RegionScores:
+        """Encode the regions, then score them."""
+        return self.score(self.encode(encoder, regions), texts)
+
+    def for_encoder(self, encoder: Any) -> "Localizer | None":
+        """Return the localizer to use with ``encoder``: this one."""
+        return self
+
+    def candidates(self, dim: int) -> Mapping[int, "Localizer"]:
+        """Return localizers to choose from on validation images, by their k; empty if none.
+
+        Args:
+            dim: d, dimension of the embedding.
+        """
+        return {}
 
 
-def as_numbers(encoder: nn.Module, features: Tensor) -> Tensor:
-    """Stored features in the precision of the encoder's weights."""
-    return features.to(next(encoder.parameters()).dtype)
+def require(encoder: Any, method: str, localizer: Localizer, example: str) -> None:
+    """Raise ``ValueError`` unless ``encoder`` has the ``method`` that ``localizer`` calls.
+
+    Args:
+        example: name of an encoder that has the method.
+    """
+    if not hasattr(encoder, method):
+        raise ValueError(
+            f"{type(localizer).__name__} needs an encoder with {method}(), such as {example}; "
+            f"the model has a {type(encoder).__name__}"
+        )
 
 
 def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
-    """L[r] = <z, G[:, r]>: Engilberge's thesis, 2020, eq. (4.3).
+    """Return the dot products L[r] = <z, G[:, r]>: Engilberge's thesis, 2020, eq. (4.3).
 
     Args:
-        regions: G, the regions in the joint space, before they are pooled.
-        texts: z, the embedding of one text for each image.
+        regions: G, the regions in the joint space, before pooling.
+        texts: z, the embedding of one text per image.
 
     Shape:
         regions (N, R, d), texts (N, d) -> (N, R)
 
     Raises:
         ValueError: the dimensions differ.
+
+    Example:
+        >>> region_scores(torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]), torch.tensor([[0.0, 1.0]]))
+        tensor([[0.0000, 0.8000]])
     """
     if regions.ndim != 3 or texts.shape != (len(regions), regions.shape[2]):
         raise ValueError(
@@ -91,31 +132,6 @@ def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
     return torch.einsum("nrd,nd->nr", regions, texts)
 
 
-def points(located: RegionScores) -> Tensor:
-    """Where each heatmap points: the centre of its best region, x y relative to the image's width and height.
-
-    Of regions that score the same the point is that which lies nearest to the image's centre, then the upper, then
-    the left one: no order of the regions decides.
-
-    Shape:
-        -> (N, 2)
-
-    Raises:
-        ValueError: a score is NaN, or an image has no region that is scored, or its best region has no box.
-    """
-    scores, boxes = located
-    if scores.isnan().any():
-        raise ValueError(f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} images")
-    best = scores.amax(dim=1, keepdim=True)
-    if best.isneginf().any():
-        raise ValueError(
-            f"{int(best.isneginf().sum())} of {len(scores)} images have no region that could be pointed at"
-        )
-    centres = (boxes[:, :, :2] + boxes[:, :, 2:]) / 2
-    if centres[scores == best].isnan().any():
-        raise ValueError("a best region has no box: features without boxes cannot point")
-    far = (centres - 0.5).square().sum(dim=2).masked_fill(scores != best, torch.inf)
-    # Several cells lie equally far from the centre, up to rounding.
-    nearest = far <= far.amin(dim=1, keepdim=True) + 1e-6
-    first = (2 * centres[:, :, 1] + centres[:, :, 0] / 1024).masked_fill(~nearest, torch.inf).argmin(dim=1)
-    return centres[torch.arange(len(centres), device=centres.device), first]
+def masked(scores: Tensor, vectors: RegionVectors) -> RegionScores:
+    """Return ``scores`` (N, R) with -inf where there is no region."""
+    return RegionScores(scores.masked_fill(~vectors.mask, -torch.inf), vectors.boxes)

@@ -1,96 +1,81 @@
-"""BEAN's heatmaps: the class activation maps that a text's largest entries name."""
+"""Localizer of BEAN: the class activation maps of the text's largest dimensions."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
+from torch import Tensor
 
-from bifocal.backbones.trainable import reads_pixels
 from bifocal.features import RegionBatch
-from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BEANEncoder, SMILEEncoder
-from bifocal.localization.base import RegionScores, RegionVectors, as_numbers
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, require
+
+PAPER_K = 180
+"""Dimensions kept of 2400, chosen by the paper on validation images."""
+K_FRACTIONS = (0.025, 0.075, 0.2, 0.5, 1.0)
+"""Candidates for k on validation images, as fractions of d."""
 
 
-@runtime_checkable
-class AdaptedCells(Protocol):
-    """An encoder whose cells go through ``adaptation``, are pooled, and go through ``projection``, as BEAN's do."""
+class BEANHeatmap(Localizer):
+    """BEAN's heatmap: "Finding beans in burgers", CVPR 2018, eq. (8)-(9).
 
-    adaptation: nn.Linear
-    projection: nn.Linear
-
-
-class BEANHeatmap:
-    """BEAN's heatmap, eq. (8)-(9), over the cells of stored features or those of its fully convolutional network.
-
-    An image of pixels is looked at as a whole: squeezed to a square where the encoder's protocol does that, else in its
-    own aspect, with no corner cut off. SMILE's first layer is a 1 x 1 convolution into the joint space as well, so its
-    cells have such maps too.
+    The cells are those of stored features, or of the encoder's fully convolutional network. An image of pixels is
+    localized whole: stretched to a square if the encoder evaluates so, otherwise in its own aspect, without cropping.
+    SMILE's first layer is a 1 x 1 convolution into the joint space too, so its cells have such maps as well.
 
     Args:
-        k: dimensions that are kept, to be chosen on validation images: 180 of 2400 in the paper.
+        k: dimensions to keep. None: ``PAPER_K``, unless another value is chosen on validation images, see
+            ``candidates``.
+
+    Example:
+        >>> from bifocal.image_encoders import SMILEEncoder
+        >>> regions = RegionBatch(torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4))
+        >>> BEANHeatmap(k=2)(SMILEEncoder(3, 6), regions, torch.rand(1, 6)).scores.shape
+        torch.Size([1, 4])
     """
 
-    def __init__(self, k: int = 180) -> None:
-        self.k = k
+    def __init__(self, k: int | None = None) -> None:
+        self.fixed = k is not None
+        self.k: int = PAPER_K if k is None else k
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
-        """See ``bifocal.localization.base.Localizer``."""
-        if isinstance(encoder, SMILEEncoder):
-            activations = encoder.convolution(as_numbers(encoder, regions.features))
-        elif isinstance(encoder, AdaptedCells) and not reads_pixels(encoder):
-            cells = encoder.adaptation(as_numbers(encoder, regions.features))
-            activations = class_activation_maps(cells, encoder.projection.weight)
-        elif isinstance(encoder, BEANEncoder):
-            return see_pixels(encoder, regions)
-        else:
-            raise ValueError(
-                f"BEANHeatmap localizes with a BEANEncoder or SMILEEncoder, and the model has a "
-                f"{type(encoder).__name__}"
-            )
-        return RegionVectors(activations, regions.mask, regions.boxes)
+    def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
+        """Return G' of eq. (8); see ``Localizer``."""
+        require(encoder, "activation_maps", self, "BEANEncoder or SMILEEncoder")
+        maps: RegionVectors = encoder.activation_maps(regions)
+        return maps
 
-    def heat(self, seen: RegionVectors, texts: Tensor) -> RegionScores:
-        """See ``bifocal.localization.base.Localizer``."""
-        scores = bean_heatmaps(seen.vectors, texts, self.k)
-        return RegionScores(scores.masked_fill(~seen.mask, -torch.inf), seen.boxes)
+    def score(
+        self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
+    ) -> RegionScores:
+        """Return eq. (9) for each cell; see ``Localizer``."""
+        return masked(bean_heatmaps(vectors.vectors, texts, self.k), vectors)
 
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
-        """See ``bifocal.localization.base.Localizer``."""
-        return self.heat(self.see(encoder, regions), texts)
+    def candidates(self, dim: int) -> Mapping[int, Localizer]:
+        """Return localizers by their k, in ascending order; empty if k was given."""
+        values = () if self.fixed else sorted({max(1, round(fraction * dim)) for fraction in K_FRACTIONS})
+        return {k: BEANHeatmap(k) for k in values}
 
 
-def see_pixels(encoder: BEANEncoder, regions: RegionBatch) -> RegionVectors:
-    """G' of eq. (8) of whole images: as many cells as the network's map has, which depends on the image's size."""
-    assert encoder.backbone is not None
-    found, places = [], []
-    for image in encoder.whole_views(as_numbers(encoder, regions.features), regions.mask):
-        maps = encoder.backbone(image.unsqueeze(0))
-        cells = class_activation_maps(encoder.adapted(maps)[0], encoder.projection.weight)
-        found.append(cells)
-        places.append(cell_boxes(*maps.shape[2:]).to(cells))
-    present = [cells.new_ones(len(cells), dtype=torch.bool) for cells in found]
-    return RegionVectors(*(pad_sequence(parts, batch_first=True) for parts in (found, present, places)))
-
-
-def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = 180) -> Tensor:
-    """How much each cell speaks of a text.
+def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = PAPER_K) -> Tensor:
+    """Return the heatmap of a text over the cells.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (9): H = sum over the k largest entries u of v of
-    |v[u]| G'[:, :, u]. The paper chose k = 180 of d = 2400 on validation images; a d below k uses all entries.
+    |v[u]| G'[:, :, u].
 
     Args:
-        activations: G' of eq. (8): the encoder's feature maps through the linear part of its last layer, as
-            ``class_activation_maps`` gives them.
-        texts: v, the embedding of one text for each image.
-        k: dimensions that are kept.
+        activations: G' of eq. (8): the encoder's feature maps through the linear part of its last layer, see
+            ``class_activation_maps``.
+        texts: v, the embedding of one text per image.
+        k: dimensions to keep; all of them if d is smaller.
 
     Shape:
         activations (N, R, d), texts (N, d) -> (N, R)
 
     Raises:
         ValueError: the dimensions differ, or ``k`` is less than 1.
+
+    Example:
+        >>> bean_heatmaps(torch.tensor([[[1.0, 5.0], [2.0, 0.0]]]), torch.tensor([[0.8, 0.1]]), k=1)
+        tensor([[0.8000, 1.6000]])
     """
     if activations.ndim != 3 or texts.shape != (len(activations), activations.shape[2]):
         raise ValueError(
@@ -98,14 +83,16 @@ def bean_heatmaps(activations: Tensor, texts: Tensor, k: int = 180) -> Tensor:
             "expected (N, R, d) and one text (N, d) for each image"
         )
     if k < 1:
-        raise ValueError(f"k is {k}: at least one dimension must be kept")
-    values, kept = texts.topk(min(k, texts.shape[1]), dim=1)
-    named = activations.gather(2, kept.unsqueeze(1).expand(-1, activations.shape[1], -1))
-    return torch.einsum("nrk,nk->nr", named, values.abs())
+        raise ValueError(f"k is {k}: keep at least one dimension")
+    values, dimensions = texts.topk(min(k, texts.shape[1]), dim=1)
+    kept = activations.gather(2, dimensions.unsqueeze(1).expand(-1, activations.shape[1], -1))
+    return torch.einsum("nrk,nk->nr", kept, values.abs())
 
 
 def class_activation_maps(features: Tensor, projection: Tensor) -> Tensor:
-    """G' of eq. (8): the linear part of the last layer, as a 1 x 1 convolution; its bias moves no peak.
+    """Return G' of eq. (8): the linear part of the last layer, applied to each cell.
+
+    The layer's bias is left out: it adds the same value to every cell.
 
     Args:
         projection: A, the weights of the last layer.

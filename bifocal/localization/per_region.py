@@ -1,39 +1,44 @@
-"""Each region as an image of its own: how embeddings without a localization of theirs find phrases."""
+"""Localizer for encoders without one: embed each region as an image of its own."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bifocal.backbones.trainable import reads_pixels
 from bifocal.features import RegionBatch
-from bifocal.localization.base import RegionScores, RegionVectors, as_numbers, region_scores
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, region_scores, require
 
 
-class PerRegionLocalizer:
-    """Score of a region: the cosine of the text with the embedding of an image that shows this region alone.
+class PerRegionLocalizer(Localizer):
+    """Score of a region: the cosine of the text with the embedding of an image that has this region alone.
 
-    Wang, Li, Lazebnik, CVPR 2016, section 3.3, rank the proposals of an image for a phrase like that. For encoders of
-    stored regions that give one vector for an image.
+    Wang, Li, Lazebnik, CVPR 2016, section 3.3, rank the proposals of an image for a phrase in this way. It works with
+    encoders of stored regions that give one vector per image.
+
+    Example:
+        >>> from bifocal.image_encoders import LinearEncoder
+        >>> regions = RegionBatch(torch.rand(1, 4, 3), torch.ones(1, 4, dtype=torch.bool), torch.rand(1, 4, 4))
+        >>> PerRegionLocalizer()(LinearEncoder(3, 6), regions, torch.rand(1, 6)).scores.shape
+        torch.Size([1, 4])
     """
 
-    def see(self, encoder: nn.Module, regions: RegionBatch) -> RegionVectors:
-        """See ``bifocal.localization.base.Localizer``."""
-        if reads_pixels(encoder):
+    def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
+        """Return the embedding of each region alone; see ``Localizer``."""
+        require(encoder, "to_dtype", self, "ProjectionEncoder")
+        if encoder.reads_pixels:
             raise ValueError(
                 f"PerRegionLocalizer needs an encoder of stored regions, a {type(encoder).__name__} reads pixels"
             )
-        features = as_numbers(encoder, regions.features)
+        features = encoder.to_dtype(regions.features)
         single = features.flatten(0, 1).unsqueeze(1)
         vectors = encoder(single, torch.ones(single.shape[:2], dtype=torch.bool, device=single.device))
         if vectors.ndim != 2:
-            raise ValueError(
-                f"PerRegionLocalizer needs one vector for an image, a {type(encoder).__name__} gives several"
-            )
+            raise ValueError(f"PerRegionLocalizer needs one vector per image, a {type(encoder).__name__} gives several")
         return RegionVectors(vectors.unflatten(0, features.shape[:2]), regions.mask, regions.boxes)
 
-    def heat(self, seen: RegionVectors, texts: Tensor) -> RegionScores:
-        """See ``bifocal.localization.base.Localizer``."""
-        return RegionScores(region_scores(seen.vectors, texts).masked_fill(~seen.mask, -torch.inf), seen.boxes)
-
-    def __call__(self, encoder: nn.Module, regions: RegionBatch, texts: Tensor) -> RegionScores:
-        """See ``bifocal.localization.base.Localizer``."""
-        return self.heat(self.see(encoder, regions), texts)
+    def score(
+        self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
+    ) -> RegionScores:
+        """Return the cosine of each region with its image's text; see ``Localizer``."""
+        return masked(region_scores(vectors.vectors, texts), vectors)

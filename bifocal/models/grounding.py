@@ -1,71 +1,74 @@
-"""Grounding model: the words and the sentence of a caption, each against the cells of several levels."""
+"""Grounding model: the words and the sentence of a caption attend to the cells of several levels of an image."""
 
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
 from bifocal.batch import Batch, ImageCaptionPairs, to_device
 from bifocal.embedding import BATCH
 from bifocal.features import RegionBatch
+from bifocal.image_encoders.base import ImageEncoder
 from bifocal.metrics import Ranks, score_ranks
+from bifocal.models.base import Model
 from bifocal.models.pertinence import best_pertinence, sentence_from_words
 from bifocal.scores import Scores
 from bifocal.text import Text
+from bifocal.text_encoders.base import TextEncoder
 
-
-class CellEncoder(Protocol):
-    """features (B, R, D), mask (B, R) bool -> (B, L, N, d), of unit norm; zero where there is no cell."""
-
-    def __call__(self, features: Tensor, mask: Tensor) -> Tensor: ...
+IMAGES_PER_BLOCK = 32
 
 
 class WordEncoder(Protocol):
-    """values (B, ...), lengths (B,) -> sentences (B, d) and, from ``words``, (B, T, d), of unit norm; zero behind."""
+    """Text encoder that also encodes words: values (B, ...), lengths (B,) -> (B, T, d)."""
 
-    def __call__(self, values: Tensor, lengths: Tensor) -> Tensor: ...
-
-    def words(self, values: Tensor, lengths: Tensor) -> Tensor: ...
+    def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor: ...
 
 
-class GroundingModel(nn.Module):
+class GroundingModel(Model):
     """Attention of each word, and of the sentence, to the cells of the level that fits it best.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(6).
-    The paper ranks no captions; here ``cross`` is R_w + R_s, what eq. (10) trains to be high.
+    The paper does not rank captions; here ``cross`` is R_w + R_s, the two scores that eq. (10) trains.
 
     Args:
-        image_encoder: to the cells of L levels, such as ``MultiLevelEncoder``.
-        text_encoder: to sentences and words of the same dimension, such as ``ElmoMixtureEncoder``.
-        words: the vectors that token ids stand for; None if the text comes as vectors.
-        feature_dim: D, channels of an image's features.
-        text_dim: K, of a word's vector.
-        text_kind: see ``bifocal.text.TextStore``.
+        image_encoder: maps to the cells of L levels, such as ``MultiLevelEncoder``.
+        text_encoder: maps to sentences and, with ``encode_words``, to words, such as ``ElmoMixtureEncoder``.
+        dim, text_format, vocabulary_size: see ``bifocal.models.base.Model``.
         word_sharpness: gamma_1 of eq. (5).
-        softmax: attention through a softmax over the cells, an ablation.
+        softmax: use a softmax over the cells as attention, an ablation.
         word_level, sentence_level: the only level for words, and for sentences, an ablation; None for the best.
-        unit_sentence: divide the sentence's attended feature by its norm too, which eq. (6b) does not: R_s then is a
-            cosine, and no sum over the cells.
-        memory: MiB that scoring takes at once, see ``bifocal.models.pertinence``.
+        unit_sentence: divide the sentence's attended feature by its norm too, which eq. (6b) does not do: R_s is then
+            a cosine instead of a sum over the cells.
+        memory: MiB that scoring allocates at once, see ``bifocal.models.pertinence``.
 
     Shape:
         batch of N images and M captions -> Scores with cross, words, sentences (N, M).
 
     Raises:
-        TypeError: the text encoder gives no words.
+        TypeError: the text encoder has no words.
+
+    Example:
+        >>> from bifocal.image_encoders import MultiLevelEncoder
+        >>> from bifocal.text_encoders import ElmoMixtureEncoder
+        >>> model = GroundingModel(MultiLevelEncoder(6, 8), ElmoMixtureEncoder(10, 8), text_format="contextual")
+        >>> sentences, words = model.embed_captions(Text(torch.rand(2, 3, 5, 10), torch.tensor([5, 2])))
+        >>> sentences.shape, words.shape
+        (torch.Size([2, 8]), torch.Size([2, 5, 8]))
     """
+
+    single_vector: ClassVar[bool] = False
 
     def __init__(
         self,
-        image_encoder: nn.Module,
-        text_encoder: nn.Module,
-        words: nn.Embedding | None = None,
+        image_encoder: ImageEncoder,
+        text_encoder: TextEncoder,
         *,
-        feature_dim: int,
-        text_dim: int,
-        text_kind: str,
+        dim: int | None = None,
+        text_format: str,
+        vocabulary_size: int | None = None,
         word_sharpness: float = 5.0,
         softmax: bool = False,
         word_level: int | None = None,
@@ -73,14 +76,12 @@ class GroundingModel(nn.Module):
         unit_sentence: bool = False,
         memory: int = 512,
     ) -> None:
-        super().__init__()
-        if not hasattr(text_encoder, "words"):
+        if not hasattr(text_encoder, "encode_words"):
             raise TypeError(
                 f"{type(text_encoder).__name__} gives sentences alone, and GroundingModel needs their words too: "
                 "use ElmoMixtureEncoder"
             )
-        self.feature_dim, self.text_dim, self.text_kind = feature_dim, text_dim, text_kind
-        self.image_encoder, self.text_encoder, self.words = image_encoder, text_encoder, words
+        super().__init__(image_encoder, text_encoder, dim=dim, text_format=text_format, vocabulary_size=vocabulary_size)
         self.word_sharpness, self.softmax, self.memory = word_sharpness, softmax, memory
         self.word_level, self.sentence_level, self.unit_sentence = word_level, sentence_level, unit_sentence
 
@@ -88,52 +89,44 @@ class GroundingModel(nn.Module):
         return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
 
     def score(self, images: Tensor, captions: tuple[Tensor, Tensor]) -> Scores:
-        """Scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T, d)."""
+        """Return the scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T, d)."""
         sentences, words = captions
         present = words.any(dim=2)
         pertinence = partial(best_pertinence, cells=images, softmax=self.softmax, memory=self.memory)
-        of_words = pertinence(words[present], unit=True, level=self.word_level)
-        by_words = sentence_from_words(of_words, present, self.word_sharpness)
-        by_sentence = pertinence(sentences, unit=self.unit_sentence, level=self.sentence_level)
-        return Scores(by_words + by_sentence, words=by_words, sentences=by_sentence)
+        by_word = pertinence(words[present], unit=True, level=self.word_level)
+        word_scores = sentence_from_words(by_word, present, self.word_sharpness)
+        sentence_scores = pertinence(sentences, unit=self.unit_sentence, level=self.sentence_level)
+        return Scores(word_scores + sentence_scores, words=word_scores, sentences=sentence_scores)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
-        """Cells (N, L, R, d) of unit norm; zero where there is none."""
-        encode: CellEncoder = self.image_encoder
-        return encode(regions.features.to(self.dtype), regions.mask)
+        """Return the cells (N, L, R, d) of N images, of unit norm; zero where there is none."""
+        cells: Tensor = self.image_encoder(regions.features.to(self.dtype), regions.mask)
+        return cells
 
     def embed_captions(self, text: Text) -> tuple[Tensor, Tensor]:
-        """Sentences (M, d) and words (M, T, d) of unit norm; zero where a caption has ended."""
-        values = text.values.to(self.dtype) if self.words is None else self.words(text.values)
-        encoder: WordEncoder = self.text_encoder  # type: ignore[assignment]
-        return encoder(values, text.lengths), encoder.words(values, text.lengths)
+        """Return sentences (M, d) and words (M, T, d), of unit norm; zero after the end of a caption."""
+        vectors, encoder = self.text_vectors(text), cast(WordEncoder, self.text_encoder)
+        return self.text_encoder(vectors, text.lengths), encoder.encode_words(vectors, text.lengths)
 
     def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
-        """Ranks of caption retrieval and of image retrieval; the cells of all images stand in memory, float32."""
+        """Return the ranks of caption retrieval and of image retrieval.
+
+        The float32 cells of all images are held in memory.
+        """
         self.eval()
         with torch.inference_mode():
             cells = torch.cat([self.embed_images(to_device(r, self.device)).cpu() for r in pairs.image_batches(BATCH)])
-            sentences, words = self._collection(pairs)
+            sentences, words = self._embed_all_captions(pairs)
 
             def scores(rows: Tensor, columns: Tensor) -> Tensor:
                 captions = sentences[columns].to(self.device), words[columns].to(self.device)
-                parts = rows.split(32)
-                return torch.cat([self.score(cells[part].to(self.device), captions).cross.cpu() for part in parts])
+                blocks = rows.split(IMAGES_PER_BLOCK)
+                return torch.cat([self.score(cells[block].to(self.device), captions).cross.cpu() for block in blocks])
 
             return score_ranks(scores, pairs.image_of_caption, images=len(cells))
 
-    def _collection(self, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
+    def _embed_all_captions(self, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
         batches = [self.embed_captions(to_device(text, self.device)) for text in pairs.caption_batches(BATCH)]
         longest = max(words.shape[1] for _, words in batches)
         words = torch.cat([pad(words, (0, 0, 0, longest - words.shape[1])) for _, words in batches])
         return torch.cat([sentences for sentences, _ in batches]).cpu(), words.cpu()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the parameters."""
-        return next(self.image_encoder.parameters()).dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return next(self.image_encoder.parameters()).device

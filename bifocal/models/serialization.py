@@ -1,74 +1,91 @@
-"""A model on disk: ``model.json`` says how to build it, ``model.safetensors`` holds its weights."""
+"""Build a model from names and sizes; save it as ``config.json`` and ``model.safetensors``, and load it."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
 
-from bifocal.models.grounding import GroundingModel
-from bifocal.models.two_branch import TwoBranchModel
-from bifocal.registry import build
+from bifocal.models.base import Model
+from bifocal.registry import build, split
+from bifocal.serialization import CONFIG_FILE, load_config, load_state, save_network
 
-CONFIGURATION, WEIGHTS = "model.json", "model.safetensors"
-
-
-Model = TwoBranchModel | GroundingModel
+FORMER_CONFIG_FILE = "model.json"
+"""Configuration file of version 0.1."""
 
 
 def build_model(
-    image_encoder: Mapping[str, Any],
-    text_encoder: Mapping[str, Any],
-    *,
-    dim: int,
-    feature_dim: int,
-    text_dim: int,
-    text_kind: str,
-    words: int | None,
-    model: Mapping[str, Any] | None = None,
+    model: Any, *, feature_dim: int, text_dim: int, text_format: str, vocabulary_size: int | None = None
 ) -> Model:
-    """A model with random weights.
+    """Return a model with random weights.
 
     Args:
-        image_encoder, text_encoder: ``{"name": ..., argument: value}``, parts of ``bifocal.image_encoders`` and
-            ``bifocal.text_encoders``.
-        dim: d, of the embedding.
-        feature_dim: D, channels of an image's features.
-        text_dim: K, of a word's or a caption's vector.
-        text_kind: "tokens", or how the text comes otherwise, see ``bifocal.text.TextStore``.
-        words: size of the vocabulary; None if the text comes as vectors.
-        model: part of ``bifocal.models``; a ``TwoBranchModel`` if not given, as in older files.
+        model: reference to a part of ``bifocal.models`` with its encoders, as for ``bifocal.registry.build``:
+            ``{"name": "TwoBranchModel", "dim": 512, "image_encoder": {...}, "text_encoder": {...}}``.
+        feature_dim: D, channels of a region's feature; 3 for pixels.
+        text_dim: K, dimension of a word's or a caption's vector.
+        text_format: format of the text, see ``bifocal.text.TextStore``.
+        vocabulary_size: number of words; None unless the text comes as tokens.
+
+    Raises:
+        ValueError: a name or an argument is unknown, an encoder is missing, or sizes do not fit each other.
+
+    Example:
+        >>> parts = {"image_encoder": {"name": "SMILEEncoder"}, "text_encoder": {"name": "LinearEncoder"}}
+        >>> model = build_model(
+        ...     {"name": "TwoBranchModel", "dim": 8, **parts}, feature_dim=6, text_dim=5, text_format="vectors"
+        ... )
+        >>> model.image_encoder.dim
+        8
     """
-    built: Model = build(
-        "bifocal.models",
-        {"name": "TwoBranchModel"} if model is None else model,
-        image_encoder=build("bifocal.image_encoders", image_encoder, input_dim=feature_dim, dim=dim),
-        text_encoder=build("bifocal.text_encoders", text_encoder, input_dim=text_dim, dim=dim),
-        words=None if words is None else nn.Embedding(words, text_dim, padding_idx=0),
-        feature_dim=feature_dim,
-        text_dim=text_dim,
-        text_kind=text_kind,
-    )
+    name, arguments = split(model)
+    missing = [part for part in Model.parts if part not in arguments]
+    if missing:
+        raise ValueError(f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with its name")
+    config = {"name": name, **arguments} | {part: _as_mapping(arguments[part]) for part in Model.parts}
+    shared = {} if arguments.get("dim") is None else {"dim": arguments["dim"]}
+    encoders = {
+        part: build(package, config[part], input_dim=input_dim, **shared)
+        for (part, package), input_dim in zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
+    }
+    built: Model = build("bifocal.models", config | encoders, text_format=text_format, vocabulary_size=vocabulary_size)
+    built.config = {
+        "model": config,
+        "feature_dim": feature_dim,
+        "text_dim": text_dim,
+        "text_format": text_format,
+        "vocabulary_size": vocabulary_size,
+    }
     return built
 
 
-def save_model(directory: Path, configuration: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """Write the arguments of ``build_model`` and the weights of what it built."""
-    (directory / CONFIGURATION).write_text(json.dumps(configuration, indent=2, sort_keys=True) + "\n")
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, directory / WEIGHTS)
+def save_model(directory: Path, model: Model) -> None:
+    """Write a model that ``build_model`` built: its arguments and its weights.
+
+    Raises:
+        ValueError: the model was built otherwise, so that nothing says how to build it again.
+    """
+    if not model.config:
+        raise ValueError(f"this {type(model).__name__} has no configuration: build it with build_model to save it")
+    save_network(directory, model.config, model.state_dict())
 
 
 def load_model(directory: Path, device: torch.device | str = "cpu") -> Model:
-    """The model of an ``embedding`` artifact, in evaluation mode.
+    """Return the model in ``directory``, in evaluation mode.
 
     Raises:
         FileNotFoundError: the directory holds no model.
+        ValueError: the model was saved by version 0.1.
     """
-    if not (directory / CONFIGURATION).is_file():
-        raise FileNotFoundError(f"{directory} holds no model ({CONFIGURATION} is missing): give an embedding artifact")
-    model = build_model(**json.loads((directory / CONFIGURATION).read_text()))
-    model.load_state_dict(load_file(directory / WEIGHTS))
+    if (directory / FORMER_CONFIG_FILE).is_file() and not (directory / CONFIG_FILE).is_file():
+        raise ValueError(
+            f"{directory} holds a model of version 0.1 ({FORMER_CONFIG_FILE}), which this version cannot read: "
+            "train the model again"
+        )
+    model = build_model(**load_config(directory, "model"))
+    model.load_state_dict(load_state(directory, "model"))
     return model.to(device).eval()
+
+
+def _as_mapping(ref: Any) -> dict[str, Any]:
+    name, arguments = split(ref)
+    return {"name": name, **arguments}

@@ -1,85 +1,49 @@
-"""Two-branch model: an image encoder, a text encoder, and the cosine between them."""
+"""Two-branch model: an image encoder, a text encoder, and the cosine of their vectors."""
 
-from typing import Protocol
+from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bifocal.batch import Batch
 from bifocal.features import RegionBatch
+from bifocal.models.base import Model
 from bifocal.scores import Scores
 from bifocal.text import Text
 
 
-class ImageEncoder(Protocol):
-    """features (B, R, D), mask (B, R) bool -> (B, d), of unit norm."""
-
-    def __call__(self, features: Tensor, mask: Tensor) -> Tensor: ...
-
-
-class TextEncoder(Protocol):
-    """values (B, T, K), lengths (B,) int64 -> (B, d), of unit norm."""
-
-    def __call__(self, values: Tensor, lengths: Tensor) -> Tensor: ...
-
-
-class TwoBranchModel(nn.Module):
-    """Images and captions in one space, the score being their cosine.
+class TwoBranchModel(Model):
+    """Images and captions in one space, scored by their cosine.
 
     Engilberge, "Deep inside visual-semantic embeddings", 2020, section 3.2; Wang, Li, Lazebnik, CVPR 2016, figure 1.
-
-    Args:
-        image_encoder, text_encoder: to embeddings of one dimension d, of unit norm.
-        words: the vectors that token ids stand for (w2v of eq. (3.1)), row 0 being the padding; None if the text
-            comes as vectors.
-        feature_dim: D, channels of an image's features.
-        text_dim: K, of a word's or a caption's vector.
-        text_kind: "tokens", or how the text comes otherwise, see ``bifocal.text.TextStore``.
+    The arguments are those of ``bifocal.models.base.Model``.
 
     Shape:
         batch of N images and M captions -> Scores with cross (N, M), visual (N, N), textual (M, M).
+
+    Example:
+        >>> import torch
+        >>> from bifocal.image_encoders import SMILEEncoder
+        >>> from bifocal.text_encoders import GRUEncoder
+        >>> model = TwoBranchModel(SMILEEncoder(6, 8), GRUEncoder(5, 8), text_format="tokens", vocabulary_size=9)
+        >>> model.embed_captions(Text(torch.tensor([[2, 3], [4, 0]]), torch.tensor([2, 1]))).shape
+        torch.Size([2, 8])
     """
 
-    def __init__(
-        self,
-        image_encoder: nn.Module,
-        text_encoder: nn.Module,
-        words: nn.Embedding | None = None,
-        *,
-        feature_dim: int,
-        text_dim: int,
-        text_kind: str,
-    ) -> None:
-        super().__init__()
-        self.feature_dim, self.text_dim, self.text_kind = feature_dim, text_dim, text_kind
-        self.image_encoder = image_encoder
-        self.text_encoder = text_encoder
-        self.words = words
+    single_vector: ClassVar[bool] = True
 
     def forward(self, batch: Batch) -> Scores:
         return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
 
     def score(self, images: Tensor, captions: Tensor) -> Scores:
-        """Scores of embeddings (N, d) and (M, d)."""
+        """Return the scores of embeddings (N, d) and (M, d)."""
         return Scores(images @ captions.T, images @ images.T, captions @ captions.T)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
-        """(N, d) from features (N, R, D) and their mask."""
-        encode: ImageEncoder = self.image_encoder
-        return encode(regions.features.to(self.dtype), regions.mask)
+        """Return the embeddings (N, d), of unit norm, of N images."""
+        embeddings: Tensor = self.image_encoder(regions.features.to(self.dtype), regions.mask)
+        return embeddings
 
     def embed_captions(self, text: Text) -> Tensor:
-        """(M, d) from token ids (M, T) or vectors, and their lengths."""
-        encode: TextEncoder = self.text_encoder
-        values = text.values.to(self.dtype) if self.words is None else self.words(text.values)
-        return encode(values, text.lengths)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the parameters."""
-        return next(self.image_encoder.parameters()).dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return next(self.image_encoder.parameters()).device
+        """Return the embeddings (M, d), of unit norm, of M captions."""
+        embeddings: Tensor = self.text_encoder(self.text_vectors(text), text.lengths)
+        return embeddings

@@ -62,7 +62,7 @@ def pretrain_classifier(
         maps=maps,
         dropout=0.0,
         backbone=kind.backbone.name,
-        side=kind.backbone.size,
+        image_size=kind.backbone.size,
         model_arguments=kind.backbone.model_arguments,
     ).to(device)
     assert model.backbone is not None
@@ -99,7 +99,7 @@ def pretrain_classifier(
 
 
 def _logits(model: BEANEncoder, pixels: Tensor) -> Tensor:
-    maps = model.activations(pixels)
+    maps = model.adapt(model.backbone_maps(pixels))
     pooled = model.pool(maps, maps.new_ones(maps.shape[:2], dtype=torch.bool))
     logits: Tensor = model.projection(pooled)
     return logits

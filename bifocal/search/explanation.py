@@ -7,9 +7,9 @@ from torch import Tensor
 
 from bifocal.batch import to_device
 from bifocal.features import FeatureStore
-from bifocal.localization import AutoLocalizer, rasterize
+from bifocal.localization import rasterize
 from bifocal.localization.base import Localizer
-from bifocal.models import Model
+from bifocal.models.base import Model
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Heatmaps:
 
     def _localizer(self) -> Localizer:
         encoder = self.model.image_encoder
-        found = self.localizer or AutoLocalizer.of(encoder)
+        found = self.localizer or encoder.localizer()
         if found is None:
             raise ValueError(f"a {type(encoder).__name__} has no localization of its own: search without explain")
         return found

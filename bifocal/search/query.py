@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.embedding import DualEncoder
-from bifocal.models import GroundingModel
+from bifocal.embedding import DualEncoder, dual_encoder
 from bifocal.search.index import Index, SearchHit
 from bifocal.text.vectorizers.base import FittedVectorizer
 
@@ -31,8 +30,7 @@ class Search:
     index: Index
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, GroundingModel):
-            raise TypeError("a GroundingModel has no single vector for an image: search with GroundingSearch")
+        dual_encoder(self.model, instead="search with GroundingSearch")
 
     def text(self, sentence: str) -> Tensor:
         """The embedding of a sentence, (d,)."""

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.sequences import last_true_step
 
 
@@ -20,7 +21,7 @@ class ScalarMixture(nn.Module):
         return mixed
 
 
-class ElmoMixtureEncoder(nn.Module):
+class ElmoMixtureEncoder(TextEncoder):
     """A sentence's embedding from the last outputs of ELMo's LSTMs in both directions; and those of its words.
 
     Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, section 3.1: a mixture of the three layers
@@ -36,8 +37,8 @@ class ElmoMixtureEncoder(nn.Module):
     """
 
     def __init__(self, input_dim: int = 1024, dim: int = 1024, layers: int = 3, slope: float = 0.2) -> None:
-        super().__init__()
-        self.input_dim, self.layers = input_dim, layers
+        super().__init__(input_dim, dim)
+        self.layers = layers
         self.word_mixture = ScalarMixture(layers)
         self.sentence_mixture = ScalarMixture(layers - 1)
         self.word_layers = _two_layers(input_dim, dim, slope)
@@ -52,7 +53,7 @@ class ElmoMixtureEncoder(nn.Module):
         ]
         return normalize(self.sentence_layers(self.sentence_mixture(torch.stack(last))), dim=1)
 
-    def words(self, values: Tensor, lengths: Tensor) -> Tensor:
+    def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
         """The words' embeddings (B, T, d), of unit norm; zero where the sentence has ended."""
         self._check(values)
         embeddings = normalize(self.word_layers(self.word_mixture(values.transpose(0, 1))), dim=2)

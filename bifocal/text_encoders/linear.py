@@ -3,10 +3,11 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.vectors import check_vectors
 
 
-class LinearEncoder(nn.Module):
+class LinearEncoder(TextEncoder):
     """One affine map of a Fisher vector, a mean of word vectors or a bag of words, l2-normalised.
 
     The text side of linear embeddings, see ``bifocal.image_encoders.LinearEncoder``; over means of word vectors, the
@@ -20,8 +21,7 @@ class LinearEncoder(nn.Module):
     """
 
     def __init__(self, input_dim: int = 300, dim: int = 512) -> None:
-        super().__init__()
-        self.input_dim = input_dim
+        super().__init__(input_dim, dim)
         self.projection = nn.Linear(input_dim, dim)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:

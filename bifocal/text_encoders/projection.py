@@ -3,10 +3,11 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.vectors import check_vectors
 
 
-class ProjectionEncoder(nn.Module):
+class ProjectionEncoder(TextEncoder):
     """Two fully connected layers over a Fisher vector, a mean of word vectors, or a bag of words.
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, figure 1: ReLU between
@@ -22,8 +23,7 @@ class ProjectionEncoder(nn.Module):
     """
 
     def __init__(self, input_dim: int = 6000, dim: int = 512, hidden: int = 2048, dropout: float = 0.5) -> None:
-        super().__init__()
-        self.input_dim = input_dim
+        super().__init__(input_dim, dim)
         self.layers = nn.Sequential(
             nn.Linear(input_dim, hidden),
             nn.ReLU(),

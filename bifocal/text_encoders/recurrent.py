@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.sequences import check_sequences, last_true_step, reverse
 
 
@@ -20,7 +21,7 @@ def last_outputs(network: nn.GRU | nn.LSTM, values: Tensor, lengths: Tensor) -> 
     return last
 
 
-class RecurrentEncoder(nn.Module):
+class RecurrentEncoder(TextEncoder):
     """The output at the last true token, l2-normalised; in two directions, the mean of both last outputs.
 
     Each direction is a stack of its own. Exports to ONNX with dynamic batch and time.
@@ -45,8 +46,7 @@ class RecurrentEncoder(nn.Module):
         bidirectional: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.input_dim = input_dim
+        super().__init__(input_dim, dim)
         self.forwards = self.network(input_dim, dim, num_layers=layers, dropout=dropout, batch_first=True)
         self.backwards: nn.GRU | nn.LSTM | None = None
         if bidirectional:

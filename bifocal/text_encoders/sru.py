@@ -6,6 +6,7 @@ from torch._higher_order_ops.scan import scan
 from torch.nn.functional import linear, normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.sequences import check_sequences, last_true_step
 from bifocal.text_encoders.sru_layer import SRULayerFunction
 
@@ -73,7 +74,7 @@ class SRULayer(nn.Module):
         return torch.empty(batch, dim, dtype=like.dtype, device=like.device).bernoulli_(keep).div_(keep)
 
 
-class SRUEncoder(nn.Module):
+class SRUEncoder(TextEncoder):
     """Stacked SRU; the output at the last true token, l2-normalised, is the embedding.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (4); thesis 3.2.1. Inside, sequences are packed:
@@ -89,8 +90,7 @@ class SRUEncoder(nn.Module):
     """
 
     def __init__(self, input_dim: int = 620, dim: int = 2400, layers: int = 4, dropout: float = 0.25) -> None:
-        super().__init__()
-        self.input_dim = input_dim
+        super().__init__(input_dim, dim)
         self.layers = nn.ModuleList(
             SRULayer(
                 input_dim if index == 0 else dim,

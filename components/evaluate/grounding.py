@@ -7,7 +7,7 @@ import pandas as pd
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import AutoLocalizer, BEANHeatmap
+from bifocal.localization import AutoLocalizer
 from bifocal.localization.base import Localizer
 from bifocal.progress import log_line
 from bifocal.registry import build
@@ -48,17 +48,17 @@ def ground(
     if params.pointing is not None:
         asked_for = build("bifocal.localization", params.pointing.name, **params.pointing.arguments)
     why_not = can_point(model, asked_for, features, split)
-    localizer = asked_for.of(model_encoder(model)) if isinstance(asked_for, AutoLocalizer) else asked_for
-    if why_not or localizer is None:
+    localizer = None if asked_for is None or why_not else asked_for.for_encoder(model_encoder(model))
+    if localizer is None:
         log_line(f"pointing: {why_not}")
         return Grounded(why_not)
     pointer, choice = Pointer(model, localizer, features, reader), dict[str, Any]()
     validation = None if params.split == "val" else whole.split("val")
-    if isinstance(asked_for, AutoLocalizer) and isinstance(localizer, BEANHeatmap):
+    candidates = localizer.candidates(embed_texts(model, reader, list(split.phrases["phrase"].iloc[:1])).shape[1])
+    if candidates:
         choice = {"k": localizer.k, "chosen_on": 0}
         if validation is not None and len(validation.phrases):
-            dim = embed_texts(model, reader, list(split.phrases["phrase"].iloc[:1])).shape[1]
-            pointer, choice = choose_k(pointer, dim, validation, params.seed)
+            pointer, choice = choose_k(pointer, candidates, validation, params.seed)
     pointing = point(pointer, split)
     figures: dict[str, Any] = {"pointing": pointing.report(params.resamples, params.seed) | choice}
     precision = None

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from bifocal.batch import to_device
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import last_activations, pair_heatmaps, rasterize
+from bifocal.localization import pair_heatmaps, rasterize
 from components.evaluate.grounding import Grounded
 from components.evaluate.pointer import model_encoder
 
@@ -99,7 +99,7 @@ def similar_pairs(
         other = int(scores.argmax())
         with torch.inference_mode():
             both = [
-                last_activations(encoder, to_device(features.gather(features.rows([ids[row]])), model.device))
+                encoder.last_activations(to_device(features.gather(features.rows([ids[row]])), model.device))
                 for row in (query, other)
             ]
             heat = pair_heatmaps(both[0].embed, both[0].cells, both[1].cells, embed_second=both[1].embed)

@@ -8,12 +8,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bifocal.batch import ImageCaptionPairs, to_device
-from bifocal.embedding import embed
+from bifocal.embedding import embed, is_dual_encoder
 from bifocal.metrics import PROTOCOLS, Ranks, protocol_ranks, protocol_score_ranks, split_folds
 from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
 from bifocal.metrics.retrieval.protocols import Fold
 from bifocal.metrics.retrieval.ranks import joined
-from bifocal.models import TwoBranchModel
 
 IMAGES = 32
 
@@ -64,7 +63,7 @@ def measure(model: Any, pairs: ImageCaptionPairs, caption_ids: ArrayLike, protoc
         ValueError: the split is not what the protocol is for.
     """
     folds = split_folds(PROTOCOLS[protocol], pairs.image_of_caption, len(pairs.image_ids))
-    if isinstance(model, TwoBranchModel):
+    if is_dual_encoder(model):
         images, captions = embed(model, pairs)
         return Measured(
             folds,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.localization import points, rasterize
+from bifocal.localization import peak_points, rasterize
 from bifocal.localization.base import RegionScores
 from bifocal.metrics import mask_iou, mask_mean_ap, point_mean_ap
 from components.evaluate.pointer import Pointer, embed_texts
@@ -98,10 +98,10 @@ def search(pointer: Pointer, dataset: Dataset) -> Searched:
         seen = pointer.see(list(images["image_id"].iloc[start : start + IMAGES]))
         for number, text in enumerate(texts):
             with torch.inference_mode():
-                heat = pointer.localizer.heat(seen, text.expand(len(rows), -1))
+                heat = pointer.localizer.score(seen, text.expand(len(rows), -1))
             located = RegionScores(*(part.float().cpu() for part in heat))
             scores[number, rows] = located.scores.amax(dim=1).numpy()
-            spots[number, rows] = points(located).numpy() * sizes[rows]
+            spots[number, rows] = peak_points(located).numpy() * sizes[rows]
             for place, row in enumerate(rows):
                 if len(boxes[number][row]):
                     heatmap = _heatmap(located.scores[place], located.boxes[place])

@@ -12,8 +12,8 @@ from torch import Tensor
 from bifocal.batch import to_device
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import AutoLocalizer, MultiLevelHeatmap, RegionScores, find_phrase
-from bifocal.localization.base import Localizer, RegionVectors
+from bifocal.localization import AutoLocalizer, find_phrase
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.text import tokenize
 from bifocal.text.vectorizers.base import FittedVectorizer
 
@@ -38,7 +38,7 @@ class Pointer:
         """What there is to be looked at in these images."""
         regions = to_device(self.features.gather(self.features.rows(image_ids)), self.model.device)
         with torch.inference_mode():
-            return self.localizer.see(model_encoder(self.model), regions)
+            return self.localizer.encode(model_encoder(self.model), regions)
 
     def locate(self, phrases: pd.DataFrame) -> RegionScores:
         """Heatmaps of some phrases, rows of ``asked``, on the CPU."""
@@ -46,16 +46,13 @@ class Pointer:
         seen = self.see(images.tolist()).of(torch.from_numpy(place).to(self.model.device))
         texts = embed_texts(self.model, self.reader, list(phrases["phrase"]))
         with torch.inference_mode():
-            if isinstance(self.localizer, MultiLevelHeatmap):
-                located = self.localizer.heat(seen, texts, self._words(phrases))
-            else:
-                located = self.localizer.heat(seen, texts)
+            located = self.localizer.score(seen, texts, self._words(phrases))
         return RegionScores(*(part.float().cpu() for part in located))
 
     def _words(self, phrases: pd.DataFrame) -> list[Tensor | None]:
         """Of each phrase inside a sentence the vectors of its words there; None for one that is said alone."""
-        assert isinstance(self.localizer, MultiLevelHeatmap)
-        sentences = sorted(set(phrases["sentence"].dropna())) if self.localizer.in_sentences else []
+        in_sentences = self.localizer.text_context == "sentence"
+        sentences = sorted(set(phrases["sentence"].dropna())) if in_sentences else []
         if not sentences:
             return [None] * len(phrases)
         vectors: dict[str, Tensor] = {}
@@ -94,7 +91,7 @@ def can_point(model: Any, localizer: Localizer | AutoLocalizer | None, features:
         return "No pointing was asked for (evaluate.pointing is null)."
     if not len(dataset.phrases):
         return "The split has no phrases with boxes to point at."
-    if isinstance(localizer, AutoLocalizer) and localizer.of(model_encoder(model)) is None:
+    if localizer.for_encoder(model_encoder(model)) is None:
         return f"A {type(model_encoder(model)).__name__} has no localization of its own."
     if not features.pixels and features.gather([0]).boxes.isnan().all():
         return "The features have no boxes, so nothing can be pointed at."

@@ -1,6 +1,6 @@
 """Pointing at the phrases of a split."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
-from bifocal.localization import BEANHeatmap, points
+from bifocal.localization import peak_points
+from bifocal.localization.base import Localizer
 from bifocal.metrics import accuracy_by, center_baseline, pointing_hits, random_baseline
 from bifocal.metrics.bootstrap import bootstrap_means, percentile_interval
 from components.evaluate.pointer import BATCH, Pointer, asked
 
-SHARES = (0.025, 0.075, 0.2, 0.5, 1.0)
-"""Of the dimensions, that BEAN's heatmap keeps: what k is chosen among. The paper's 180 of 2400 is the second."""
 CHOSEN_ON = 5000
 """Phrases, at most, that k is chosen on."""
 
@@ -77,17 +76,20 @@ def point(pointer: Pointer, dataset: Dataset, rows: Sequence[int] | None = None)
     phrases = asked(dataset) if rows is None else asked(dataset).iloc[list(rows)]
     sizes = dataset.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(np.float64)
     found = [
-        points(pointer.locate(phrases.iloc[start : start + BATCH])).numpy() for start in range(0, len(phrases), BATCH)
+        peak_points(pointer.locate(phrases.iloc[start : start + BATCH])).numpy()
+        for start in range(0, len(phrases), BATCH)
     ]
     spots = np.concatenate(found).astype(np.float64) * sizes
     return Pointing(phrases, sizes, spots, pointing_hits(spots, list(phrases["boxes"])))
 
 
-def choose_k(pointer: Pointer, dim: int, dataset: Dataset, seed: int) -> tuple[Pointer, dict[str, Any]]:
+def choose_k(
+    pointer: Pointer, localizers: Mapping[int, Localizer], dataset: Dataset, seed: int
+) -> tuple[Pointer, dict[str, Any]]:
     """The pointer with the k of BEAN's heatmap that points best at phrases of ``dataset``, of the least among equals.
 
     Args:
-        dim: d, of the embedding.
+        localizers: by their k.
         dataset: the validation split.
 
     Returns:
@@ -95,8 +97,8 @@ def choose_k(pointer: Pointer, dim: int, dataset: Dataset, seed: int) -> tuple[P
     """
     drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:CHOSEN_ON]
     rows = sorted(drawn.tolist())
-    candidates = sorted({max(1, round(share * dim)) for share in SHARES})
-    pointers = {k: replace(pointer, localizer=BEANHeatmap(k)) for k in candidates}
+    candidates = sorted(localizers)
+    pointers = {k: replace(pointer, localizer=localizers[k]) for k in candidates}
     found = {k: 100 * float(point(one, dataset, rows).hits.mean()) for k, one in pointers.items()}
     best = max(candidates, key=lambda k: (found[k], -k))
     return pointers[best], {"k": best, "chosen_on": len(rows), "accuracy_of_k": {str(k): found[k] for k in candidates}}

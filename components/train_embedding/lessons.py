@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from bifocal.batch import BatchSource, ImageCaptionPairs
 from bifocal.datasets import Dataset
+from bifocal.embedding import dual_encoder, is_dual_encoder
 from bifocal.features import FeatureStore
 from bifocal.losses import SemanticTripletLoss
-from bifocal.models import TwoBranchModel
 from bifocal.registry import build, get
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
@@ -114,21 +114,23 @@ def _drawn(params: TrainEmbeddingParams, train: ImageCaptionPairs) -> Sampler:
 
 def _mined(params: TrainEmbeddingParams, mining: MiningParams, model: nn.Module, material: Material) -> Lesson:
     loss = material.loss(params.loss)
-    if not isinstance(model, TwoBranchModel) or not isinstance(loss, SemanticTripletLoss):
+    if not is_dual_encoder(model) or not isinstance(loss, SemanticTripletLoss):
         raise ValueError(
             "mined triplets are for a TwoBranchModel with a SemanticTripletLoss, not for a "
             f"{type(model).__name__} with a {type(loss).__name__}: set mining to null"
         )
     pairs, arguments = SemanticPairs(material.pairs("train")), mining.model_dump()
     relevant = relevant_images(pairs, arguments.pop("neighbours"))
-    sampler = MiningSampler(model, pairs, relevant, params.batch_size, params.seed, margin=loss.margin, **arguments)
+    sampler = MiningSampler(
+        dual_encoder(model), pairs, relevant, params.batch_size, params.seed, margin=loss.margin, **arguments
+    )
     return _first(params, loss, pairs, sampler, SemanticValidator(SemanticPairs(material.pairs("val"))))
 
 
 def _phrases(
     params: TrainEmbeddingParams, phrases: PhrasesParams, model: nn.Module, material: Material
 ) -> list[Lesson]:
-    if not isinstance(model, TwoBranchModel):
+    if not is_dual_encoder(model):
         raise ValueError(
             f"phrases of boxes are for a TwoBranchModel, not for a {type(model).__name__}: set phrases to null"
         )
@@ -142,7 +144,9 @@ def _phrases(
         Lesson(
             name="fine_tuning",
             pairs=pairs,
-            sampler=replace(sampler, seed=params.seed + 1, model=model, at_most=tuning.hard_boxes, drawn=tuning.drawn),
+            sampler=replace(
+                sampler, seed=params.seed + 1, model=dual_encoder(model), at_most=tuning.hard_boxes, drawn=tuning.drawn
+            ),
             validator=validator,
             loss=material.loss(tuning.loss),
             epochs=tuning.epochs,

@@ -44,25 +44,26 @@ def _train(
     torch.manual_seed(params.seed)
     images, captions = FeatureStore(features), TextStore(text)
     configuration: dict[str, Any] = {
-        "model": {"name": params.model.name, **params.model.arguments},
-        "image_encoder": {"name": params.image_encoder.name, **params.image_encoder.arguments},
-        "text_encoder": {"name": params.text_encoder.name, **params.text_encoder.arguments},
-        "dim": params.dim,
+        "model": {
+            "name": params.model.name,
+            "dim": params.dim,
+            "image_encoder": params.image_encoder,
+            "text_encoder": params.text_encoder,
+            **params.model.arguments,
+        },
         "feature_dim": images.dim,
         "text_dim": captions.dim,
-        "text_kind": captions.kind,
-        "words": len(captions.vocabulary) if captions.kind == "tokens" else None,
+        "text_format": captions.kind,
+        "vocabulary_size": len(captions.vocabulary) if captions.kind == "tokens" else None,
     }
     model = build_model(**configuration)
-    if model.words is not None:
-        model.words.weight.data.copy_(captions.word_vectors)
-    start = getattr(model.image_encoder, "initialise", None)
-    if start is not None:
-        start(features)
+    if model.word_embedding is not None:
+        model.word_embedding.weight.data.copy_(captions.word_vectors)
+    model.image_encoder.load_pretrained(features)
     if params.gradient_checkpointing:
         recompute_activations(model)
     model.to(device)
-    waiting = {} if params.fine_tune_words or model.words is None else {"words": None}
+    waiting = {} if params.fine_tune_words or model.word_embedding is None else {"word_embedding": None}
     history: list[dict[str, float]] = []
     monitor = ""
     material = Material(read_dataset(dataset), images, captions, load_vectorizer(text), sorter)
@@ -92,7 +93,7 @@ def _train(
             model.load_state_dict(before)
         history += [row | {"epoch": passed + row["epoch"], "validation": row[monitor]} for row in rows]
     if World.current().is_main:
-        save_model(embedding, configuration, model.state_dict())
+        save_model(embedding, model)
         pd.DataFrame(history).to_csv(embedding / "history.csv", index=False)
     return history, monitor
 

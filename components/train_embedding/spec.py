@@ -44,7 +44,7 @@ class TrainEmbeddingParams(Params):
         ClassRef,
         FromRegistry(
             "bifocal.models",
-            injected=("image_encoder", "text_encoder", "words", "feature_dim", "text_dim", "text_kind"),
+            injected=("image_encoder", "text_encoder", "dim", "text_format", "vocabulary_size"),
         ),
     ] = Field(
         description="see bifocal/models: TwoBranchModel compares one vector of each, GroundingModel words and cells"

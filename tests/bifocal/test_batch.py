@@ -1,6 +1,5 @@
 """Batches, and the model that they are made for."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +9,32 @@ import torch
 from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import embed
 from bifocal.losses import HardestTripletLoss
-from bifocal.models import TwoBranchModel, load_model, save_model
+from bifocal.models import build_model, load_model, save_model
+from bifocal.models.base import Model
 
-NewModel = Callable[[], TwoBranchModel]
+
+@pytest.fixture(scope="module")
+def model(pairs: ImageCaptionPairs) -> Model:
+    """A small model for ``pairs``, in evaluation mode."""
+    torch.manual_seed(5)
+    return build_model(
+        {"name": "TwoBranchModel", "dim": 16, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
+        feature_dim=pairs.features.dim,
+        text_dim=pairs.text.dim,
+        text_format="tokens",
+        vocabulary_size=len(pairs.text.vocabulary),
+    ).eval()
 
 
-def test_a_saved_model_is_the_same_model(
-    pairs: ImageCaptionPairs, new_model: NewModel, configuration: dict[str, Any], tmp_path: Path
-) -> None:
-    model = new_model()
-    save_model(tmp_path, configuration, model.state_dict())
+def test_a_saved_model_is_the_same_model(pairs: ImageCaptionPairs, model: Model, tmp_path: Path) -> None:
+    save_model(tmp_path, model)
     for found, expected in zip(embed(load_model(tmp_path), pairs), embed(model, pairs), strict=True):
         assert torch.equal(found, expected)
     with pytest.raises(FileNotFoundError, match="holds no model"):
         load_model(tmp_path / "elsewhere")
 
 
-def test_scores_of_a_batch_are_cosines_of_its_embeddings(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
-    model = new_model().eval()
+def test_scores_of_a_batch_are_cosines_of_its_embeddings(pairs: ImageCaptionPairs, model: Model) -> None:
     images, captions = embed(model, pairs)
     rows = torch.tensor([4, 71, 5, 30])
     batch = pairs.batch(rows)

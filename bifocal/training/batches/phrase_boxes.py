@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from bifocal.batch import Batch, to_device
 from bifocal.datasets import Dataset
-from bifocal.embedding import BATCH, DualEncoder
+from bifocal.embedding import BATCH, DualEncoder, dual_encoder
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.metrics.localization.boxes import box_iou
 from bifocal.text import Text
@@ -186,15 +186,14 @@ class PhraseValidator:
 
     @torch.inference_mode()
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        if not isinstance(model, DualEncoder):
-            raise TypeError(f"{type(model).__name__} has no single vector for a box: use a TwoBranchModel")
-        model.eval()
+        encoder = dual_encoder(model)
+        encoder.eval()
         hits = []
         for row, candidates in enumerate(self.pairs.candidates):
-            phrase = model.embed_captions(to_device(self.pairs.texts(torch.tensor([row])), model.device))[0]
+            phrase = encoder.embed_captions(to_device(self.pairs.texts(torch.tensor([row])), encoder.device))[0]
             for image in (candidates // self.pairs.regions).unique():
                 boxes = candidates[candidates // self.pairs.regions == image]
-                scores = model.embed_images(to_device(self.pairs.boxes(boxes), model.device)) @ phrase
+                scores = encoder.embed_images(to_device(self.pairs.boxes(boxes), encoder.device)) @ phrase
                 hits.append((row, int(boxes[int(scores.argmax())])) in self.pairs.correct)
         return {"phrase_R@1": 100 * sum(hits) / len(hits)}
 

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from torch import nn
 
 from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import DualEncoder, embed
+from bifocal.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.metrics import Ranks, retrieval_ranks, summarize
 
 
@@ -40,10 +40,10 @@ def model_ranks(model: nn.Module, pairs: ImageCaptionPairs) -> tuple[Ranks, Rank
     model.eval()
     if isinstance(model, SelfRanking):
         return model.retrieval_ranks(pairs)
-    if isinstance(model, DualEncoder):
-        return retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
+    if is_dual_encoder(model):
+        return retrieval_ranks(*embed(dual_encoder(model), pairs), pairs.image_of_caption)
     raise TypeError(
-        f"{type(model).__name__} cannot be validated: give it embed_images and embed_captions, to unit vectors, "
+        f"{type(model).__name__} cannot be validated: give it embed_images, embed_captions and single_vector = True, "
         "or retrieval_ranks(pairs)"
     )
 

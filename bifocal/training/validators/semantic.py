@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bifocal.embedding import DualEncoder, embed
+from bifocal.embedding import dual_encoder, embed
 from bifocal.metrics import area_under, choose_queries, retrieval_ranks, semantic_curves
 from bifocal.training.batches.mined_triplets import SemanticPairs
 from bifocal.training.validators.recall import recalls
@@ -30,9 +30,7 @@ class SemanticValidator:
     monitor: str = "ndcg"
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        if not isinstance(model, DualEncoder):
-            raise TypeError(f"{type(model).__name__} has no single vector for an image: use a TwoBranchModel")
-        images, captions = embed(model, self.pairs.pairs)
+        images, captions = embed(dual_encoder(model), self.pairs.pairs)
         found = recalls(retrieval_ranks(images, captions, self.pairs.pairs.image_of_caption))
         queries, texts = choose_queries(len(images), seed=0), self._texts()
         rs = [r for r in RS if r < len(images)] or [len(images) - 1]

@@ -63,9 +63,7 @@ def test_fitted_model_finds_captions(pairs: ImageCaptionPairs, stores: tuple, tm
     vectorizer.fit(tables.captions["text"].tolist(), seed=0)
     write_text(tmp_path, vectorizer, tables.captions["caption_id"].tolist(), tables.captions["text"].tolist())
     own = ImageCaptionPairs(tables, features, TextStore(tmp_path))
-    model = TwoBranchModel(
-        ImageLinear(features.dim, 8), TextLinear(12, 8), feature_dim=features.dim, text_dim=12, text_kind="vectors"
-    )
+    model = TwoBranchModel(ImageLinear(features.dim, 8), TextLinear(12, 8), text_format="vectors")
     fit_cca(model, own)
     report = summarize(retrieval_ranks(*embed(model, own), own.image_of_caption), (1,))
     assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5

@@ -15,17 +15,9 @@ def test_bean_over_pixels_is_exported_with_free_sizes(tmp_path: Path) -> None:
         "maps": 6,
         "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8},
     }
-    configuration = {
-        "image_encoder": encoder,
-        "text_encoder": {"name": "ProjectionEncoder"},
-        "dim": 5,
-        "feature_dim": 3,
-        "text_dim": 4,
-        "text_kind": "vectors",
-        "words": None,
-    }
     torch.manual_seed(0)
-    save_model(tmp_path, configuration, build_model(**configuration).state_dict())
+    ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"}
+    save_model(tmp_path, build_model(ref, feature_dim=3, text_dim=4, text_format="vectors"))
     file = tmp_path / "image_encoder.onnx"
     export_branch(tmp_path, "image_encoder", file)
     parities = list(compare(tmp_path, "image_encoder", file, seed=0))

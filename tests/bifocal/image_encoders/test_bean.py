@@ -57,7 +57,7 @@ def test_bean_over_cells_is_its_equations_and_sees_no_padding_and_no_order(pooli
 
 
 def test_bean_over_pixels_is_its_equations_for_images_of_any_size() -> None:
-    encoder = small(protocol="as_is")
+    encoder = small(eval_resize="as_is")
     sizes = ((64, 64), (40, 97), (64, 64), (33, 50))
     pixels, mask = images(*sizes)
     found = encoder(pixels, mask)
@@ -76,8 +76,8 @@ def test_the_protocols_show_what_they_say() -> None:
     ramp = torch.arange(96.0).double().expand(3, 64, 96)
     pixels[0, :, :64] = ramp
     shown: list[Tensor] = []
-    for protocol in ("stretch", "scale_and_crop", "as_is"):
-        encoder = small(protocol=protocol, side=32)
+    for eval_resize in ("stretch", "scale_and_crop", "as_is"):
+        encoder = small(eval_resize=eval_resize, image_size=32)
         encoder.backbone.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0][0, 0]))
         encoder(pixels, mask)
     stretched, central, whole = shown
@@ -104,7 +104,7 @@ def test_random_crops_are_rectangles_inside_the_image_and_follow_the_seed() -> N
 
 
 def test_crops_and_dropout_are_of_training_alone() -> None:
-    encoder = small(crop=32, side=64)
+    encoder = small(crop=32, image_size=64)
     pixels, mask = images((64, 64), (64, 64))
     assert encoder(pixels, mask).equal(encoder(pixels, mask))
     encoder.train()
@@ -121,23 +121,23 @@ def test_it_starts_from_the_weights_in_the_artifact(tmp_path: Path) -> None:
     carried = dict(source.backbone.network.state_dict()) | {"adaptation.weight": source.adaptation.weight.detach()}
     for encoder in (target, RMACEncoder(dim=5, backbone="resnet10t", model_arguments=SMALL)):
         with pytest.raises(FileNotFoundError, match=r"weights\.safetensors is not there.*kind Pixels"):
-            encoder.initialise(tmp_path)
+            encoder.load_pretrained(tmp_path)
     save_file(carried, tmp_path / "weights.safetensors")
-    target.initialise(tmp_path)
+    target.load_pretrained(tmp_path)
     for name, value in source.backbone.network.state_dict().items():
         assert target.backbone.network.state_dict()[name].equal(value)
     assert target.adaptation.weight.equal(source.adaptation.weight)
     with pytest.raises(ValueError, match=r"does not fit Linear: 1 of another shape \(weight \(7, 32\) for \(9, 32\)\)"):
-        small(maps=9).initialise(tmp_path)
+        small(maps=9).load_pretrained(tmp_path)
     cells = small(input_dim=32, backbone=None)
-    cells.initialise(tmp_path)
+    cells.load_pretrained(tmp_path)
     assert cells.adaptation.weight.equal(source.adaptation.weight)
 
 
 def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(ValueError, match="no pooling 'sum'; BEANEncoder has max_min and average"):
         BEANEncoder(6, backbone=None, pooling="sum")
-    with pytest.raises(ValueError, match="no protocol 'crop'"):
-        BEANEncoder(6, backbone=None, protocol="crop")
+    with pytest.raises(ValueError, match="no eval_resize 'crop'"):
+        BEANEncoder(6, backbone=None, eval_resize="crop")
     with pytest.raises(ValueError, match="reads pixels, of 3 channels, and the features have 2048"):
         BEANEncoder(2048)

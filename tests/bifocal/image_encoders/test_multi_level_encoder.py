@@ -46,5 +46,5 @@ def test_an_order_of_the_cells_is_kept() -> None:
 
 
 def test_cells_that_are_no_levels_are_refused() -> None:
-    with pytest.raises(ValueError, match="19 cells, no multiple of 2 levels"):
+    with pytest.raises(ValueError, match="19 cells, not a multiple of 2 levels"):
         MultiLevelEncoder(5, 4, levels=2)(torch.zeros(1, 19, 5), torch.ones(1, 19, dtype=torch.bool))

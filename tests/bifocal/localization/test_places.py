@@ -15,10 +15,9 @@ from bifocal.localization import (
     MultiLevelHeatmap,
     PerRegionLocalizer,
     find_phrase,
-    last_activations,
     pair_heatmaps,
+    peak_points,
     phrase_heatmap,
-    points,
     sentence_heatmap,
 )
 
@@ -43,26 +42,30 @@ def regions(count: int = 2) -> RegionBatch:
     return RegionBatch(draw(0, count, 4, 3).half(), torch.ones(count, 4).bool(), cell_boxes(2, 2).expand(count, -1, -1))
 
 
-@pytest.mark.parametrize("protocol", ["as_is", "stretch", "scale_and_crop"])
-def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(protocol: str) -> None:
+@pytest.mark.parametrize("eval_resize", ["as_is", "stretch", "scale_and_crop"])
+def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(eval_resize: str) -> None:
     torch.manual_seed(0)
-    encoder = BEANEncoder(3, 6, maps=5, protocol=protocol, side=96, **BACKBONE).eval()
+    encoder = BEANEncoder(3, 6, maps=5, eval_resize=eval_resize, image_size=96, **BACKBONE).eval()
     batch, texts = pixels((64, 96), (96, 96)), normalize(draw(5, 2, 6), dim=1)
     with torch.inference_mode():
         located = BEANHeatmap(k=3)(encoder, batch, texts)
-        sizes = {"as_is": [(2, 3), (3, 3)], "stretch": [(3, 3), (3, 3)], "scale_and_crop": [(8, 12), (8, 8)]}[protocol]
+        sizes = {
+            "as_is": [(2, 3), (3, 3)],
+            "stretch": [(3, 3), (3, 3)],
+            "scale_and_crop": [(8, 12), (8, 8)],
+        }[eval_resize]
         for number, (rows, columns) in enumerate(sizes):
             cells = rows * columns
             assert torch.isfinite(located.scores[number, :cells]).all()
             assert (located.scores[number, cells:] == -torch.inf).all()
             torch.testing.assert_close(located.boxes[number, :cells], cell_boxes(rows, columns))
         # Eq. (8)-(9) on the maps that the encoder pools: |v[u]| A[u] G, summed over the three largest v[u].
-        (image, _) = encoder.whole_views(batch.features.float(), batch.mask)
-        maps = encoder.activations(image.unsqueeze(0))[0]
+        (image, _) = encoder.uncropped_views(batch.features.float(), batch.mask)
+        maps = encoder.adapt(encoder.backbone_maps(image.unsqueeze(0)))[0]
         largest = texts[0].topk(3)
         expected = (maps @ encoder.projection.weight[largest.indices].T) @ largest.values.abs()
     torch.testing.assert_close(located.scores[0, : len(expected)], expected)
-    assert ((points(located) > 0) & (points(located) < 1)).all()
+    assert ((peak_points(located) > 0) & (peak_points(located) < 1)).all()
 
 
 def test_a_region_alone_is_an_image_that_shows_nothing_else() -> None:
@@ -82,8 +85,8 @@ def test_a_phrase_inside_a_sentence_has_the_heatmap_of_its_words() -> None:
     encoder = MultiLevelEncoder(3, 6, levels=1).eval()
     texts, words = normalize(draw(1, 2, 6), dim=1), normalize(draw(2, 3, 6), dim=1)
     with torch.inference_mode():
-        seen = MultiLevelHeatmap().see(encoder, regions())
-        located = MultiLevelHeatmap().heat(seen, texts, [words, None])
+        seen = MultiLevelHeatmap().encode(encoder, regions())
+        located = MultiLevelHeatmap().score(seen, texts, [words, None])
         torch.testing.assert_close(located.scores[0], phrase_heatmap(words, seen.vectors[0]))
         torch.testing.assert_close(located.scores[1], sentence_heatmap(texts[1], seen.vectors[1]))
 
@@ -102,7 +105,7 @@ def test_the_words_of_a_phrase_are_found_in_their_sentence() -> None:
     [
         (lambda: SMILEEncoder(3, 6), regions(1)),
         (lambda: BEANEncoder(3, 6, maps=5, backbone=None), regions(1)),
-        (lambda: BEANEncoder(3, 6, maps=5, protocol="as_is", **BACKBONE), pixels((64, 96))),
+        (lambda: BEANEncoder(3, 6, maps=5, eval_resize="as_is", **BACKBONE), pixels((64, 96))),
         (lambda: RMACEncoder(3, 6, **BACKBONE), pixels((64, 96))),
     ],
 )
@@ -110,7 +113,7 @@ def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.
     torch.manual_seed(0)
     network = encoder().eval()
     with torch.inference_mode():
-        last = last_activations(network, batch)
+        last = network.last_activations(batch)
         assert last.boxes.shape == (len(last.cells), 4)
         torch.testing.assert_close(last.embed(last.cells), network(batch.features.float(), batch.mask)[0])
         first, second = pair_heatmaps(last.embed, last.cells, last.cells, k=2)
@@ -120,6 +123,6 @@ def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.
 
 
 def test_grad_cam_needs_one_vector_for_an_image() -> None:
-    last = last_activations(MultiLevelEncoder(3, 6, levels=1).eval(), regions(1))
-    with pytest.raises(ValueError, match="a MultiLevelEncoder gives several vectors"):
+    last = MultiLevelEncoder(3, 6, levels=1).eval().last_activations(regions(1))
+    with pytest.raises(ValueError, match="a MultiLevelEncoder gives several"):
         last.embed(last.cells)

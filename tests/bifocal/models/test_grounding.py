@@ -16,20 +16,22 @@ from bifocal.text import Text
 
 LEVELS, CELLS, DIM = 2, 4, 6
 CONFIGURATION: dict[str, Any] = {
-    "model": {"name": "GroundingModel", "word_sharpness": 5.0},
-    "image_encoder": {"name": "MultiLevelEncoder", "levels": LEVELS},
-    "text_encoder": {"name": "ElmoMixtureEncoder"},
-    "dim": DIM,
+    "model": {
+        "name": "GroundingModel",
+        "dim": DIM,
+        "image_encoder": {"name": "MultiLevelEncoder", "levels": LEVELS},
+        "text_encoder": "ElmoMixtureEncoder",
+        "word_sharpness": 5.0,
+    },
     "feature_dim": 5,
     "text_dim": 8,
-    "text_kind": "contextual",
-    "words": None,
+    "text_format": "contextual",
 }
 
 
 def new_model(**changes: object) -> GroundingModel:
     torch.manual_seed(1)
-    model = build_model(**CONFIGURATION | {"model": {"name": "GroundingModel", **changes}})
+    model = build_model(**CONFIGURATION | {"model": CONFIGURATION["model"] | changes})
     assert isinstance(model, GroundingModel)
     return model.double().eval()
 
@@ -138,16 +140,15 @@ def test_loss_refuses_scores_without_words() -> None:
 
 
 def test_text_encoder_must_give_words() -> None:
-    text = {"text_encoder": {"name": "GRUEncoder"}, "text_kind": "tokens"}
     with pytest.raises(TypeError, match="GRUEncoder gives sentences alone"):
-        build_model(**CONFIGURATION | text)
+        new_model(text_encoder="GRUEncoder")
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_text_attends_to_something_before_training(seed: int) -> None:
     """Where all cosines begin below zero, attention is zero and so is its gradient."""
     torch.manual_seed(seed)
-    sizes = {"dim": 64, "feature_dim": 64, "text_dim": 64}
+    sizes = {"model": CONFIGURATION["model"] | {"dim": 64}, "feature_dim": 64, "text_dim": 64}
     model = build_model(**CONFIGURATION | sizes)
     # As features and words are, each around a mean of its own that is larger than what tells them apart.
     cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)

@@ -31,8 +31,9 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
 def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMILEEncoder") -> Search:
     torch.manual_seed(0)
     model = build_model(
-        {"name": encoder}, {"name": "GRUEncoder"}, dim=5, feature_dim=features.dim, text_dim=pairs.text.dim,
-        text_kind="tokens", words=len(pairs.text.vocabulary),
+        {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "GRUEncoder"},
+        feature_dim=features.dim, text_dim=pairs.text.dim,
+        text_format="tokens", vocabulary_size=len(pairs.text.vocabulary),
     )  # fmt: skip
     return Search(
         model, load_vectorizer(pairs.text.directory), Index([f"image {n}" for n in range(4)], torch.eye(4, 5))
@@ -69,8 +70,8 @@ def grounding(
     write_text(folder, vectorizer, range(len(captions)), captions)
     torch.manual_seed(0)
     model = build_model(
-        {"name": "MultiLevelEncoder", "levels": 1}, {"name": "ElmoMixtureEncoder"}, dim=6, feature_dim=features.dim,
-        text_dim=8, text_kind="contextual", words=None, model={"name": "GroundingModel"},
+        {"name": "GroundingModel", "dim": 6, "image_encoder": {"name": "MultiLevelEncoder", "levels": 1},
+         "text_encoder": "ElmoMixtureEncoder"}, feature_dim=features.dim, text_dim=8, text_format="contextual",
     )  # fmt: skip
     assert isinstance(model, GroundingModel)
     return model, load_vectorizer(folder)

@@ -62,13 +62,11 @@ def test_index_survives_the_disk(tmp_path: Path) -> None:
 def search(pairs: ImageCaptionPairs) -> Search:
     torch.manual_seed(0)
     model = build_model(
-        {"name": "SMILEEncoder"},
-        {"name": "GRUEncoder"},
-        dim=6,
+        {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
         feature_dim=pairs.features.dim,
         text_dim=pairs.text.dim,
-        text_kind="tokens",
-        words=len(pairs.text.vocabulary),
+        text_format="tokens",
+        vocabulary_size=len(pairs.text.vocabulary),
     )
     assert isinstance(model, TwoBranchModel)
     return Search(model, load_vectorizer(pairs.text.directory), Index(pairs.image_ids, embed(model, pairs)[0]))

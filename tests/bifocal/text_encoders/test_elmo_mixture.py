@@ -48,7 +48,7 @@ def test_sentence_is_the_last_outputs_of_both_directions(encoder: ElmoMixtureEnc
 
 def test_words_are_mixed_one_by_one_and_end_with_the_sentence(encoder: ElmoMixtureEncoder) -> None:
     values = torch.randn(2, LAYERS, 4, DIM, dtype=torch.float64)
-    words = encoder.words(values, LENGTHS)
+    words = encoder.encode_words(values, LENGTHS)
     for sentence, length in enumerate(LENGTHS.tolist()):
         assert not words[sentence, length:].any()
         for step in range(length):
@@ -62,7 +62,7 @@ def test_padding_changes_nothing(encoder: ElmoMixtureEncoder) -> None:
     for sentence, length in enumerate(LENGTHS.tolist()):
         noisy[sentence, :, length:] = torch.randn(LAYERS, 4 - length, DIM)
     assert torch.equal(encoder(values, LENGTHS), encoder(noisy, LENGTHS))
-    assert torch.equal(encoder.words(values, LENGTHS), encoder.words(noisy, LENGTHS))
+    assert torch.equal(encoder.encode_words(values, LENGTHS), encoder.encode_words(noisy, LENGTHS))
 
 
 def test_refuses_what_has_no_layers(encoder: ElmoMixtureEncoder) -> None:

@@ -17,12 +17,15 @@ from bifocal.training.schedules import MultiStep
 from bifocal.training.validators.recall import RecallValidator
 
 CONFIGURATION: dict[str, Any] = {
-    "image_encoder": {"name": "SMILEEncoder"},
-    "text_encoder": {"name": "SRUEncoder", "layers": 2, "dropout": 0.1},
-    "dim": 16,
+    "model": {
+        "name": "TwoBranchModel",
+        "dim": 16,
+        "image_encoder": {"name": "SMILEEncoder"},
+        "text_encoder": {"name": "SRUEncoder", "layers": 2, "dropout": 0.1},
+    },
     "feature_dim": 12,
     "text_dim": 8,
-    "text_kind": "tokens",
+    "text_format": "tokens",
 }
 
 
@@ -39,7 +42,7 @@ class Train(Protocol):
 @pytest.fixture(scope="session")
 def configuration(pairs: ImageCaptionPairs) -> dict[str, Any]:
     """Of a model for ``pairs``."""
-    return CONFIGURATION | {"words": len(pairs.text.vocabulary)}
+    return CONFIGURATION | {"vocabulary_size": len(pairs.text.vocabulary)}
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +51,7 @@ def new_model(configuration: dict[str, Any]) -> NewModel:
 
     def build(**changes: Any) -> TwoBranchModel:
         torch.manual_seed(5)
-        return build_model(**configuration | changes)
+        return build_model(**configuration | {"model": configuration["model"] | changes})
 
     return build
 

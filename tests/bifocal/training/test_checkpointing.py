@@ -12,7 +12,7 @@ def gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
     """How often a block of the backbone was computed, and the gradients."""
     torch.manual_seed(0)
     narrow = {"channels": [8, 8, 8, 8], "stem_width": 8}
-    encoder = BEANEncoder(dim=4, maps=6, backbone="resnet10t", crop=None, protocol="as_is", model_arguments=narrow)
+    encoder = BEANEncoder(dim=4, maps=6, backbone="resnet10t", crop=None, eval_resize="as_is", model_arguments=narrow)
     encoder.train()
     if recompute:
         recompute_activations(encoder)

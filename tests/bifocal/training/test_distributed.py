@@ -28,7 +28,7 @@ def found(
     tables.images.to_parquet(folder / "images.parquet")
     tables.captions.to_parquet(folder / "captions.parquet")
     still = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
-    (folder / "configuration.json").write_text(json.dumps(configuration | still))
+    (folder / "configuration.json").write_text(json.dumps(configuration | {"model": configuration["model"] | still}))
     paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",

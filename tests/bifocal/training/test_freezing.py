@@ -19,11 +19,11 @@ def changed(before: TwoBranchModel, after: TwoBranchModel) -> set[str]:
 
 
 def test_frozen_until_keeps_modules_until_their_epoch(train: Any, new_model: NewModel, checkpoints: Path) -> None:
-    rules = {"text_encoder": None, "words": 1, "image_encoder": 2, "image_encoder.attention": 0}
+    rules = {"text_encoder": None, "word_embedding": 1, "image_encoder": 2, "image_encoder.attention": 0}
     first, _ = train(checkpoints / "first", epochs=1, frozen_until=rules)
     assert changed(new_model(), first) == {"image_encoder.attention.weight"}
     second, _ = train(checkpoints / "second", epochs=2, frozen_until=rules)
-    assert changed(first, second) == {"image_encoder.attention.weight", "words.weight"}
+    assert changed(first, second) == {"image_encoder.attention.weight", "word_embedding.weight"}
     third, _ = train(checkpoints / "third", epochs=3, frozen_until=rules | {"text_encoder": 0})
     assert changed(new_model(), third) == set(third.state_dict())
 

@@ -116,6 +116,6 @@ def test_an_encoding_may_have_several_parts(pairs: ImageCaptionPairs, new_model:
 def test_a_frozen_half_gets_no_gradient(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
     model = new_model(**STILL)
     model.text_encoder.requires_grad_(False)
-    model.words.requires_grad_(False)
+    model.word_embedding.requires_grad_(False)
     _, found = gradients(model, InfoNCELoss(), pairs, 3)
     assert found.keys() == {name for name, _ in model.named_parameters() if name.startswith("image")}

@@ -13,12 +13,10 @@ from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import SMILEEncoder
-from bifocal.models import TwoBranchModel, save_model
+from bifocal.models import build_model, save_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
-from bifocal.text_encoders import GRUEncoder
 from components.evaluate.run import run
 from components.evaluate.spec import EvaluateParams
 from runtime.artifacts import commit, open_partial
@@ -50,14 +48,11 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_text(partial["text"], vectorizer, dataset.captions["caption_id"].tolist(), captions)
     text = TextStore(partial["text"])
     torch.manual_seed(0)
-    configuration = {
-        "image_encoder": {"name": "SMILEEncoder"}, "text_encoder": {"name": "GRUEncoder"}, "dim": 6, "feature_dim": DIM,
-        "text_dim": WORDS, "text_kind": text.kind, "words": len(text.word_vectors),
-    }  # fmt: skip
-    words = torch.nn.Embedding(configuration["words"], WORDS, padding_idx=0)
-    sizes = {"feature_dim": DIM, "text_dim": WORDS, "text_kind": text.kind}
-    model = TwoBranchModel(SMILEEncoder(DIM, 6), GRUEncoder(WORDS, 6), words, **sizes)
-    save_model(partial["embedding"], configuration, model.state_dict())
+    model = build_model(
+        {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
+        feature_dim=DIM, text_dim=WORDS, text_format=text.kind, vocabulary_size=len(text.word_vectors),
+    )  # fmt: skip
+    save_model(partial["embedding"], model)
     for name in INPUTS:
         manifest = {"component": f"a stage of {name}", "code": "c0de", "inputs": {}, "parameters": {"seed": 1}}
         commit(partial[name], folder / name, manifest | {"metrics": {"images": 12.0}})

@@ -15,12 +15,12 @@ from bifocal.image_encoders import BEANEncoder, MultiLevelEncoder
 from bifocal.localization import (
     BEANHeatmap,
     MultiLevelHeatmap,
-    RegionScores,
     SMILERegions,
+    peak_points,
     phrase_heatmap,
-    points,
     sentence_heatmap,
 )
+from bifocal.localization.base import RegionScores
 from bifocal.metrics import box_iou
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.text.elmo.format import ElmoOptions
@@ -55,8 +55,10 @@ def pointer(artifacts: Path) -> Pointer:
 def bean(pointer: Pointer) -> TwoBranchModel:
     torch.manual_seed(0)
     encoder = BEANEncoder(DIM, 40, maps=8, backbone=None)
-    sizes = {"feature_dim": DIM, "text_dim": WORDS, "text_kind": "tokens"}
-    return TwoBranchModel(encoder, GRUEncoder(WORDS, 40), pointer.model.words, **sizes).eval()
+    vocabulary_size = len(pointer.model.word_embedding.weight)
+    model = TwoBranchModel(encoder, GRUEncoder(WORDS, 40), text_format="tokens", vocabulary_size=vocabulary_size)
+    model.word_embedding = pointer.model.word_embedding
+    return model.eval()
 
 
 def test_k_is_chosen_on_validation_and_used_on_test(pointer: Pointer, whole: Dataset) -> None:
@@ -101,9 +103,8 @@ def test_a_phrase_in_a_sentence_is_found_by_its_words_there(pointer: Pointer, wh
     torch.manual_seed(0)
     vectorizer = ElmoLayers()
     vectorizer.elmo = Elmo(ElmoOptions(filters=((1, 4),), lstm_dim=4, projection_dim=4)).eval()
-    sizes = {"feature_dim": DIM, "text_dim": vectorizer.layout.dim, "text_kind": "contextual"}
     texts = ElmoMixtureEncoder(vectorizer.layout.dim, 6, layers=vectorizer.layout.layers)
-    model = GroundingModel(MultiLevelEncoder(DIM, 6, levels=1), texts, **sizes).eval()
+    model = GroundingModel(MultiLevelEncoder(DIM, 6, levels=1), texts, text_format="contextual").eval()
     reader = FittedVectorizer(vectorizer)
     few = replace(whole, phrases=split.phrases.iloc[:8])
     grounded = ground(params(), model, pointer.features, reader, few)
@@ -123,7 +124,7 @@ def test_a_phrase_in_a_sentence_is_found_by_its_words_there(pointer: Pointer, wh
         expected = phrase_heatmap(words[0, before : before + len(phrase.split())], cells)
         torch.testing.assert_close(located.scores[0], expected)
         torch.testing.assert_close(located.scores[1], sentence_heatmap(alone[0], cells))
-        same = replace(grounded.pointer, localizer=MultiLevelHeatmap(in_sentences=False)).locate(rows)
+        same = replace(grounded.pointer, localizer=MultiLevelHeatmap(text_context="phrase")).locate(rows)
         torch.testing.assert_close(same.scores, located.scores[[1, 1]])
 
 
@@ -183,7 +184,7 @@ def test_every_category_is_looked_for_in_every_image(pointer: Pointer, whole: Da
     assert found.scores.shape == (len(names), len(ids))
     rows = asked(split)
     located = pointer.locate(rows)
-    spots = points(RegionScores(*located)).numpy() * 64  # scenes of 64 x 64 pixels
+    spots = peak_points(RegionScores(*located)).numpy() * 64  # scenes of 64 x 64 pixels
     for place, (category, image_id) in enumerate(rows[["category", "image_id"]].to_numpy()):
         where = names.index(category), ids.index(image_id)
         assert found.scores[where] == pytest.approx(float(located.scores[place].max()), abs=1e-5)

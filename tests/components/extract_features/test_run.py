@@ -137,7 +137,7 @@ def test_pixels_carry_a_classifier_and_rmac_its_whitening(dataset: Path, tmp_pat
     assert 0 < figures["classifier_ap"] <= 1
     carried = tmp_path / "pixels" / "weights.safetensors"
     encoder = BEANEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
-    encoder.initialise(tmp_path / "pixels")
+    encoder.load_pretrained(tmp_path / "pixels")
     assert encoder.adaptation.weight.equal(load_file(carried)["adaptation.weight"])
     assert FeatureStore(tmp_path / "pixels").gather([0]).features.shape == (1, 3, 64, 64)
 

@@ -74,8 +74,9 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
     assert judge(trained)["ndcg"] == pytest.approx(history["ndcg"][best])
     torch.manual_seed(0)
     untrained = build_model(
-        {"name": "LinearEncoder"}, {"name": "BagOfWordsEncoder"}, dim=16, feature_dim=features.dim, text_dim=text.dim,
-        text_kind=text.kind, words=None,
+        {"name": "TwoBranchModel", "dim": 16, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
+        feature_dim=features.dim, text_dim=text.dim,
+        text_format=text.kind,
     )  # fmt: skip
     assert history["ndcg"][best] > judge(untrained)["ndcg"] + 5
     # Without the joint losses texts are only read: their map is as it was.

@@ -47,14 +47,15 @@ def test_every_pixel_comes_back_and_the_mask_says_where_the_image_is(resize: str
 def test_a_two_branch_model_trains_on_them(tmp_path: Path) -> None:
     store, _ = written(tmp_path, random_images((48, 48), (30, 90)), "square")
     torch.manual_seed(0)
+    encoder = {
+        "name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL,
+        "maps": 7, "crop": 32, "image_size": 48,
+    }  # fmt: skip
     model = build_model(
-        {"name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL, "maps": 7, "crop": 32, "side": 48},
-        {"name": "ProjectionEncoder"},
-        dim=5,
+        {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"},
         feature_dim=store.dim,
         text_dim=4,
-        text_kind="vectors",
-        words=None,
+        text_format="vectors",
     )
     text = Text(torch.randn(2, 4), torch.ones(2, dtype=torch.int64))
     batch = Batch(["a", "b"], store.gather([0, 1]), text, torch.eye(2, dtype=torch.bool))

@@ -99,7 +99,7 @@ def test_the_feature_and_the_encoder_are_the_loop(size: tuple[int, int], tmp_pat
     carried = {"whitening.mean": kind.whitening.mean, "whitening.projection": kind.whitening.projection}
     save_file(kind.backbone.network.state_dict() | carried, tmp_path / "weights.safetensors")
     encoder = RMACEncoder(dim=6, backbone="resnet10t", model_arguments=SMALL).eval()
-    encoder.initialise(tmp_path)
+    encoder.load_pretrained(tmp_path)
     padded, mask = torch.zeros(2, 3, 200, 200), torch.zeros(2, 200, 200, dtype=torch.bool)
     height, width = pixels.shape[1:]
     padded[0, :, :height, :width], mask[0, :height, :width], mask[1, :64, :64] = pixels, True, True

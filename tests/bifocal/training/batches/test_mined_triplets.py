@@ -35,8 +35,9 @@ def new_model(semantic: SemanticPairs) -> TwoBranchModel:
     torch.manual_seed(0)
     pairs = semantic.pairs
     model = build_model(
-        {"name": "LinearEncoder"}, {"name": "BagOfWordsEncoder"}, dim=8, feature_dim=pairs.features.dim,
-        text_dim=pairs.text.dim, text_kind="sparse", words=None,
+        {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
+        feature_dim=pairs.features.dim,
+        text_dim=pairs.text.dim, text_format="sparse",
     )  # fmt: skip
     assert isinstance(model, TwoBranchModel)
     return model

@@ -131,8 +131,9 @@ def test_a_frequent_phrase_is_drawn_as_often_as_is_wanted(pairs: PhraseBoxes) ->
 def test_fine_tuning_on_hard_negatives_finds_more_phrases(pairs: PhraseBoxes, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = build_model(
-        {"name": "LinearEncoder"}, {"name": "BagOfWordsEncoder"}, dim=8, feature_dim=DIM,
-        text_dim=pairs.reader.vectorize(["a"]).values.shape[1], text_kind="sparse", words=None,
+        {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
+        feature_dim=DIM,
+        text_dim=pairs.reader.vectorize(["a"]).values.shape[1], text_format="sparse",
     )  # fmt: skip
     validation = PhraseValidator(pairs)
 

@@ -1,0 +1,74 @@
+"""Base class of the image encoders: sizes, input, localization."""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from bifocal.features import RegionBatch
+from bifocal.localization.base import Localizer
+from bifocal.localization.grad_cam import Activations
+
+
+class ImageEncoder(nn.Module):
+    """Encoder of images: ``forward(features, mask) -> (B, d)``, of unit norm.
+
+    Args:
+        input_dim: D, channels of a region's feature; 3 for pixels.
+        dim: d, dimension of the embedding.
+
+    Attributes:
+        reads_pixels: whether the input is pixels (B, 3, H, W) in [0, 255] and not stored features (B, R, D). Such an
+            encoder has ``embed_pixels``, which takes images of one size without a mask.
+        onnx_image_size: pixels, side of the only square that an exported graph takes; None if any size will do.
+    """
+
+    reads_pixels: bool = False
+    onnx_image_size: int | None = None
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.input_dim, self.dim = input_dim, dim
+
+    def localizer(self) -> Localizer | None:
+        """Return the localizer of this encoder's paper; None if the paper has none."""
+        return None
+
+    def last_activations(self, regions: RegionBatch) -> Activations:
+        """Return the last activations of one image that have a position: here, the stored regions.
+
+        Args:
+            regions: batch of one image.
+        """
+        present = regions.mask[0]
+
+        def embed(cells: Tensor) -> Tensor:
+            vectors: Tensor = self(cells.unsqueeze(0), present[present].unsqueeze(0))
+            if vectors.ndim != 2:
+                raise ValueError(f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several")
+            return vectors[0]
+
+        return Activations(self.to_dtype(regions.features)[0, present], regions.boxes[0, present], embed)
+
+    def keeps_square(self, size: int) -> bool:
+        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
+        return False
+
+    def embed_pixels(self, pixels: Tensor) -> Tensor:
+        """Return the embeddings (B, d) of images of one size (B, 3, H, W).
+
+        Raises:
+            TypeError: the encoder reads stored features.
+        """
+        raise TypeError(f"a {type(self).__name__} reads stored features, not pixels")
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the weights that were stored with extracted features in ``directory``; does nothing without a backbone.
+
+        Raises:
+            FileNotFoundError: the encoder reads pixels, and the directory holds no weights.
+            ValueError: the weights belong to another network.
+        """
+
+    def to_dtype(self, features: Tensor) -> Tensor:
+        """Return stored features in the data type of the weights."""
+        return features.to(next(self.parameters()).dtype)

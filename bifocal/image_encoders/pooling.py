@@ -1,0 +1,29 @@
+"""Pooling of an image's regions."""
+
+import torch
+from torch import Tensor
+
+
+def mean_region(features: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of the regions of each image.
+
+    Shape:
+        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, D)
+    """
+    present = mask.unsqueeze(2)
+    return (features * present).sum(dim=1) / present.sum(dim=1)
+
+
+def max_plus_min(features: Tensor, mask: Tensor) -> Tensor:
+    """Return the maximum plus the minimum of each channel: "Finding beans in burgers", eq. (2).
+
+    Shape:
+        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, D)
+
+    Example:
+        >>> max_plus_min(torch.tensor([[[1.0], [-3.0], [9.0]]]), torch.tensor([[True, True, False]]))
+        tensor([[-2.]])
+    """
+    absent = ~mask.unsqueeze(2)
+    highest = features.masked_fill(absent, -torch.inf).amax(dim=1)
+    return highest + features.masked_fill(absent, torch.inf).amin(dim=1)

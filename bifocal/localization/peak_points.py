@@ -1,0 +1,39 @@
+"""Points of heatmaps: the center of the best region."""
+
+import torch
+from torch import Tensor
+
+from bifocal.localization.base import RegionScores
+
+
+def peak_points(region_scores: RegionScores) -> Tensor:
+    """Return the center of each image's best region, x y relative to the image's width and height.
+
+    Among regions with equal scores, the center nearest to the image's center wins, then the uppermost, then the
+    leftmost: the order of the regions does not decide.
+
+    Shape:
+        -> (N, 2)
+
+    Raises:
+        ValueError: a score is NaN, an image has no region, or a best region has no box.
+
+    Example:
+        >>> boxes = torch.tensor([[[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]])
+        >>> peak_points(RegionScores(torch.tensor([[0.1, 0.7]]), boxes))
+        tensor([[0.7500, 0.5000]])
+    """
+    scores, boxes = region_scores
+    if scores.isnan().any():
+        raise ValueError(f"scores are NaN in {int(scores.isnan().any(dim=1).sum())} of {len(scores)} images")
+    best = scores.amax(dim=1, keepdim=True)
+    if best.isneginf().any():
+        raise ValueError(f"{int(best.isneginf().sum())} of {len(scores)} images have no region with a score")
+    centers = (boxes[:, :, :2] + boxes[:, :, 2:]) / 2
+    if centers[scores == best].isnan().any():
+        raise ValueError("a best region has no box: features without boxes cannot localize")
+    distances = (centers - 0.5).square().sum(dim=2).masked_fill(scores != best, torch.inf)
+    # Several cells can be equally far from the center, up to rounding.
+    nearest = distances <= distances.amin(dim=1, keepdim=True) + 1e-6
+    first = (2 * centers[:, :, 1] + centers[:, :, 0] / 1024).masked_fill(~nearest, torch.inf).argmin(dim=1)
+    return centers[torch.arange(len(centers), device=centers.device), first]

@@ -1,0 +1,90 @@
+"""Base class of the models: two encoders and the word embedding between token ids and the text encoder."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.text import Text
+from bifocal.text_encoders.base import TextEncoder
+
+
+class Model(nn.Module):
+    """Image encoder and text encoder with one joint space.
+
+    Args:
+        image_encoder: maps features to the joint space.
+        text_encoder: maps word or caption vectors to the joint space.
+        dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: that of the encoders.
+        text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by ``word_embedding``.
+        vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text comes as tokens.
+
+    Raises:
+        ValueError: the encoders have different dimensions, or ``vocabulary_size`` does not fit ``text_format``.
+
+    Attributes:
+        single_vector: whether an image and a caption each have one vector of unit norm, whose dot product is the score.
+        config: arguments of ``build_model``; empty if the model was built otherwise.
+    """
+
+    parts: ClassVar[Mapping[str, str]] = {
+        "image_encoder": "bifocal.image_encoders",
+        "text_encoder": "bifocal.text_encoders",
+    }
+    single_vector: ClassVar[bool]
+    image_encoder: ImageEncoder
+    text_encoder: TextEncoder
+    word_embedding: nn.Embedding | None
+
+    def __init__(
+        self,
+        image_encoder: ImageEncoder,
+        text_encoder: TextEncoder,
+        *,
+        dim: int | None = None,
+        text_format: str,
+        vocabulary_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        dims = {image_encoder.dim, text_encoder.dim, *(() if dim is None else (dim,))}
+        if len(dims) > 1:
+            raise ValueError(
+                f"{type(image_encoder).__name__} has dimension {image_encoder.dim}, {type(text_encoder).__name__} "
+                f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set dim of the model alone"
+            )
+        if (vocabulary_size is None) == (text_format == "tokens"):
+            raise ValueError(
+                f"text_format is {text_format!r} and vocabulary_size {vocabulary_size}: tokens need the size of their "
+                "vocabulary, other formats have none"
+            )
+        self.image_encoder, self.text_encoder, self.text_format = image_encoder, text_encoder, text_format
+        self.word_embedding = None
+        if vocabulary_size is not None:
+            self.word_embedding = nn.Embedding(vocabulary_size, text_encoder.input_dim, padding_idx=0)
+        self.config: dict[str, Any] = {}
+
+    def text_vectors(self, text: Text) -> Tensor:
+        """Return the input of the text encoder: embedded tokens (M, T, K), or the vectors as they are."""
+        return text.values.to(self.dtype) if self.word_embedding is None else self.word_embedding(text.values)
+
+    @property
+    def feature_dim(self) -> int:
+        """D, channels of a region's feature, or 3 for pixels."""
+        return self.image_encoder.input_dim
+
+    @property
+    def text_dim(self) -> int:
+        """K, dimension of a word's or a caption's vector."""
+        return self.text_encoder.input_dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the parameters."""
+        return next(self.image_encoder.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return next(self.image_encoder.parameters()).device

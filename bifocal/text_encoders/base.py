@@ -1,0 +1,16 @@
+"""Base class of the text encoders."""
+
+from torch import nn
+
+
+class TextEncoder(nn.Module):
+    """Encoder of captions: ``forward(values, lengths) -> (B, d)``, of unit norm.
+
+    Args:
+        input_dim: K, dimension of a word's or a caption's vector.
+        dim: d, dimension of the embedding.
+    """
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.input_dim, self.dim = input_dim, dim
