@@ -136,8 +136,13 @@ def _find_parent(pipeline: str) -> str | None:
     return runs[0].info.run_id if runs else None
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested values with dotted names; the entries of a list of groups by their position."""
+    if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        return {prefix.rstrip("."): value}
     flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    for key, entry in value.items():
+        flat |= _flatten(entry, f"{prefix}{key}.")
     return flat
