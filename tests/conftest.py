@@ -1,5 +1,6 @@
-"""Shared by all tests: one thread each, S3 over a real socket (moto's server, and a proxy that breaks requests)."""
+"""Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected faults."""
 
+import shutil
 import socketserver
 import sys
 import threading
@@ -27,6 +28,24 @@ settings.load_profile("bifocal")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of whole pipelines first: they take minutes, and the other worker has the rest meanwhile."""
     items.sort(key=lambda item: "tests/pipelines/" not in item.path.as_posix())
+
+
+@pytest.fixture(scope="session")
+def empty_mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SQLite file of an MLflow store without runs; creating its tables takes seconds, a copy does not."""
+    from mlflow import MlflowClient  # takes seconds, and most tests do not need it
+
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Address of an empty MLflow store, which stages of this process and its children log to."""
+    address = f"sqlite:///{shutil.copy(empty_mlflow_store, tmp_path / 'mlflow.db')}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    return address
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
-"""Stages whose artifacts, or whose user's files, are on S3: moto's server over a real socket."""
+"""Stages with artifacts and user files on S3: moto's server over a real socket."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import boto3
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from components.__main__ import main
 from runtime import artifacts, parameters
 from runtime.s3.storage import Storage
 from runtime.s3.user_files import download_user_files
@@ -17,23 +16,22 @@ from runtime.spec import Component, Params, UserPath
 ROOT = Path(__file__).parents[2]
 
 
-def test_stages_read_and_write_s3(s3: None, tmp_path: Path) -> None:
-    values = parameters.merge(
-        parameters.load(ROOT / "params.yaml"),
-        {"prepare_dataset": {"corpus": {"train": 6, "val": 2, "test": 2, "size": 64}}},
-    )
+def test_stages_read_and_write_artifacts_on_s3(
+    s3: None, tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"prepare_dataset": {"corpus": {"train": 6, "val": 2, "test": 2, "size": 64}}}
+    values = parameters.merge(parameters.load(ROOT / "params.yaml"), changes)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
     for stage in ("prepare_dataset", "vectorize_captions"):
-        machine = tmp_path / stage
+        machine = tmp_path / stage  # each stage runs on a machine of its own, without the files of the other
         machine.mkdir()
-        command = [sys.executable, "-m", "components", stage, "--params=../params.yaml", "--artifacts=s3://bucket/run"]
-        done = subprocess.run(command, cwd=machine, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        monkeypatch.chdir(machine)
+        command = [stage, "--params=../params.yaml", "--artifacts=s3://bucket/run"]
+        CliRunner().invoke(main, command, catch_exceptions=False, standalone_mode=False)
     for name in ("dataset", "text"):
         Storage().download(f"s3://bucket/run/{name}", tmp_path / name)
-    written = artifacts.read_manifest(tmp_path / "text")
-    assert written["inputs"] == {"dataset": artifacts.artifact_hash(tmp_path / "dataset")}
+    manifest = artifacts.read_manifest(tmp_path / "text")
+    assert manifest["inputs"] == {"dataset": artifacts.artifact_hash(tmp_path / "dataset")}
 
 
 class Toy(Params):
@@ -41,12 +39,12 @@ class Toy(Params):
     other: UserPath | None
 
 
-def test_a_file_of_the_user_may_be_on_s3(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_file_on_s3_is_replaced_by_a_copy(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     boto3.client("s3").put_object(Bucket="bucket", Key="words/w2v.bin", Body=b"vectors")
     toy = Component(name="toy", summary="", image="cpu", params=Toy, outputs=())
     section = {"words": "s3://bucket/words/w2v.bin", "other": "data/x"}
     for _ in range(2):
-        found = download_user_files({"seed": 1, "toy": section}, toy)["toy"]
-        assert Path(found["words"]).read_bytes() == b"vectors"
-        assert found["other"] == "data/x"
+        local = download_user_files({"seed": 1, "toy": section}, toy)["toy"]
+        assert Path(local["words"]).read_bytes() == b"vectors"
+        assert local["other"] == "data/x"
