@@ -33,7 +33,14 @@ assert not {"torch", "mlflow", "pandas", "numpy"} & set(sys.modules)
 """
 
 
-@pytest.mark.parametrize("script", [NOTEBOOK, COMPILER], ids=["notebook", "compiler"])
+SERVER = """
+import sys
+sys.modules["torch"] = None
+import bifocal.serving.pyfunc
+"""
+
+
+@pytest.mark.parametrize("script", [NOTEBOOK, COMPILER, SERVER], ids=["notebook", "compiler", "server"])
 def test_a_process_loads_no_more_than_its_layer(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,19 @@
-"""Text: tokens, vocabulary and the text store. One vectorizer per file in ``vectorizers``."""
+"""Text: tokens, vocabulary and the text store. One vectorizer per file in ``vectorizers``.
 
-from bifocal.text.elmo import Elmo
-from bifocal.text.format import Text
-from bifocal.text.store import TextStore
+``tokens`` and ``vocabulary`` load without torch, for ``bifocal.serving``.
+"""
+
+from typing import TYPE_CHECKING
+
+from bifocal.lazy import lazy_attributes
 from bifocal.text.tokens import tokenize
 from bifocal.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from bifocal.text.elmo import Elmo
+    from bifocal.text.format import Text
+    from bifocal.text.store import TextStore
+else:
+    __getattr__ = lazy_attributes(
+        __name__, {"Elmo": "bifocal.text.elmo", "Text": "bifocal.text.format", "TextStore": "bifocal.text.store"}
+    )

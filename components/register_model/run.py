@@ -1,4 +1,4 @@
-"""How register_model works."""
+"""Stage register_model: run."""
 
 import json
 import shutil
@@ -10,7 +10,8 @@ import onnxruntime
 import pandas
 import PIL
 
-from components.register_model.serving import Embedder
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.pyfunc import EmbedderModel
 from components.register_model.spec import RegisterModelParams
 from runtime.artifacts import artifact_hash, read_manifest, write_json
 from runtime.mlflow import register
@@ -18,27 +19,30 @@ from runtime.mlflow import register
 ROOT = Path(__file__).parents[2]
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
 SERVED_CODE = (
-    "components/register_model/serving.py",
+    "bifocal/serving/embedder.py",
+    "bifocal/serving/pyfunc.py",
     "bifocal/datasets/images.py",
     "bifocal/text/tokens.py",
     "bifocal/text/vocabulary.py",
 )
+"""Modules that a served model needs. Without ``__init__.py`` they form namespace packages, so that an installed bifocal
+takes precedence in a process that has one."""
 
 
 def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path) -> dict[str, float]:
-    """Add a version to the registered model; write its name and number."""
+    """Register a new version of the model; write its name, number and alias."""
     example = pandas.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
-    embedder = Embedder(onnx)
-    # The package is small and the requirements few: whoever serves the model needs neither torch nor bifocal.
+    model = EmbedderModel(Embedder(onnx))
+    # Log the few modules that serving needs: a server then needs neither torch nor an installed bifocal.
     with TemporaryDirectory() as folder:
         version = register(
             params.model,
             data=onnx,
             code=_copy_code(Path(folder)),
-            loader="components.register_model.serving",
+            loader="bifocal.serving.pyfunc",
             example=example,
-            prediction=embedder.predict(example),
-            columns=embedder.columns,
+            prediction=model.predict(example),
+            columns=model.columns,
             requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
             + [f"pillow=={PIL.__version__}"],
             tags=_lineage(metrics, onnx),
@@ -51,11 +55,13 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
 
 
 def _description(card: Path) -> str:
-    """The model card without its lineage: MLflow's databases keep 5,000 signs. The whole is with the evidence."""
-    return card.read_text(encoding="utf-8").partition(LINEAGE)[0] + f"The whole card is the run's evidence/{CARD}.\n"
+    """Return the model card without its lineage, because MLflow's databases store 5,000 characters."""
+    short = card.read_text(encoding="utf-8").partition(LINEAGE)[0]
+    return short + f"The complete card is the file evidence/{CARD} of the run.\n"
 
 
 def _copy_code(folder: Path) -> list[Path]:
+    """Copy ``SERVED_CODE`` to ``folder``; return its top-level entries."""
     for path in SERVED_CODE:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, folder / path)
@@ -63,13 +69,13 @@ def _copy_code(folder: Path) -> list[Path]:
 
 
 def _lineage(metrics: Path, onnx: Path) -> dict[str, str]:
-    """Hashes of every artifact that the version comes from, and the figures that it reached."""
+    """Return tags: the hash of every artifact behind the version, and its recalls."""
     hashes = {"metrics": artifact_hash(metrics), "onnx": artifact_hash(onnx)}
     hashes |= read_manifest(metrics)["inputs"] | read_manifest(onnx)["inputs"]
     report = json.loads((metrics / "metrics.json").read_text())
-    figures = {
-        f"{direction}.{name.replace('@', '_at_')}": f"{figure:.2f}"
+    recalls = {
+        f"{direction}.{name.replace('@', '_at_')}": f"{value:.2f}"
         for direction in ("caption_retrieval", "image_retrieval")
-        for name, figure in report[direction].items()
+        for name, value in report[direction].items()
     }
-    return {f"hash.{name}": digest for name, digest in hashes.items()} | figures
+    return {f"hash.{name}": digest for name, digest in hashes.items()} | recalls

@@ -1,4 +1,4 @@
-"""What register_model reads, writes and is told."""
+"""Stage register_model: parameters, inputs and outputs."""
 
 from pydantic import Field
 
@@ -9,7 +9,9 @@ class RegisterModelParams(Params):
     """Section ``register_model`` of params.yaml."""
 
     model: str = Field(min_length=1, description="name in the registry; each run adds a version")
-    alias: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="that the new version gets, taken from the former")
+    alias: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the new version, moved from the version that has it"
+    )
 
 
 COMPONENT = Component(
@@ -19,5 +21,10 @@ COMPONENT = Component(
     params=RegisterModelParams,
     inputs=("metrics", "onnx"),
     outputs=("registration",),
-    code_paths=("bifocal/datasets/images.py", "bifocal/text/tokens.py", "bifocal/text/vocabulary.py"),
+    code_paths=(
+        "bifocal/serving",
+        "bifocal/datasets/images.py",
+        "bifocal/text/tokens.py",
+        "bifocal/text/vocabulary.py",
+    ),
 )

@@ -64,7 +64,7 @@ def gather(version: Version) -> Evidence:
 
 def latency(directory: Path) -> float:
     """Median time of one sentence, milliseconds, after the first."""
-    from components.register_model.serving import Embedder  # onnxruntime
+    from bifocal.serving.embedder import Embedder  # imported here: onnxruntime takes a second
 
     embedder = Embedder(directory)
     seconds = []

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from bifocal.export.backbone import GRAPH, backbone_of, compare_backbone, export
 from bifocal.features import FeatureWriter
 from bifocal.features.base import GridExtractor
 from bifocal.registry import build
-from components.register_model.serving import Embedder
+from bifocal.serving.embedder import read_pixels
 
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -56,24 +55,11 @@ def test_bytes_of_an_image_give_the_features_of_the_extraction(
     Image.fromarray(generator.integers(0, 256, (90, 130, 3), dtype=np.uint8)).save(tmp_path / "image.png")
     with torch.inference_mode():
         (expected,) = kind.extract([kind.preprocess(open_image(tmp_path / "image.png"))])
-    served = Embedder.__new__(Embedder)
-    served.preprocessing = {"size": 64, "interpolation": "bicubic"}
     encoded = base64.b64encode((tmp_path / "image.png").read_bytes()).decode()
-    pixels = served._pixels(encoded)
+    pixels = read_pixels(encoded, 64, "bicubic")
     session = onnxruntime.InferenceSession(onnx / GRAPH)
     found = session.run(None, {"pixels": pixels[None]})[0][0]
     np.testing.assert_allclose(found, expected.features.numpy(), atol=1e-5 * float(expected.features.abs().max()))
-
-
-def test_what_is_no_image_is_said() -> None:
-    served = Embedder.__new__(Embedder)
-    for encoded in ("no base64!", base64.b64encode(b"no image").decode()):
-        with pytest.raises(ValueError, match=r"an image cannot be read: .*; expected the base64 of an image file"):
-            served._pixels(encoded)
-    buffer = BytesIO()
-    Image.new("L", (64, 64), 7).save(buffer, "PNG")
-    served.preprocessing = {"size": 64, "interpolation": "bicubic"}
-    assert (served._pixels(base64.b64encode(buffer.getvalue()).decode()) == 7).all()
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from PIL import Image
 
+from bifocal.serving import embedder
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
 from components.register_model.run import run as register_model
-from components.register_model.serving import Embedder
 from components.register_model.spec import RegisterModelParams
 from runtime import artifacts
 from runtime.mlflow import stage_run
+from runtime.mlflow.registry import COLUMNS
 
 MODEL = "served"
 WORDS = ["a", "dog", "runs"]
@@ -92,6 +95,10 @@ def ask(port: int, rows: list[dict[str, Any]]) -> Any:
         return json.loads(answer.read())["predictions"]
 
 
+def test_each_input_has_a_column_type() -> None:
+    assert tuple(COLUMNS) == embedder.INPUTS
+
+
 def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.chdir(tmp_path)
@@ -136,7 +143,7 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
             except (URLError, OSError):
                 time.sleep(0.3)
         rows = [{"text": "A dog runs."}, {"text": "a zebra"}, {"text": "dog"}]
-        expected = Embedder(onnx_files).predict(pd.DataFrame(rows))["embedding"].tolist()
+        expected = EmbedderModel(Embedder(onnx_files)).predict(pd.DataFrame(rows))["embedding"].tolist()
         np.testing.assert_allclose([row["embedding"] for row in ask(port, rows)], expected)
         regions = np.arange(12.0).reshape(3, 4)
         (answer,) = ask(port, [{"features": regions.tolist()}])
@@ -148,7 +155,7 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
         for row, said in (
             ({"text": None}, "none, expected one of text, image, features"),
             ({"image": "x"}, "base64 of an image file"),
-            ({"txt": "dog"}, "no row has text or image or features; columns of other names are not read"),
+            ({"txt": "dog"}, "no row has text or image or features; columns of other names are ignored"),
         ):
             with pytest.raises(HTTPError) as refused:
                 ask(port, [row])

@@ -1,6 +1,7 @@
-"""What a served model says that it takes is what it answers."""
+"""A served model answers the inputs it accepts, and refuses all others."""
 
 import base64
+import json
 from io import BytesIO
 from pathlib import Path
 
@@ -11,10 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
+from bifocal.serving.embedder import Embedder, read_pixels
+from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
-from components.register_model.serving import Embedder
-from runtime import artifacts
-from runtime.mlflow.registry import COLUMNS
 
 SIZE = 3
 
@@ -49,25 +49,26 @@ def encoded(image: Image.Image) -> str:
 
 
 def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> None:
-    artifacts.write_json(exported / "preprocessing.json", {"size": SIZE, "interpolation": "bicubic"})
-    embedder = Embedder(exported)
-    assert embedder.columns == ("text", "image")
+    (exported / "preprocessing.json").write_text(json.dumps({"size": SIZE, "interpolation": "bicubic"}))
+    model = EmbedderModel(Embedder(exported))
+    assert model.columns == ("text", "image")
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=np.uint8))
     expected = np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.float64).mean(axis=(0, 1))
-    (found,) = embedder.predict(pd.DataFrame({"image": [encoded(image)]}))["embedding"]
+    (found,) = model.predict(pd.DataFrame({"image": [encoded(image)]}))["embedding"]
     assert found == pytest.approx(expected.tolist(), rel=1e-5)
-    with pytest.raises(ValueError, match="row 0 has features; this model takes text, image"):
-        embedder.predict(pd.DataFrame({"features": [[[1.0]]]}))
+    with pytest.raises(ValueError, match="row 0 has features; this model accepts text, image"):
+        model.predict(pd.DataFrame({"features": [[[1.0]]]}))
 
 
 def test_without_a_graph_for_them_images_are_not_taken(exported: Path) -> None:
-    embedder = Embedder(exported)
-    assert embedder.columns == ("text",)
-    with pytest.raises(ValueError, match="row 1 has image; this model takes text"):
-        embedder.predict(pd.DataFrame({"text": ["a dog", None], "image": [None, "x"]}))
+    model = EmbedderModel(Embedder(exported))
+    assert model.columns == ("text",)
+    with pytest.raises(ValueError, match="row 1 has image; this model accepts text"):
+        model.predict(pd.DataFrame({"text": ["a dog", None], "image": [None, "x"]}))
 
 
-def test_every_column_has_its_type() -> None:
-    from components.register_model import serving
-
-    assert tuple(COLUMNS) == serving.COLUMNS
+def test_string_that_is_no_image_is_refused() -> None:
+    for text in ("no base64!", base64.b64encode(b"no image").decode()):
+        with pytest.raises(ValueError, match=r"an image cannot be read: .*; expected the base64 of an image file"):
+            read_pixels(text, 64, "bicubic")
+    assert (read_pixels(encoded(Image.new("L", (64, 64), 7)), 64, "bicubic") == 7).all()
