@@ -19,7 +19,7 @@ $(READY): requirements/dev.txt
 repro: setup
 	python -m pipelines render $(if $(RECIPE),--recipe $(RECIPE))
 	dvc repro $(RUN)/dvc.yaml
-	python -m pipelines figures $(RUN)
+	python -m pipelines metrics $(RUN)
 
 test: setup
 	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A base image of Debian's own packages, for a place that reaches Debian's mirror and no registry of images.
+# Make a base image from Debian packages, for machines without access to an image registry.
 #   containers/base.sh localhost/bifocal-base        needs debootstrap, podman and root
 set -eu
 name=$1

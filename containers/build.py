@@ -1,10 +1,10 @@
-"""Build the images of this checkout with podman, buildah or docker, and note their digests.
+"""Build the images of this checkout with podman, buildah or docker, and write their digests.
 
     python containers/build.py --group cpu --group gpu --group serve --name registry.example/bifocal --push
 
-Only what git knows of the checkout, or would, goes into an image. The certificates that this machine trusts are lent to
-the build as a secret, which no image keeps: packages may come by a proxy that has its own. ``images.json`` then holds
-the digests, for ``python -m pipelines compile --images images.json``.
+An image contains the tracked and the untracked files of the checkout, without ignored ones. The build mounts the
+certificates of this machine as a secret, because a proxy may have its own; no image contains them. ``images.json``
+holds the digests, for ``python -m pipelines compile --images images.json``.
 """
 
 import argparse
@@ -19,92 +19,96 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ENGINES = ("podman", "buildah", "docker")
 GROUPS = ("cpu", "gpu", "serve")
-TRUSTED = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
-CODE = ("bifocal", "components", "pipelines", "recipes", "requirements", "params.yaml", "dvc.yaml", "pyproject.toml")
+CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+FILES = (
+    *("bifocal", "runtime", "components", "pipelines", "recipes", "requirements"),
+    *("params.yaml", "dvc.yaml", "pyproject.toml"),
+)
 
 
 def main() -> None:
-    """Build what the command line names."""
+    """Build the images that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--group", action="append", choices=GROUPS, help="may be repeated; cpu, unless given")
-    parser.add_argument("--base", help="image to build on, such as a mirror's or that of containers/base.sh")
-    parser.add_argument("--name", default="localhost/bifocal", help="of the images, without a tag")
-    parser.add_argument("--engine", choices=ENGINES, help="the first of them that is installed, unless given")
-    parser.add_argument("--option", action="append", default=[], help="of the engine's build; may be repeated")
-    parser.add_argument("--certificates", type=Path, help=f"PEM file that packages come by; {TRUSTED}, unless given")
-    parser.add_argument("--push", action="store_true", help="push them; a cluster needs what the registry then names")
+    parser.add_argument("--group", action="append", choices=GROUPS, help="may be repeated; default: cpu")
+    parser.add_argument("--base", help="base image, such as that of a mirror or of containers/base.sh")
+    parser.add_argument("--name", default="localhost/bifocal", help="name of the images without a tag")
+    parser.add_argument("--engine", choices=ENGINES, help="default: the first that is installed")
+    parser.add_argument("--option", action="append", default=[], help="build option of the engine; may be repeated")
+    parser.add_argument("--certificates", type=Path, help=f"PEM file for downloads; default: {CERTIFICATES}")
+    parser.add_argument("--push", action="store_true", help="push to the registry, as a cluster needs it")
     parser.add_argument("--output", type=Path, default=Path("images.json"))
-    given = parser.parse_args()
-    certificates = given.certificates or (TRUSTED if TRUSTED.is_file() else None)
+    options = parser.parse_args()
+    certificates = options.certificates or (CERTIFICATES if CERTIFICATES.is_file() else None)
     if certificates and not certificates.is_file():
-        raise ValueError(f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {TRUSTED}")
-    engine = given.engine or next((name for name in ENGINES if shutil.which(name)), None)
+        raise ValueError(f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {CERTIFICATES}")
+    engine = options.engine or next((name for name in ENGINES if shutil.which(name)), None)
     if engine is None:
-        raise ValueError(f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' brings the first")
-    digests = json.loads(given.output.read_text()) if given.output.is_file() else {}
+        raise ValueError(f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' installs the first")
+    digests = json.loads(options.output.read_text()) if options.output.is_file() else {}
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
         copy_checkout(context)
-        for group in given.group or ["cpu"]:
-            tag = f"{given.name}:{group}"
+        for group in options.group or ["cpu"]:
+            tag = f"{options.name}:{group}"
             revision = git("describe", "--always", "--dirty", "--abbrev=40")
-            call(*build_command(engine, group, tag, revision, given.base, certificates), *given.option, folder)
-            if given.push:
+            call(*build_command(engine, group, tag, revision, options.base, certificates), *options.option, folder)
+            if options.push:
                 call(engine, "push", tag)
-            digests[group] = digest(engine, given.name, tag, pushed=given.push)
-            given.output.write_text(json.dumps(digests, indent=2) + "\n")
+            digests[group] = digest(engine, options.name, tag, pushed=options.push)
+            options.output.write_text(json.dumps(digests, indent=2) + "\n")
             sys.stdout.write(f"{digests[group]}\n")
 
 
 def build_command(
     engine: str, group: str, tag: str, revision: str, base: str | None, certificates: Path | None
 ) -> list[str]:
-    """The command but for its context; podman and buildah keep a health check in their docker format alone."""
+    """Return the build command without its context. Only the docker format supports health checks."""
     arguments = {"GROUP": group, "REVISION": revision} | ({"BASE": base} if base else {})
     return [
         *(engine, "build", "--file", str(ROOT / "containers" / "Containerfile"), "--tag", tag),
         *("--target", "serve" if group == "serve" else "stage"),
         *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
         *(["--secret", f"id=certificates,src={certificates.resolve()}"] if certificates else []),
-        # Without layers: buildah 1.28 does not find a stage that is mounted if its layers come from the cache.
+        # No layers: buildah 1.28 does not find a mounted stage whose layers are cached.
         *([] if engine == "docker" else ["--format", "docker", "--layers=false"]),
     ]
 
 
 def copy_checkout(context: Path) -> None:
-    """Copy the files that git tracks, or would, to ``context``."""
-    listed = git("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *CODE)
+    """Copy the tracked and untracked files, without ignored ones, to ``context``."""
+    listed = git("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *FILES)
     for name in filter(lambda name: (ROOT / name).is_file(), listed.split("\0")):
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, context / name)
 
 
 def digest(engine: str, name: str, tag: str, *, pushed: bool) -> str:
-    """The image by its content: as the registry names it if it was pushed, otherwise as this machine does."""
+    """Return the digest of an image: that of the registry if it was pushed, otherwise that of this machine."""
     if engine == "docker":
-        found = json.loads(call(engine, "image", "inspect", tag, quiet=True))[0]
-        return str(found["RepoDigests"][0] if pushed else found["Id"])
+        image = json.loads(call(engine, "image", "inspect", tag, quiet=True))[0]
+        return str(image["RepoDigests"][0] if pushed else image["Id"])
     if engine == "buildah":
         return f"{name}@{json.loads(call(engine, 'inspect', '--type=image', tag, quiet=True))['FromImageDigest']}"
     return f"{name}@{json.loads(call(engine, 'image', 'inspect', tag, quiet=True))[0]['Digest']}"
 
 
 def git(*arguments: str) -> str:
-    """What git answers about this checkout."""
+    """Return the output of a git command in this checkout."""
     return call("git", *arguments, quiet=True).strip()
 
 
 def call(*command: str, quiet: bool = False) -> str:
-    """Run ``command`` in the checkout; what it wrote if it is ``quiet``, otherwise that is shown.
+    """Run ``command`` in the checkout.
+
+    Args:
+        quiet: return the output instead of printing it.
 
     Raises:
-        ValueError: it failed.
+        ValueError: the command failed.
     """
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE if quiet else None, text=True, check=False)
     if done.returncode:
-        raise ValueError(
-            f"'{' '.join(command[:4])} ...' failed with exit code {done.returncode}: its own words stand above"
-        )
+        raise ValueError(f"'{' '.join(command[:4])} ...' failed with exit code {done.returncode}: see its output above")
     return done.stdout or ""
 
 

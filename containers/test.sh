@@ -1,17 +1,17 @@
 #!/bin/sh
-# 'make containers-test': podman from Debian, a base of Debian's packages, the cpu image, and the small pipeline in it.
-# Not part of 'make test': it installs packages, and takes about 20 minutes and 15 GB in BIFOCAL_CONTAINERS.
+# 'make containers-test': install podman, build a base image and the cpu image, run the small pipeline in containers.
+# Not part of 'make test': it installs Debian packages, and takes about 20 minutes and 15 GB in BIFOCAL_CONTAINERS.
 set -eu
 cd "$(dirname "$0")/.."
 skip() { echo "containers-test SKIPPED: $1"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "it installs podman and bootstraps a base, which needs root"
+[ "$(id -u)" = 0 ] || skip "installing podman and debootstrap needs root"
 command -v podman runc debootstrap > /dev/null || {
   apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends podman runc debootstrap
-} || skip "podman, runc and debootstrap are not to be had here"
+} || skip "podman, runc and debootstrap cannot be installed here"
 
 work=$(realpath "${BIFOCAL_CONTAINERS:-/var/tmp/bifocal-containers}") && mkdir -p "$work"
 export CONTAINERS_CONF="$work/containers.conf" CONTAINERS_STORAGE_CONF="$work/storage.conf"
-# crun, podman's default, wants cgroups that not every kernel has; the limits are below those of this very shell.
+# crun, podman's default runtime, needs cgroups that some kernels lack. The limits must not exceed those of this shell.
 cat > "$CONTAINERS_CONF" << END
 [containers]
 netns = "host"
@@ -26,12 +26,12 @@ for driver in overlay vfs; do
     $driver "$work" $driver "$work" $driver > "$CONTAINERS_STORAGE_CONF"
   podman info > "$work/info.log" 2>&1 && break
 done
-podman info > /dev/null || skip "podman does not start with overlay nor with vfs: $(tail -n 1 "$work/info.log")"
+podman info > /dev/null || skip "podman starts neither with overlay nor with vfs: $(tail -n 1 "$work/info.log")"
 
 podman image exists localhost/bifocal-base || containers/base.sh localhost/bifocal-base > "$work/base.log"
-podman run --rm localhost/bifocal-base true || skip "this kernel refuses to start a container, see above"
+podman run --rm localhost/bifocal-base true || skip "this kernel cannot start a container, see above"
 
-# What the user installed once need not be downloaded again.
+# Reuse the package cache of the user.
 cache=$(uv cache dir) && mkdir -p "$cache"
 python containers/build.py --engine podman --group cpu --base localhost/bifocal-base --output "$work/images.json" \
   --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/cache" --option=--build-arg=UV_CACHE_DIR=/cache

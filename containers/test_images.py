@@ -1,4 +1,4 @@
-"""The images in real containers, by 'make containers-test'."""
+"""Images in real containers; run by 'make containers-test'."""
 
 import json
 import os
@@ -17,8 +17,8 @@ import pytest
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.local.engines import ContainerEngine
-from pipelines.local.runner import Run
-from pipelines.local.step import State
+from pipelines.local.runner import LocalRun
+from pipelines.local.step import TaskState
 from runtime import parameters
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
 
 @pytest.fixture(scope="module")
 def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server of 'make mlflow', on a free port."""
+    """Server of 'make mlflow' on a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
@@ -51,40 +51,42 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.wait()
 
 
-def said(folder: Path, program: str, seconds: float = 300.0) -> tuple[int, str]:
-    """Exit code and output of a Python program in a container."""
+def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[int, str]:
+    """Run a Python program in a container; return its exit code and output."""
     log = folder / "log.txt"
     log.unlink(missing_ok=True)
     engine = ContainerEngine({"GREETING": "hello"}, folder, ROOT)
-    code = engine.run({"image": DIGEST}, ["python", "-c", program], seconds, log)
+    code = engine.run({"image": DIGEST}, ["python", "-c", program], timeout, log)
     return code, log.read_text()
 
 
-def test_a_container_that_fails_is_a_failure(tmp_path: Path) -> None:
-    assert said(tmp_path, "import os; print(os.environ['GREETING']); raise SystemExit(3)") == (3, "hello\n")
+def test_engine_returns_the_exit_code_of_a_container(tmp_path: Path) -> None:
+    assert run_python(tmp_path, "import os; print(os.environ['GREETING']); raise SystemExit(3)") == (3, "hello\n")
 
 
-def test_a_container_that_takes_too_long_is_killed_and_none_is_left(tmp_path: Path) -> None:
-    began = time.monotonic()
-    assert said(tmp_path, "import time; print('began', flush=True); time.sleep(600)", seconds=10.0)[0] == 137
-    assert time.monotonic() - began < 300
+def test_engine_kills_and_removes_a_container_after_the_timeout(tmp_path: Path) -> None:
+    start = time.monotonic()
+    program = "import time; print('began', flush=True); time.sleep(600)"
+    assert run_python(tmp_path, program, timeout=10.0)[0] == 137
+    assert time.monotonic() - start < 300
     engine = ContainerEngine({}, tmp_path, ROOT)
-    assert not [box for box in engine.client.containers.list(all=True) if "time.sleep(600)" in str(box.attrs)]
+    containers = engine.client.containers.list(all=True)
+    assert not [container for container in containers if "time.sleep(600)" in str(container.attrs)]
 
 
-def test_an_image_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+def test_engine_fails_on_a_missing_image(tmp_path: Path) -> None:
     engine = ContainerEngine({}, tmp_path, ROOT)
     assert engine.run({"image": "localhost/bifocal:none"}, ["python"], 60.0, tmp_path / "log.txt") == 1
     assert "'python containers/build.py' builds it" in (tmp_path / "log.txt").read_text()
 
 
-def test_the_image_is_nobodys_root_and_holds_no_build_tools() -> None:
+def test_image_runs_as_a_user_and_has_no_build_tools_or_secrets() -> None:
     image = ContainerEngine({}, Path("/tmp"), ROOT).client.images.get(DIGEST)
     assert image.attrs["Config"]["User"] == "1000:1000"
     assert not [variable for variable in image.attrs["Config"]["Env"] if "CERT" in variable]
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", image.labels["org.opencontainers.image.revision"])
-    left = "find /run/secrets /tools /cache -type f 2> /dev/null || true"
-    shell = f"id -u; command -v gcc cc make uv pip pip3 g++ || true; {left}"
+    secrets = "find /run/secrets /tools /cache -type f 2> /dev/null || true"
+    shell = f"id -u; command -v gcc cc make uv pip pip3 g++ || true; {secrets}"
     done = subprocess.run(
         ["podman", "run", "--rm", DIGEST, "sh", "-c", shell], capture_output=True, text=True, check=True
     )
@@ -92,19 +94,19 @@ def test_the_image_is_nobodys_root_and_holds_no_build_tools() -> None:
 
 
 def test_the_small_pipeline_runs_in_containers(tmp_path: Path, mlflow: str) -> None:
-    given = resources.read(images={"cpu": DIGEST, "gpu": DIGEST}).model_copy(update={"record": False})
+    cluster = resources.load(images={"cpu": DIGEST, "gpu": DIGEST}).model_copy(update={"push": False})
     engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, tmp_path / "run", ROOT)
-    text = kubeflow.compile_pipeline(VALUES, given, "a" * 40)
-    states = Run(text, tmp_path / "run", engine, sleep=lambda seconds: None).start()
+    text = kubeflow.compile_pipeline(VALUES, cluster, "a" * 40)
+    states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
     logs = "\n".join(path.read_text()[-2000:] for path in sorted(tmp_path.glob("run/*/log.txt")))
-    assert set(states.values()) == {State.SUCCEEDED}, logs
+    assert set(states.values()) == {TaskState.SUCCEEDED}, logs
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
-    again = Run(text, tmp_path / "run", engine).start()
-    assert {state for name, state in again.items() if name != "notify"} == {State.REUSED}
+    again = LocalRun(text, tmp_path / "run", engine).execute()
+    assert {state for name, state in again.items() if name != "notify"} == {TaskState.REUSED}
 
 
-def test_the_command_fails_where_a_step_fails(tmp_path: Path, mlflow: str) -> None:
+def test_run_command_fails_if_a_step_fails(tmp_path: Path, mlflow: str) -> None:
     recipe = tmp_path / "wrong.yaml"
     recipe.write_text("prepare_dataset: {corpus: {name: Flickr8k, root: s3://nowhere/at-all}}\n")
     images = tmp_path / "images.json"
@@ -117,5 +119,5 @@ def test_the_command_fails_where_a_step_fails(tmp_path: Path, mlflow: str) -> No
     environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "prepare-dataset did not succeed" in done.stderr
+    assert "prepare-dataset failed" in done.stderr
     assert "train-embedding: skipped" in done.stdout

@@ -1,1 +1,1 @@
-"""The graph: stages in order, rendered for DVC and compiled for Kubeflow."""
+"""The pipeline of all stages: rendered for DVC, compiled for Kubeflow, run on this machine, promoted in MLflow."""

@@ -1,4 +1,4 @@
-"""What is missing on this machine, and the command that mends it."""
+"""Checks of this machine; each failed check names the command that fixes it."""
 
 import importlib.metadata
 import importlib.util
@@ -18,156 +18,158 @@ from urllib.request import urlopen
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-FREE_GB = 10
-SECONDS = 5
-# 'dvc status --cloud' asks nobody as long as no stage has run.
-ASK_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
+MIN_FREE_GB = 10
+TIMEOUT_SECONDS = 5
+# 'dvc status --cloud' does not contact the remote before a first stage has run.
+CONTACT_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one check found.
+class CheckResult:
+    """Result of one check.
 
     Attributes:
-        good: whether it is as it should be; None if it is not set up, which a laptop needs not.
-        mend: a command, or what to do.
+        ok: True or False; None if the service is not configured, which a laptop does not need.
+        message: the state that was observed.
+        fix: a command, or an instruction.
     """
 
     name: str
-    good: bool | None
-    said: str
-    mend: str = ""
+    ok: bool | None
+    message: str
+    fix: str = ""
 
 
-def examine() -> Iterator[Finding]:
-    """Every check, one after the other; none of them writes anything."""
+def run_checks() -> Iterator[CheckResult]:
+    """Run every check in order. No check writes anything."""
     for check in CHECKS:
         yield check()
 
 
-def python() -> Finding:
-    """The version that pyproject.toml asks for."""
-    found = ".".join(map(str, sys.version_info[:3]))
-    wanted = _project()["requires-python"]
-    good = Requirement(f"python{wanted}").specifier.contains(found)
-    return Finding("Python", good, f"{found}, {wanted} is needed", "make setup PYTHON=python3.11")
+def python() -> CheckResult:
+    """Check the Python version against pyproject.toml."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    required = _project()["requires-python"]
+    ok = Requirement(f"python{required}").specifier.contains(version)
+    return CheckResult("Python", ok, f"{version}, {required} is needed", "make setup PYTHON=python3.11")
 
 
-def packages() -> Finding:
-    """What pyproject.toml names, in the versions it allows."""
+def packages() -> CheckResult:
+    """Check the installed packages against the version ranges of pyproject.toml."""
     project = _project()
     extras = project["optional-dependencies"]
-    wrong = []
+    problems = []
     for text in [*project["dependencies"], *extras["stages"], *extras["pipelines"]]:
         requirement = Requirement(text)
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
-            wrong.append(f"{requirement.name} is missing")
+            problems.append(f"{requirement.name} is missing")
             continue
         if not requirement.specifier.contains(version, prereleases=True):
-            wrong.append(f"{requirement.name} is {version}, {requirement.specifier} is needed")
-    return Finding("packages", not wrong, "; ".join(wrong) or "all there", "rm -f .venv/ready && make setup")
+            problems.append(f"{requirement.name} is {version}, {requirement.specifier} is needed")
+    message = "; ".join(problems) or "all installed"
+    return CheckResult("packages", not problems, message, "rm -f .venv/ready && make setup")
 
 
-def gpu() -> Finding:
-    """CUDA, as torch sees it, and as onnxruntime does."""
+def gpu() -> CheckResult:
+    """Check CUDA in torch and in onnxruntime."""
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxruntime")):
-        return Finding("GPU", False, "torch or onnxruntime is missing", "make setup")
+        return CheckResult("GPU", False, "torch or onnxruntime is missing", "make setup")
     import onnxruntime
     import torch
 
     providers = onnxruntime.get_available_providers()
-    said = f"torch {'sees ' + torch.cuda.get_device_name() if torch.cuda.is_available() else 'sees none'}; "
-    said += f"onnxruntime has {', '.join(providers)}"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no device"
+    message = f"torch: {device}; onnxruntime: {', '.join(providers)}"
     if not torch.cuda.is_available():
-        card = shutil.which("nvidia-smi") is not None
-        mend = "nvidia-smi  # the driver must be as new as torch.version.cuda"
-        return Finding("GPU", False if card else None, said, mend if card else "")
-    good = "CUDAExecutionProvider" in providers
-    return Finding("GPU", good, said, "uv pip uninstall onnxruntime && uv pip install --reinstall onnxruntime-gpu")
+        has_driver = shutil.which("nvidia-smi") is not None
+        fix = "nvidia-smi  # the driver must be as new as torch.version.cuda"
+        return CheckResult("GPU", False if has_driver else None, message, fix if has_driver else "")
+    ok = "CUDAExecutionProvider" in providers
+    return CheckResult("GPU", ok, message, "uv pip uninstall onnxruntime && uv pip install --reinstall onnxruntime-gpu")
 
 
-def disk() -> Finding:
-    """Space for artifacts."""
+def disk() -> CheckResult:
+    """Check the free space for artifacts."""
     free = shutil.disk_usage(ROOT).free / 1e9
-    return Finding("disk", free >= FREE_GB, f"{free:.0f} GB free, {FREE_GB} are advised", "dvc gc --workspace")
+    message = f"{free:.0f} GB free, {MIN_FREE_GB} GB are recommended"
+    return CheckResult("disk", free >= MIN_FREE_GB, message, "dvc gc --workspace")
 
 
-def dvc_remote() -> Finding:
-    """A default remote, and whether it answers."""
-    listed = _call(sys.executable, "-m", "dvc", "remote", "default")
-    if listed.returncode or not listed.stdout.strip() or "No default" in listed.stdout:
-        return Finding("DVC remote", None, "none", "dvc remote add --default s3 s3://BUCKET/dvc")
-    name = listed.stdout.strip()
-    asked = _call(sys.executable, "-c", ASK_REMOTE)
-    good = asked.returncode == 0
-    said = f"{name} answers" if good else f"{name}: {_last(asked.stderr) or asked.returncode}"
-    return Finding("DVC remote", good, said, f"dvc remote modify --local {name} endpointurl URL  # and see S3, below")
+def dvc_remote() -> CheckResult:
+    """Check that DVC has a default remote that answers."""
+    listing = _run(sys.executable, "-m", "dvc", "remote", "default")
+    if listing.returncode or not listing.stdout.strip() or "No default" in listing.stdout:
+        return CheckResult("DVC remote", None, "none", "dvc remote add --default s3 s3://BUCKET/dvc")
+    name = listing.stdout.strip()
+    contact = _run(sys.executable, "-c", CONTACT_REMOTE)
+    ok = contact.returncode == 0
+    message = f"{name} answers" if ok else f"{name}: {_last_line(contact.stderr) or contact.returncode}"
+    fix = f"dvc remote modify --local {name} endpointurl URL  # and see the check of S3 below"
+    return CheckResult("DVC remote", ok, message, fix)
 
 
-def s3() -> Finding:
-    """Keys, and an endpoint that takes them."""
+def s3() -> CheckResult:
+    """Check that the S3 endpoint accepts the credentials of the environment."""
     if not ({"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"} & set(os.environ)):
-        return Finding(
-            "S3", None, "no keys in the environment", "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=..."
-        )
+        fix = "export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=..."
+        return CheckResult("S3", None, "no credentials in the environment", fix)
     from runtime.s3.errors import StorageError
     from runtime.s3.storage import Storage
 
     try:
-        buckets = Storage(attempts=1, timeout=SECONDS).buckets()
+        buckets = Storage(attempts=1, timeout=TIMEOUT_SECONDS).buckets()
     except StorageError as error:
-        mend = "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1  # for MinIO and its like; or other keys"
-        # What went wrong, without what a transfer would do about it.
-        return Finding("S3", False, str(error.__cause__ or error), mend)
-    return Finding("S3", True, f"{len(buckets)} buckets")
+        fix = "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1  # for MinIO; otherwise check the credentials"
+        # The cause alone: the storage's own message is about resuming a transfer.
+        return CheckResult("S3", False, str(error.__cause__ or error), fix)
+    return CheckResult("S3", True, f"{len(buckets)} buckets")
 
 
-def mlflow() -> Finding:
-    """The tracking server, if one is named."""
+def mlflow() -> CheckResult:
+    """Check the MLflow server, if MLFLOW_TRACKING_URI names one."""
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if re.match(r"[\w.-]+:\d", uri):
-        said = f"MLFLOW_TRACKING_URI is {uri}, which names no server without http://"
-        return Finding("MLflow", False, said, f"export MLFLOW_TRACKING_URI=http://{uri}")
+        message = f"MLFLOW_TRACKING_URI is {uri}, which names no server without http://"
+        return CheckResult("MLflow", False, message, f"export MLFLOW_TRACKING_URI=http://{uri}")
     if not uri.startswith("http"):
-        mend = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
-        return Finding("MLflow", None, f"runs go to {uri or 'sqlite:///mlflow.db'}, no server", mend)
-    return _endpoint("MLflow", f"{uri}/health", "make mlflow; 403: add this name to MLFLOW_HOSTS")
+        fix = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
+        return CheckResult("MLflow", None, f"runs are stored in {uri or 'sqlite:///mlflow.db'}, no server", fix)
+    return _check_endpoint("MLflow", f"{uri}/health", "make mlflow; for error 403 add this host to MLFLOW_HOSTS")
 
 
-def kubeflow() -> Finding:
-    """The pipelines' API, if one is named."""
+def kubeflow() -> CheckResult:
+    """Check the Kubeflow Pipelines API, if KFP_ENDPOINT names one."""
     uri = os.environ.get("KFP_ENDPOINT")
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"
     if not uri:
-        return Finding(
-            "Kubeflow", None, "KFP_ENDPOINT is not set", f"{forward} & export KFP_ENDPOINT=http://localhost:8888"
-        )
+        fix = f"{forward} & export KFP_ENDPOINT=http://localhost:8888"
+        return CheckResult("Kubeflow", None, "KFP_ENDPOINT is not set", fix)
     if not uri.startswith("http"):
-        said = f"KFP_ENDPOINT is {uri}, which names no server without http://"
-        return Finding("Kubeflow", False, said, f"export KFP_ENDPOINT=http://{uri}")
-    return _endpoint("Kubeflow", f"{uri}/apis/v2beta1/healthz", forward)
+        message = f"KFP_ENDPOINT is {uri}, which names no server without http://"
+        return CheckResult("Kubeflow", False, message, f"export KFP_ENDPOINT=http://{uri}")
+    return _check_endpoint("Kubeflow", f"{uri}/apis/v2beta1/healthz", forward)
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (python, packages, gpu, disk, dvc_remote, s3, mlflow, kubeflow)
+CHECKS: tuple[Callable[[], CheckResult], ...] = (python, packages, gpu, disk, dvc_remote, s3, mlflow, kubeflow)
 
 
-def _endpoint(name: str, address: str, mend: str) -> Finding:
+def _check_endpoint(name: str, url: str, fix: str) -> CheckResult:
     try:
-        with urlopen(address, timeout=SECONDS):
-            return Finding(name, True, f"{address} answers")
-    except (OSError, ValueError, HTTPException) as error:  # away, no address, no server of HTTP
-        return Finding(name, False, f"{address}: {error}", mend)
+        with urlopen(url, timeout=TIMEOUT_SECONDS):
+            return CheckResult(name, True, f"{url} answers")
+    except (OSError, ValueError, HTTPException) as error:  # no answer, not a URL, not an HTTP server
+        return CheckResult(name, False, f"{url}: {error}", fix)
 
 
 def _project() -> Any:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def _call(*command: str) -> subprocess.CompletedProcess[str]:
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]

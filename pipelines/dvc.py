@@ -1,4 +1,4 @@
-"""``dvc.yaml``, rendered from the stages' declarations."""
+"""``dvc.yaml``, rendered from the declarations of the stages."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -13,30 +13,31 @@ HEADER = "# Rendered from components/*/spec.py by 'python -m pipelines render'; 
 
 
 def render(values: Mapping[str, Any], folder: str = "") -> str:
-    """The text of a ``dvc.yaml``.
+    """Return the text of a ``dvc.yaml``.
 
     Args:
-        values: of ``params.yaml``; a path of the user's in it becomes a dependency.
-        folder: where its ``params.yaml`` and ``artifacts`` are, from the repository's root; the root if empty.
+        values: values of ``params.yaml``; each path of a user file becomes a dependency.
+        folder: folder of ``params.yaml`` and ``artifacts``, relative to the root of the repository; "" is the root.
     """
     home = PurePosixPath(folder)
-    document: dict[str, Any] = {
-        "stages": {component.name: _stage(component, values, home) for component in pipeline_components()},
-        "metrics": [f"artifacts/{path}" for component in pipeline_components() for path in component.metrics],
-        "plots": [
-            {
-                plot.title: {
-                    "x": plot.x,
-                    "y": {f"artifacts/{plot.path}": plot.y},
-                    "title": plot.title,
-                    "x_label": plot.x,
-                    "y_label": plot.y,
-                }
+    components = pipeline_components()
+    plots: list[Any] = [
+        {
+            plot.title: {
+                "x": plot.x,
+                "y": {f"artifacts/{plot.path}": plot.y},
+                "title": plot.title,
+                "x_label": plot.x,
+                "y_label": plot.y,
             }
-            for component in pipeline_components()
-            for plot in component.plots
-        ]
-        + [f"artifacts/{path}" for component in pipeline_components() for path in component.image_dirs],
+        }
+        for component in components
+        for plot in component.plots
+    ]
+    document = {
+        "stages": {component.name: _stage(component, values, home) for component in components},
+        "metrics": [f"artifacts/{path}" for component in components for path in component.metrics],
+        "plots": plots + [f"artifacts/{path}" for component in components for path in component.image_dirs],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
 
@@ -44,7 +45,7 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
 def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath) -> dict[str, Any]:
     at_root = home == PurePosixPath()
     options = "" if at_root else f" --params {home / 'params.yaml'} --artifacts {home / 'artifacts'}"
-    keys = ["seed", component.name]
+    sections = ["seed", component.name]
     stage: dict[str, Any] = {"cmd": f"python -m components {component.name}{options}"}
     if not at_root:
         stage["wdir"] = "/".join([".."] * len(home.parts))
@@ -53,6 +54,6 @@ def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath)
         *component.user_paths(values[component.name]).values(),
         *(str(home / "artifacts" / name) for name in component.inputs),
     ]
-    stage["params"] = keys if at_root else [{str(home / "params.yaml"): keys}]
+    stage["params"] = sections if at_root else [{str(home / "params.yaml"): sections}]
     stage["outs"] = [str(home / "artifacts" / name) for name in component.outputs]
     return stage

@@ -1,4 +1,4 @@
-"""The figures of a run, for people: what ``dvc metrics show`` prints as one row of sixty columns."""
+"""The main metrics of a run as a table: ``dvc metrics show`` prints them as one row of sixty columns."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,33 +11,33 @@ from rich.table import Table
 DIRECTIONS = {"caption_retrieval": "caption retrieval", "image_retrieval": "image retrieval"}
 
 
-def figures_table(home: Path) -> RenderableType:
-    """The table of ``home/artifacts/metrics/metrics.json``, and where the report lies.
+def metrics_table(folder: Path) -> RenderableType:
+    """Return the table of ``folder/artifacts/metrics/metrics.json``, and the path of the report.
 
     Raises:
-        FileNotFoundError: that run has not been evaluated.
+        FileNotFoundError: the run has not been evaluated.
     """
-    file = home / "artifacts" / "metrics" / "metrics.json"
+    file = folder / "artifacts" / "metrics" / "metrics.json"
     if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there: run 'make repro' first")
-    figures = json.loads(file.read_text())
-    names = sorted(figures["caption_retrieval"], key=lambda name: (len(name), name))
-    table = Table(title=f"{figures['images']} images, {figures['captions']} captions; R@K in percent, ranks from 1")
+        raise FileNotFoundError(f"{file} does not exist: run 'make repro' first")
+    metrics = json.loads(file.read_text())
+    names = sorted(metrics["caption_retrieval"], key=lambda name: (len(name), name))
+    table = Table(title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1")
     table.add_column()
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
-    for direction, meaning in DIRECTIONS.items():
-        for label, part in (("", figures), (", re-ranked", figures["reranked"]), (", chance", figures["chance"])):
-            table.add_row(meaning + label, *(f"{part[direction][name]:.1f}" for name in names))
+    for direction, label in DIRECTIONS.items():
+        for suffix, group in (("", metrics), (", re-ranked", metrics["reranked"]), (", chance", metrics["chance"])):
+            table.add_row(label + suffix, *(f"{group[direction][name]:.1f}" for name in names))
         table.add_section()
-    report = home / "artifacts" / "report" / "index.html"
-    return Group(table, *_pointing(figures), f"look at {report.as_posix()}")
+    report = folder / "artifacts" / "report" / "index.html"
+    return Group(table, *_pointing(metrics), f"report: {report.as_posix()}")
 
 
-def _pointing(figures: Mapping[str, Any]) -> Iterator[str]:
-    if "pointing" in figures:
-        found = figures["pointing"]
+def _pointing(metrics: Mapping[str, Any]) -> Iterator[str]:
+    if "pointing" in metrics:
+        pointing = metrics["pointing"]
         yield (
-            f"pointing: {found['accuracy']:.1f} % of {found['phrases']} phrases ({found['low']:.1f} to "
-            f"{found['high']:.1f}); the image's centre {found['centre']:.1f} %, random {found['random']:.1f} %"
+            f"pointing: {pointing['accuracy']:.1f} % of {pointing['phrases']} phrases ({pointing['low']:.1f} to "
+            f"{pointing['high']:.1f}); image center {pointing['centre']:.1f} %, random point {pointing['random']:.1f} %"
         )

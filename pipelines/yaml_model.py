@@ -1,4 +1,4 @@
-"""Files of declarations beside the code: read, and checked before anything is done."""
+"""YAML files beside the code, validated by pydantic."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,22 +7,25 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-Read = TypeVar("Read")
+T = TypeVar("T")
 
 
-def declared(path: Path, check: Callable[[Any], Read]) -> Read:
-    """What ``check``, a validation by pydantic, makes of the YAML or JSON in ``path``.
+def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
+    """Return the YAML or JSON in ``path``, validated by ``validate``.
+
+    Args:
+        validate: a validation of pydantic, such as ``Model.model_validate``.
 
     Raises:
-        ValueError: it is no YAML, or an entry is wrong; all of them, one per line.
+        ValueError: the file is not YAML, or has invalid entries; the message lists all of them, one per line.
     """
     try:
-        return check(yaml.safe_load(path.read_text()))
+        return validate(yaml.safe_load(path.read_text()))
     except yaml.YAMLError as error:
         raise ValueError(f"{path.name} is not YAML: {error}") from error
     except ValidationError as error:
         problems = [
-            f"{'.'.join(map(str, found['loc'])) or 'all of it'}: {found['msg'].removeprefix('Value error, ')}"
-            for found in error.errors()
+            f"{'.'.join(map(str, entry['loc'])) or 'whole file'}: {entry['msg'].removeprefix('Value error, ')}"
+            for entry in error.errors()
         ]
         raise ValueError(f"{path.name}:\n  " + "\n  ".join(problems)) from error

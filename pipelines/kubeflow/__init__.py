@@ -1,1 +1,1 @@
-"""Kubeflow: compile the pipeline, submit it, schedule it."""
+"""Kubeflow Pipelines: compile, submit and schedule the pipeline."""

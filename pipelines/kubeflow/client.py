@@ -1,4 +1,4 @@
-"""Kubeflow's API: the client, and a run on the cluster."""
+"""Client of the Kubeflow Pipelines API."""
 
 import os
 import tempfile
@@ -15,12 +15,12 @@ EXPERIMENT = "bifocal"
 
 
 @contextmanager
-def connected() -> Iterator[kfp.Client]:
-    """A client of the server at ``KFP_ENDPOINT``, with the token in ``KFP_TOKEN`` if there is one.
+def kfp_client() -> Iterator[kfp.Client]:
+    """Yield a client of the server at ``KFP_ENDPOINT``; ``KFP_TOKEN`` holds the token, if the server needs one.
 
     Raises:
-        ValueError: no server is named.
-        OSError: it does not answer, or refuses.
+        ValueError: ``KFP_ENDPOINT`` is not set.
+        OSError: the server does not answer, or rejects a request.
     """
     endpoint = os.environ.get("KFP_ENDPOINT")
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"
@@ -28,25 +28,27 @@ def connected() -> Iterator[kfp.Client]:
         raise ValueError(f"KFP_ENDPOINT is not set: export KFP_ENDPOINT=http://localhost:8888 after '{forward}'")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # that it is for Kubeflow 2, at each call
+            # Each call warns that the client is for Kubeflow Pipelines 2.
+            warnings.simplefilter("ignore", FutureWarning)
             client = kfp.Client(host=endpoint, existing_token=os.environ.get("KFP_TOKEN"))
         yield client
     except HTTPError as error:
-        raise OSError(f"no Kubeflow answers at {endpoint} ({error}): is '{forward}' running?") from error
+        raise OSError(f"no Kubeflow server answers at {endpoint} ({error}): is '{forward}' running?") from error
     except OpenApiException as error:
-        status, said = (getattr(error, name, "") for name in ("status", "body"))
+        status, body = (getattr(error, name, "") for name in ("status", "body"))
         raise OSError(
-            f"{endpoint} refused with {status}: {said or error}; KFP_TOKEN holds the token, if any"
+            f"{endpoint} rejected the request with status {status}: {body or error}; set KFP_TOKEN if the server "
+            "needs a token"
         ) from error
 
 
 def submit(text: str) -> str:
-    """Run a compiled pipeline; returns the run's id.
+    """Run a compiled pipeline and return the id of the run.
 
     Raises:
-        ValueError, OSError: as ``connected`` does.
+        ValueError, OSError: see :func:`kfp_client`.
     """
-    with tempfile.TemporaryDirectory() as folder, connected() as client:
+    with tempfile.TemporaryDirectory() as folder, kfp_client() as client:
         file = Path(folder) / "pipeline.yaml"
         file.write_text(text)
         run = client.create_run_from_pipeline_package(str(file), arguments={}, experiment_name=EXPERIMENT)

@@ -1,4 +1,4 @@
-"""The graph compiled for Kubeflow Pipelines: one container component for each step, from the stages' declarations."""
+"""The pipeline compiled for Kubeflow Pipelines: one container component per step, from the stage declarations."""
 
 import json
 import tempfile
@@ -7,180 +7,131 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-from kfp import compiler, components, dsl, kubernetes
+from kfp import compiler, dsl
 
 from components import catalog
 from components.catalog import pipeline_components
 from components.cluster.fetch.spec import COMPONENT as FETCH
 from components.cluster.notify.spec import COMPONENT as NOTIFY
-from components.cluster.push.spec import COMPONENT as RECORD
-from components.cluster.train_distributed.spec import COMPONENT as TRAIN_JOB
+from components.cluster.push.spec import COMPONENT as PUSH
+from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow.resources import Resources
-from runtime import artifacts, parameters
-from runtime.kfp_executor import CODE, PARAMETERS, USER_FILES
+from pipelines.kubeflow.tasks import TaskFactory
+from runtime import parameters
+from runtime.kfp_executor import USER_FILES
 from runtime.spec import Component
 
-ROOT = Path(__file__).parents[2]
 NAME = "bifocal"
+DESCRIPTION = "Images with captions to a registered visual-semantic embedding."
 
 
 def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: str) -> str:
-    """The pipeline as YAML; the same text for the same arguments and code.
+    """Return the compiled pipeline as YAML. Equal arguments and code give equal bytes.
 
     Args:
-        values: of ``params.yaml``, checked.
-        revision: of ``resources.repository``, which the user's files are read from unless a run names another.
+        values: validated values of ``params.yaml``.
+        revision: commit of ``resources.repository`` that user files are read from; a run may override it.
 
     Raises:
-        ParameterError: a path is absolute, so that no other machine has it.
+        ParameterError: a user path is outside the repository, so no other machine has it.
     """
-    paths = {component.name: source_paths(component, values) for component in pipeline_components()}
+    paths = {component.name: user_paths(component, values) for component in pipeline_components()}
     identity = json.dumps([revision, values], sort_keys=True)
     environment = {
         **resources.environment,
         "BIFOCAL_GIT_COMMIT": revision,
         "BIFOCAL_PIPELINE": sha256(identity.encode()).hexdigest()[:16],
     }
-
-    def step(component: Component, section: Mapping[str, Any], **inputs: Any) -> dsl.PipelineTask:
-        texts = [name for name, value in inputs.items() if not _is_artifact(value)]
-        declared = _declare(component, resources, texts, [name for name in inputs if name not in texts])
-        canonical = json.dumps({"seed": values["seed"], component.name: section}, sort_keys=True, separators=(",", ":"))
-        given = {PARAMETERS: canonical, CODE: artifacts.code_hash(ROOT, component.all_code_paths)}
-        task = declared(**given, **inputs)
-        _equip(task, component.name, resources, environment)
-        return task
+    task = TaskFactory(resources, environment, values["seed"])
 
     def pipeline(repository: str = resources.repository, revision: str = revision) -> None:
-        where = {"repository": repository, "revision": revision}
-        notice = step(NOTIFY, {})
-        with dsl.ExitHandler(notice, name="line"):
-            made: dict[str, Any] = {}
+        checkout = {"repository": repository, "revision": revision}
+        with dsl.ExitHandler(task(NOTIFY, {}), name="line"):
+            artifacts: dict[str, Any] = {}
             user_files: dict[str, Any] = {}
             if any(paths.values()):
-                fetched = step(FETCH, {"paths": sorted({path for found in paths.values() for path in found})}, **where)
-                user_files[USER_FILES] = fetched.outputs[USER_FILES]
+                section = {"paths": sorted({path for stage_paths in paths.values() for path in stage_paths})}
+                user_files[USER_FILES] = task(FETCH, section, **checkout).outputs[USER_FILES]
             for component in pipeline_components():
-                inputs = {name: made[name] for name in component.inputs}
+                inputs = {name: artifacts[name] for name in component.inputs}
                 if paths[component.name]:
                     inputs |= user_files
-                count = _shards(component, values, resources)
-                shards = [{"shard": f"{number}/{count}"} if count > 1 else {} for number in range(1, count + 1)]
-                if resources.of(component.name).nodes > 1:
-                    component, section = TRAIN_JOB, _train_job(component, values, resources, environment)
-                else:
-                    section = values[component.name]
-                tasks = [step(component, section, **inputs, **shard) for shard in shards]
-                if count > 1 and component.merge_step:
-                    parts = {f"shard_{number}": task.output for number, task in enumerate(tasks, 1)}
-                    tasks = [step(catalog.all_components()[component.merge_step], {}, **parts)]
-                made |= {name: tasks[0].outputs[name] for name in component.outputs}
-            if resources.record:
-                step(RECORD, {"values": values}, **where, **made, **user_files)
+                last = _add_stage(task, component, values, resources, environment, inputs)
+                artifacts |= {name: last.outputs[name] for name in component.outputs}
+            if resources.push:
+                task(PUSH, {"values": values}, **checkout, **artifacts, **user_files)
 
-    described = "Images with captions to a registered visual-semantic embedding."
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
-        compiler.Compiler().compile(dsl.pipeline(name=NAME, description=described)(pipeline), str(file))
+        compiler.Compiler().compile(dsl.pipeline(name=NAME, description=DESCRIPTION)(pipeline), str(file))
         return file.read_text()
 
 
-def source_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
-    """The user's files that a stage reads, from the repository's root; those on S3 are read by the stage itself."""
+def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the user files of a stage, relative to the root; without s3:// paths, which stages read.
+
+    Raises:
+        ParameterError: a path is outside the repository.
+    """
     section = values.get(component.name, {})
     paths = [path for path in component.user_paths(section).values() if not path.startswith("s3://")]
     for path in paths:
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise parameters.ParameterError(
-                f"{component.name}: {path} is outside the repository, where no other machine finds it: "
-                "'dvc add' a copy below the root, or name an s3:// address"
+                f"{component.name}: {path} is outside the repository, so other machines do not have it: "
+                "'dvc add' a copy below the root, or use an s3:// path"
             )
     return paths
 
 
-def _train_job(
+def _add_stage(
+    task: TaskFactory,
+    component: Component,
+    values: Mapping[str, Any],
+    resources: Resources,
+    environment: Mapping[str, str],
+    inputs: Mapping[str, Any],
+) -> dsl.PipelineTask:
+    """Add the tasks of one stage; return the one whose outputs the next stages read."""
+    if resources.for_step(component.name).nodes > 1:
+        return task(TRAIN_DISTRIBUTED, _distributed_section(component, values, resources, environment), **inputs)
+    section = values[component.name]
+    count = _shard_count(component, values, resources)
+    if count == 1:
+        return task(component, section, **inputs)
+    assert component.merge_step is not None  # or else the count is 1
+    shards = {
+        f"shard_{number}": task(component, section, **inputs, shard=f"{number}/{count}").output
+        for number in range(1, count + 1)
+    }
+    return task(catalog.all_components()[component.merge_step], {}, **shards)
+
+
+def _shard_count(component: Component, values: Mapping[str, Any], resources: Resources) -> int:
+    """Return the number of parallel steps: 1 if the stage, or its parameters, do not support shards."""
+    if component.merge_step is None:
+        return 1
+    section = json.dumps({"seed": values["seed"], **values[component.name]})
+    shardable = component.params.model_validate_json(section).shardable
+    return resources.for_step(component.name).shards if shardable else 1
+
+
+def _distributed_section(
     component: Component, values: Mapping[str, Any], resources: Resources, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    given = resources.of(component.name)
-    gpu = {given.gpu.type: str(given.gpu.count)} if given.gpu else {}
+    """Return the parameters of ``train_distributed``, which starts a TrainJob in place of ``component``."""
+    step = resources.for_step(component.name)
+    gpu = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}
     return {
         "values": values[component.name],
-        "nodes": given.nodes,
+        "nodes": step.nodes,
         "image": resources.images[component.image],
         "runtime": resources.trainer.runtime,
         "folder": resources.trainer.folder,
-        "per_node": {"cpu": given.cpu, "memory": given.memory, **gpu},
-        "node_selector": given.node_selector,
-        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in given.tolerations],
+        "per_node": {"cpu": step.cpu, "memory": step.memory, **gpu},
+        "node_selector": step.node_selector,
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in step.tolerations],
         "environment": dict(environment),
         "secrets": resources.secrets,
-        "timeout": given.timeout,
+        "timeout": step.timeout,
     }
-
-
-def _shards(component: Component, values: Mapping[str, Any], resources: Resources) -> int:
-    """Into how many steps the work is divided; one, if each of them would learn something of its own first."""
-    section = json.dumps({"seed": values["seed"], **values[component.name]})
-    whole = component.merge_step is None or not component.params.model_validate_json(section).shardable
-    return 1 if whole else resources.of(component.name).shards
-
-
-def _declare(component: Component, resources: Resources, texts: list[str], artifacts: list[str]) -> Any:
-    """The step as a container component that needs no kfp inside its image."""
-    strings = [PARAMETERS, CODE, *texts]
-    status = [{"name": "status", "type": "PipelineTaskFinalStatus"}] if component is NOTIFY else []
-    return components.load_component_from_text(
-        yaml.safe_dump(
-            {
-                "name": component.name,
-                "description": component.summary,
-                "inputs": [
-                    *({"name": name, "type": "String"} for name in strings),
-                    *({"name": name, "type": "Artifact"} for name in artifacts),
-                    *status,
-                ],
-                "outputs": [{"name": name, "type": "Artifact"} for name in component.outputs],
-                "implementation": {
-                    "container": {
-                        "image": resources.images[component.image],
-                        "command": ["python", "-m", "components", component.name],
-                        "args": ["--executor-input", {"executorInput": None}],
-                    }
-                },
-            }
-        )
-    )
-
-
-def _equip(task: dsl.PipelineTask, name: str, resources: Resources, environment: Mapping[str, str]) -> None:
-    given = resources.of(name)
-    task.set_cpu_request(given.cpu).set_memory_request(given.memory).set_memory_limit(given.memory)
-    if given.gpu:
-        task.set_accelerator_type(given.gpu.type).set_accelerator_limit(given.gpu.count)
-    if given.retries:
-        task.set_retry(
-            given.retries,
-            backoff_duration=given.retry_after,
-            backoff_factor=given.retry_factor,
-            backoff_max_duration=given.retry_after_at_most,
-        )
-    # What tells, fetches or pushes does so for its effect; the result of an earlier run is none.
-    task.set_caching_options(name not in (FETCH.name, RECORD.name, NOTIFY.name))
-    for variable, value in sorted(environment.items()):
-        task.set_env_variable(variable, value)
-    kubernetes.set_timeout(task, given.timeout)
-    for secret, keys in sorted(resources.secrets.items()):
-        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys, optional=True)
-    for label, value in sorted(given.node_selector.items()):
-        kubernetes.add_node_selector(task, label_key=label, label_value=value)
-    for toleration in given.tolerations:
-        kubernetes.add_toleration(task, **toleration.model_dump())
-    if given.shared_memory:
-        kubernetes.empty_dir_mount(
-            task, volume_name="shm", mount_path="/dev/shm", medium="Memory", size_limit=given.shared_memory
-        )
-
-
-def _is_artifact(value: Any) -> bool:
-    return isinstance(value, dsl.pipeline_channel.PipelineArtifactChannel)

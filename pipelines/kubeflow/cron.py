@@ -1,4 +1,4 @@
-"""Cron expressions as Kubeflow reads them: six fields, seconds first (github.com/robfig/cron)."""
+"""Cron expressions of Kubeflow: six fields, seconds first (github.com/robfig/cron)."""
 
 import re
 
@@ -12,31 +12,31 @@ FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("month", 1, 12, MONTHS),
     ("weekday", 0, 6, WEEKDAYS),
 )
-LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def check_cron(expression: str) -> str:
-    """``expression`` itself.
+    """Return ``expression`` if it is valid.
 
     >>> check_cron("0 30 3 * * mon-fri")
     '0 30 3 * * mon-fri'
 
     Raises:
-        ValueError: it is none, or it names a day that no month has; says which field.
+        ValueError: a field is invalid, or no month has the day; the message names the field.
     """
     parts = expression.split()
     if len(parts) != len(FIELDS):
         names = " ".join(name for name, *_ in FIELDS)
-        hint = "; five fields lack the seconds, put '0 ' before them" if len(parts) == len(FIELDS) - 1 else ""
+        hint = "; the seconds are missing, put '0 ' first" if len(parts) == len(FIELDS) - 1 else ""
         raise ValueError(f"cron {expression!r} has {len(parts)} fields, expected six: {names}{hint}")
-    values = {field[0]: _values(part, *field, expression) for part, field in zip(parts, FIELDS, strict=True)}
-    if parts[5] in ("*", "?") and min(values["day"]) > max(LONGEST[month - 1] for month in values["month"]):
+    values = {field[0]: _field_values(part, *field, expression) for part, field in zip(parts, FIELDS, strict=True)}
+    if parts[5] in ("*", "?") and min(values["day"]) > max(DAYS_OF_MONTH[month - 1] for month in values["month"]):
         raise ValueError(f"cron {expression!r}: no month in {parts[4]!r} has a day {parts[3]}, so it would never run")
     return expression
 
 
-def _values(part: str, name: str, low: int, high: int, words: tuple[str, ...], expression: str) -> set[int]:
-    found: set[int] = set()
+def _field_values(part: str, name: str, low: int, high: int, words: tuple[str, ...], expression: str) -> set[int]:
+    values: set[int] = set()
     for piece in part.lower().split(","):
         match = re.fullmatch(r"(?:([*?])|(\w+)(?:-(\w+))?)(?:/(\d+))?", piece)
         try:
@@ -51,8 +51,8 @@ def _values(part: str, name: str, low: int, high: int, words: tuple[str, ...], e
             raise ValueError(
                 f"cron {expression!r}: {piece!r} is no {name}; expected {low} to {high}, *, a-b, a,b or */n"
             ) from None
-        found |= set(range(start, end + 1, int(step or 1)))
-    return found
+        values |= set(range(start, end + 1, int(step or 1)))
+    return values
 
 
 def _number(text: str, low: int, words: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""``resources.yaml``: what each step gets on a cluster."""
+"""``resources.yaml``: images, secrets, and the resources of each step on a cluster."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,24 +8,24 @@ from pydantic import Field, TypeAdapter, field_validator
 
 from bifocal import registry
 from components import catalog
-from pipelines.yaml_model import declared
+from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("resources.yaml")
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|[KMGTP]i?)?$")]
 Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?s$")]
-Group = Literal["cpu", "gpu", "serve"]
+ImageName = Literal["cpu", "gpu", "serve"]
 
 
-class Gpu(StrictModel):
-    """Accelerators of a step."""
+class GPU(StrictModel):
+    """GPUs of a step."""
 
-    type: str = Field(description="resource name of Kubernetes, such as nvidia.com/gpu")
+    type: str = Field(description="Kubernetes resource name, such as nvidia.com/gpu")
     count: int = Field(ge=1)
 
 
 class Toleration(StrictModel):
-    """Of a node's taint."""
+    """Toleration of a node taint, as in Kubernetes."""
 
     key: str
     operator: Literal["Exists", "Equal"]
@@ -34,36 +34,36 @@ class Toleration(StrictModel):
 
 
 class StepResources(StrictModel):
-    """What one step gets."""
+    """Resources, retries and parallelism of one step."""
 
     cpu: Quantity = Field(description="cores")
-    memory: Quantity = Field(description="bytes; a limit")
-    gpu: Gpu | None
-    node_selector: dict[str, str] = Field(description="labels that its node must have")
+    memory: Quantity = Field(description="bytes; request and limit")
+    gpu: GPU | None
+    node_selector: dict[str, str] = Field(description="labels that the node must have")
     tolerations: list[Toleration]
-    shared_memory: Quantity | None = Field(description="bytes of /dev/shm, which workers of a data loader share")
+    shared_memory: Quantity | None = Field(description="bytes of /dev/shm, used by data loader workers")
     retries: int = Field(ge=0, le=10)
-    retry_after: Duration = Field(description="seconds before the first retry")
-    retry_factor: float = Field(ge=1, description="by which that grows from retry to retry")
-    retry_after_at_most: Duration
+    retry_delay: Duration = Field(description="seconds before the first retry")
+    retry_factor: float = Field(ge=1, description="factor between two retry delays")
+    max_retry_delay: Duration = Field(description="seconds")
     timeout: int = Field(ge=1, description="seconds")
-    shards: int = Field(ge=1, le=100, description="steps that do its work at the same time, if it can be divided")
-    nodes: int = Field(ge=1, le=100, description="machines that train together, by Kubeflow's Trainer if not one")
+    shards: int = Field(ge=1, le=100, description="parallel steps, if the stage supports --shard")
+    nodes: int = Field(ge=1, le=100, description="machines of one training; more than 1 uses the Kubeflow Trainer")
 
 
 class Trainer(StrictModel):
-    """Kubeflow's Trainer, for a step with several nodes."""
+    """The Kubeflow Trainer, for a step with several nodes."""
 
-    runtime: str = Field(description="a ClusterTrainingRuntime or TrainingRuntime of torch")
-    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="where its machines find inputs and leave the model")
+    runtime: str = Field(description="name of a ClusterTrainingRuntime or TrainingRuntime for torch")
+    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="exchange of inputs and outputs between the machines")
 
 
 class Resources(StrictModel):
-    """The file."""
+    """The file ``resources.yaml``."""
 
-    images: dict[str, str] = Field(description="of each dependency group, by tag or better by digest")
-    repository: str = Field(description="git, which 'fetch' and 'record' read")
-    record: bool
+    images: dict[str, str] = Field(description="image of each dependency group: a tag, or better a digest")
+    repository: str = Field(description="git repository that 'fetch' and 'push' clone")
+    push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
     environment: dict[str, str]
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
     trainer: Trainer
@@ -72,44 +72,47 @@ class Resources(StrictModel):
 
     @field_validator("steps")
     @classmethod
-    def _known(cls, steps: dict[str, StepResources]) -> dict[str, StepResources]:
-        known = list(catalog.all_components())
-        for name in steps:
-            if name not in known:
-                raise ValueError(f"{name}: no such step; {registry.suggest(name, known)}")
-            if steps[name].shards > 1 and catalog.all_components()[name].merge_step is None:
-                raise ValueError(f"{name}: shards is {steps[name].shards}, but nothing puts its parts together")
-            if steps[name].nodes > 1 and name != "train_embedding":
-                raise ValueError(f"{name}: nodes is {steps[name].nodes}, but only train_embedding runs on several")
+    def _check_steps(cls, steps: dict[str, StepResources]) -> dict[str, StepResources]:
+        components = catalog.all_components()
+        for name, step in steps.items():
+            if name not in components:
+                raise ValueError(f"{name}: no such step; {registry.suggest(name, components)}")
+            if step.shards > 1 and components[name].merge_step is None:
+                raise ValueError(f"{name}: shards is {step.shards}, but the step cannot be sharded; set it to 1")
+            if step.nodes > 1 and name != "train_embedding":
+                raise ValueError(f"{name}: nodes is {step.nodes}, but only train_embedding runs on several nodes")
         return steps
 
-    def of(self, step: str) -> StepResources:
-        """What ``step`` gets."""
-        return self.steps.get(step, self.default)
+    def for_step(self, name: str) -> StepResources:
+        """Return the resources of the step ``name``."""
+        return self.steps.get(name, self.default)
 
 
-def read(path: Path = FILE, images: Mapping[str, str] | None = None) -> Resources:
-    """The file, with ``images`` of other digests, if given.
+def load(path: Path = FILE, images: Mapping[str, str] | None = None) -> Resources:
+    """Read the file.
+
+    Args:
+        images: replace images of the file.
 
     Raises:
-        ValueError: it is no YAML, or has an unknown key or step, or a quantity that Kubernetes would not understand.
+        ValueError: the file is not YAML, or has an unknown key, an unknown step or an invalid quantity.
     """
 
-    def check(values: Any) -> Resources:
-        if isinstance(values, dict):  # or else pydantic says what it is
+    def validate(values: Any) -> Resources:
+        if isinstance(values, dict):  # pydantic reports any other type
             default = values.get("default") or {}
             values["steps"] = {name: {**default, **(step or {})} for name, step in (values.get("steps") or {}).items()}
             values["images"] = {**(values.get("images") or {}), **(images or {})}
         return Resources.model_validate(values)
 
-    return declared(path, check)
+    return load_yaml_model(path, validate)
 
 
-def read_images(path: Path) -> dict[str, str]:
-    """The digests that ``containers/build.py`` noted.
+def load_images(path: Path) -> dict[str, str]:
+    """Read the image digests that ``containers/build.py`` wrote.
 
     Raises:
-        ValueError: it is no JSON, or has a group that no image is built of.
+        ValueError: the file is not JSON, or has an unknown image name.
     """
-    digests = declared(path, TypeAdapter(dict[Group, str]).validate_python)
-    return {str(group): digest for group, digest in digests.items()}
+    digests = load_yaml_model(path, TypeAdapter(dict[ImageName, str]).validate_python)
+    return {str(name): digest for name, digest in digests.items()}

@@ -1,4 +1,4 @@
-"""Declared schedules, brought about on the cluster: what is right is left alone, what differs is replaced."""
+"""Schedules: compare the declared ones with the server's, and create, replace or delete the differences."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from pydantic import AfterValidator, Field, TypeAdapter
 
 from pipelines.kubeflow.client import EXPERIMENT
 from pipelines.kubeflow.cron import check_cron
-from pipelines.yaml_model import declared
+from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("schedules.yaml")
 PREFIX = "bifocal-"
-PAGE = 100
+PAGE_SIZE = 100
 
 
 class Schedule(StrictModel):
@@ -26,70 +26,73 @@ class Schedule(StrictModel):
     cron: Annotated[str, AfterValidator(check_cron)]
     recipes: list[str] = Field(description="files that overlay params.yaml")
     enabled: bool
-    concurrent: int = Field(ge=1, le=10, description="runs of it at once")
-    catch_up: bool = Field(description="run what was missed while the cluster was down")
+    max_concurrency: int = Field(ge=1, le=10, description="runs of this schedule at once")
+    catch_up: bool = Field(description="whether runs missed during a downtime are started afterwards")
 
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be done to the schedule ``name``.
+    """Change of the schedule ``name`` on the server.
 
     Attributes:
-        old: ids on the server that go.
-        text: the compiled pipeline that comes.
+        old_ids: ids of the recurring runs to delete.
+        text: compiled pipeline to create; "" if none.
     """
 
-    kind: Literal["create", "replace", "delete", "keep"]
+    action: Literal["create", "replace", "delete", "keep"]
     name: str
-    old: tuple[str, ...]
+    old_ids: tuple[str, ...]
     description: str = ""
     text: str = ""
 
 
-def read(path: Path = FILE) -> dict[str, Schedule]:
-    """The file.
+def load(path: Path = FILE) -> dict[str, Schedule]:
+    """Read the file.
 
     Raises:
-        ValueError: it is no YAML, or an entry is wrong; nothing was sent anywhere.
+        ValueError: the file is not YAML, or an entry is invalid.
     """
     names = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-    return declared(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
+    return load_yaml_model(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
 
 
-def changes(schedules: dict[str, Schedule], client: Client, compiled: Callable[[list[str]], str]) -> list[Change]:
-    """What must be done for the server to have ``schedules`` and no others of this project.
+def plan(schedules: dict[str, Schedule], client: Client, compile_recipes: Callable[[list[str]], str]) -> list[Change]:
+    """List the changes after which the server has ``schedules`` and no others of this project.
 
     Args:
-        compiled: the pipeline of the given recipes.
+        compile_recipes: returns the compiled pipeline of the given recipes.
     """
-    there: dict[str, list[Any]] = {}
+    on_server: dict[str, list[Any]] = {}
     for run in _recurring_runs(client):
         if run.display_name.startswith(PREFIX):
-            there.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
-    wanted = []
+            on_server.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
+    changes = []
     for name, schedule in schedules.items():
         try:
-            text = compiled(schedule.recipes)
+            text = compile_recipes(schedule.recipes)
         except ValueError as error:
             raise ValueError(f"schedule {name!r}: {error}") from error
-        # The server can be asked for a schedule, not for its pipeline: the digest stands for that.
+        # The server does not return the pipeline of a schedule, so its digest is kept in the description.
         digest = sha256((schedule.model_dump_json() + text).encode()).hexdigest()[:32]
         description = f"pipelines/kubeflow/schedules.yaml {digest}"
-        found = there.pop(name, [])
+        existing = on_server.pop(name, [])
         same = [
-            run for run in found if run.description == description and (run.status == "ENABLED") == schedule.enabled
+            run for run in existing if run.description == description and (run.status == "ENABLED") == schedule.enabled
         ]
-        old = tuple(run.recurring_run_id for run in found if run not in same[:1])
-        kind: Literal["create", "replace", "keep"] = "keep" if same and not old else "replace" if found else "create"
-        wanted.append(Change(kind, name, old, description, "" if same else text))
-    gone = [Change("delete", name, tuple(run.recurring_run_id for run in runs)) for name, runs in there.items()]
-    return wanted + gone
+        old_ids = tuple(run.recurring_run_id for run in existing if run not in same[:1])
+        action: Literal["create", "replace", "keep"] = "replace" if existing else "create"
+        if same and not old_ids:
+            action = "keep"
+        changes.append(Change(action, name, old_ids, description, "" if same else text))
+    for name, runs in on_server.items():
+        changes.append(Change("delete", name, tuple(run.recurring_run_id for run in runs)))
+    return changes
 
 
-def apply(schedules: dict[str, Schedule], found: list[Change], client: Client) -> None:
-    """Do ``found``. The new comes before the old goes, so that a failure between them leaves two, not none."""
-    experiment = client.create_experiment(EXPERIMENT).experiment_id if any(change.text for change in found) else None
-    for change in found:
+def apply(schedules: dict[str, Schedule], changes: list[Change], client: Client) -> None:
+    """Apply ``changes``. The new schedule is created first, so a failure leaves two schedules and never none."""
+    experiment = client.create_experiment(EXPERIMENT).experiment_id if any(change.text for change in changes) else None
+    for change in changes:
         if change.text:
             schedule = schedules[change.name]
             with tempfile.TemporaryDirectory() as folder:
@@ -100,17 +103,17 @@ def apply(schedules: dict[str, Schedule], found: list[Change], client: Client) -
                     PREFIX + change.name,
                     description=change.description,
                     cron_expression=schedule.cron,
-                    max_concurrency=schedule.concurrent,
+                    max_concurrency=schedule.max_concurrency,
                     no_catchup=not schedule.catch_up,
                     pipeline_package_path=str(file),
                     enabled=schedule.enabled,
                 )
-        for run_id in change.old:
+        for run_id in change.old_ids:
             client.delete_recurring_run(run_id)
 
 
-def listed(client: Client) -> list[str]:
-    """One line for each schedule on the server."""
+def list_schedules(client: Client) -> list[str]:
+    """Return one line for each schedule of this project on the server."""
     return [
         f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}"
         for run in _recurring_runs(client)
@@ -121,7 +124,7 @@ def listed(client: Client) -> list[str]:
 def _recurring_runs(client: Client) -> Iterator[Any]:
     token = ""
     while True:
-        page = client.list_recurring_runs(page_token=token, page_size=PAGE)
+        page = client.list_recurring_runs(page_token=token, page_size=PAGE_SIZE)
         yield from page.recurring_runs or []
         token = page.next_page_token
         if not token:

@@ -1,1 +1,1 @@
-"""Run a compiled pipeline on this machine."""
+"""Runs of the compiled pipeline on this machine, without a cluster."""

@@ -1,4 +1,4 @@
-"""What runs one step of a compiled pipeline: a process of this machine, or a container."""
+"""Engines: run one step of a compiled pipeline as a process of this machine, or as a container."""
 
 import os
 import signal
@@ -17,90 +17,95 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from components import catalog
-from runtime import artifacts
+from runtime.artifacts import code_hash
 
 ROOT = Path(__file__).parents[2]
-# The repository may belong to another user than the one in the container.
-TRUST = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+# The owner of the repository may differ from the user in the container.
+TRUST_REPOSITORY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 
 
 class Engine(Protocol):
-    """What runs one step."""
+    """Runs one step."""
 
-    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
-        """Run ``command`` for at most ``seconds``, its output in ``log``; returns its exit code."""
+    def run(self, spec: Mapping[str, Any], command: list[str], timeout: float, log: Path) -> int:
+        """Run ``command`` for at most ``timeout`` seconds, append its output to ``log``, and return its exit code.
 
-    def version(self, container: Mapping[str, Any]) -> str:
-        """What changes with the code that the step would run."""
+        Args:
+            spec: the compiled container: image, environment.
+        """
+
+    def version(self, spec: Mapping[str, Any]) -> str:
+        """Return a fingerprint of the code that the step would run."""
 
     def stop(self) -> None:
-        """Kill what runs."""
+        """Kill the running steps."""
 
 
 @dataclass
 class HostEngine:
-    """Steps as processes of this machine and this checkout.
+    """Runs steps as processes of this machine, with the code of this checkout.
 
     Args:
-        environment: variables in the place of the compiled ones, which name the cluster's servers.
+        environment: variables that replace the compiled ones, which name the servers of the cluster.
     """
 
     environment: Mapping[str, str]
-    _running: set[int] = field(default_factory=set, init=False)
+    _process_ids: set[int] = field(default_factory=set, init=False)
 
-    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
-        """Run ``command`` with this Python; it is killed, with all that it started, after ``seconds``."""
+    def run(self, spec: Mapping[str, Any], command: list[str], timeout: float, log: Path) -> int:
+        """Run ``command`` with this Python; kill it and its children after ``timeout`` seconds."""
         process = subprocess.Popen(
             [sys.executable, *command[1:]],
             cwd=ROOT,
-            env={**os.environ, **_variables(container), **self.environment},
+            env={**os.environ, **_environment(spec), **self.environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), os.killpg, (process.pid, signal.SIGKILL))
+        timer = threading.Timer(min(timeout, threading.TIMEOUT_MAX), os.killpg, (process.pid, signal.SIGKILL))
         timer.daemon = True
         timer.start()
-        self._running.add(process.pid)
+        self._process_ids.add(process.pid)
         try:
             assert process.stdout is not None  # it is a pipe
             _tee(process.stdout, log)
             return process.wait()
         finally:
             timer.cancel()
-            self._running.discard(process.pid)
+            self._process_ids.discard(process.pid)
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def version(self, container: Mapping[str, Any]) -> str:
-        """Hash of the stage's code in this checkout."""
-        *_, stage = container["command"]
-        return artifacts.code_hash(ROOT, catalog.all_components()[stage].all_code_paths)
+    def version(self, spec: Mapping[str, Any]) -> str:
+        """Return the hash of the step's code in this checkout."""
+        *_, step = spec["command"]
+        return code_hash(ROOT, catalog.all_components()[step].all_code_paths)
 
     def stop(self) -> None:
-        """Kill what runs, with all that it started: it is in a session of its own, where no Ctrl-C reaches it."""
-        for number in list(self._running):
-            with suppress(ProcessLookupError):  # it ended by itself meanwhile
-                os.killpg(number, signal.SIGKILL)
+        """Kill the running steps and their children: Ctrl-C does not reach their process groups."""
+        for process_id in list(self._process_ids):
+            with suppress(ProcessLookupError):  # the process has ended meanwhile
+                os.killpg(process_id, signal.SIGKILL)
 
 
 class ContainerEngine:
-    """Steps as containers of docker, or of podman by its socket (``DOCKER_HOST=unix:///run/podman/podman.sock``).
+    """Runs steps as containers of docker, or of podman (``DOCKER_HOST=unix:///run/podman/podman.sock``).
 
-    They see the network of this machine, where MLflow and S3 of a rehearsal run, and belong to the user who calls.
+    Containers share the network of this machine, so they reach a local MLflow or S3 server. They run as the calling
+    user.
 
     Args:
-        environment: variables in the place of the compiled ones, which name the cluster's servers.
-        folder: of the run; the containers see it under the same path.
-        repository: they may read it, under the same path.
+        environment: variables that replace the compiled ones, which name the servers of the cluster.
+        folder: folder of the run, mounted at the same path.
+        repository: git checkout, mounted read-only at the same path.
 
     Raises:
-        ValueError: nothing answers at ``DOCKER_HOST``.
+        ValueError: no docker API answers at ``DOCKER_HOST``.
     """
 
     def __init__(self, environment: Mapping[str, str], folder: Path, repository: Path) -> None:
-        self.environment = {**environment, **TRUST}
+        self.environment = {**environment, **TRUST_REPOSITORY}
         self._running: set[Container] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self.volumes = {
@@ -108,70 +113,72 @@ class ContainerEngine:
             str(folder.resolve()): {"bind": str(folder.resolve()), "mode": "rw"},
         }
         try:
-            # No time limit on a request: a step may be silent for hours.
+            # No request timeout: a step may print nothing for hours.
             self.client = docker.from_env(timeout=None)
         except DockerException as error:
-            where = os.environ.get("DOCKER_HOST", "its usual socket")
+            host = os.environ.get("DOCKER_HOST", "the default socket")
             raise ValueError(
-                f"no docker answers at {where} ({error}): start it, or 'podman system service --time=0 "
+                f"no docker API answers at {host} ({error}): start docker, or run 'podman system service --time=0 "
                 "unix:///run/podman/podman.sock' and export DOCKER_HOST=unix:///run/podman/podman.sock"
             ) from error
 
-    def run(self, container: Mapping[str, Any], command: list[str], seconds: float, log: Path) -> int:
-        """Run ``command`` in a container of its own, which is killed after ``seconds``, and removed in any case."""
+    def run(self, spec: Mapping[str, Any], command: list[str], timeout: float, log: Path) -> int:
+        """Run ``command`` in a new container; kill it after ``timeout`` seconds, and remove it in any case."""
         try:
-            box = self.client.containers.create(
-                container["image"],
+            container = self.client.containers.create(
+                spec["image"],
                 command[1:],
                 entrypoint=command[:1],
-                environment={**_variables(container), **self.environment},
+                environment={**_environment(spec), **self.environment},
                 volumes=self.volumes,
                 user=f"{os.getuid()}:{os.getgid()}",
                 network_mode="host",
                 shm_size="1g",
             )
         except DockerException as error:
-            return _said(log, f"no container of {container['image']}: {error}; 'python containers/build.py' builds it")
-        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), _kill, (box,))
+            return _fail(
+                log, f"cannot create a container of {spec['image']}: {error}; 'python containers/build.py' builds it"
+            )
+        timer = threading.Timer(min(timeout, threading.TIMEOUT_MAX), _kill, (container,))
         timer.daemon = True
-        self._running.add(box)
+        self._running.add(container)
         try:
-            box.start()
+            container.start()
             timer.start()
-            _tee(box.logs(stream=True, follow=True), log)
-            return int(box.wait()["StatusCode"])
+            _tee(container.logs(stream=True, follow=True), log)
+            return int(container.wait()["StatusCode"])
         except DockerException as error:
-            return _said(log, f"the container did not run: {error}")
+            return _fail(log, f"the container did not run: {error}")
         finally:
             timer.cancel()
-            self._running.discard(box)
-            box.remove(force=True)
+            self._running.discard(container)
+            container.remove(force=True)
 
-    def version(self, container: Mapping[str, Any]) -> str:
-        """Id of the image, which a name keeps when another is built; empty if there is none."""
+    def version(self, spec: Mapping[str, Any]) -> str:
+        """Return the id of the image: its name stays the same after a new build. "" if there is no image."""
         with suppress(DockerException):
-            return str(self.client.images.get(container["image"]).id)
+            return str(self.client.images.get(spec["image"]).id)
         return ""
 
     def stop(self) -> None:
-        """Kill the containers."""
-        for box in list(self._running):
-            _kill(box)
+        """Kill the running containers."""
+        for container in list(self._running):
+            _kill(container)
 
 
-def _kill(box: Container) -> None:
-    with suppress(DockerException):  # it ended by itself meanwhile
-        box.kill()
+def _kill(container: Container) -> None:
+    with suppress(DockerException):  # the container has ended meanwhile
+        container.kill()
 
 
-def _said(log: Path, message: str) -> int:
-    """Say ``message`` as a step that fails would; returns its exit code."""
+def _fail(log: Path, message: str) -> int:
+    """Log ``message`` like the output of a failed step; return its exit code."""
     _tee([f"{message}\n".encode()], log)
     return 1
 
 
-def _variables(container: Mapping[str, Any]) -> dict[str, str]:
-    return {given["name"]: given["value"] for given in container.get("env", [])}
+def _environment(spec: Mapping[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in spec.get("env", [])}
 
 
 def _tee(lines: Iterable[bytes], log: Path) -> None:

@@ -1,4 +1,4 @@
-"""One step of a compiled pipeline: its message, its attempts, and whether what it made before still holds."""
+"""One step of a compiled pipeline: its input message, its attempts, and the reuse of earlier outputs."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ OUTPUT = "executor_output.json"
 FINGERPRINT = "fingerprint"
 
 
-class State(Enum):
-    """How a task ended."""
+class TaskState(Enum):
+    """Final state of a task."""
 
     SUCCEEDED = "succeeded"
     REUSED = "reused"
@@ -27,28 +27,27 @@ class State(Enum):
     SKIPPED = "skipped"
 
     @property
-    def good(self) -> bool:
-        """Whether its outputs are there."""
-        return self in (State.SUCCEEDED, State.REUSED)
+    def succeeded(self) -> bool:
+        """Whether the task has outputs."""
+        return self in (TaskState.SUCCEEDED, TaskState.REUSED)
 
 
 @dataclass(frozen=True)
-class Steps:
-    """What runs the steps of one run.
+class StepRunner:
+    """Runs the steps of one pipeline run.
 
     Args:
-        folder: of the tasks; each has its outputs, ``log.txt`` and what it answered.
-        engine: what runs a step.
-        executors: the containers, as compiled.
-        deadlines: of executors, seconds.
-        sleep: between retries, seconds.
-        stopped: set, nothing more is started.
+        folder: one folder per task, with its outputs, ``log.txt`` and executor output.
+        executors: compiled executors by label.
+        timeouts: seconds by executor label.
+        sleep: called with seconds between retries.
+        stopped: if set, no further attempt starts.
     """
 
     folder: Path
     engine: Engine
     executors: Mapping[str, Any]
-    deadlines: Mapping[str, float]
+    timeouts: Mapping[str, float]
     sleep: Callable[[float], object]
     stopped: Event
 
@@ -57,91 +56,91 @@ class Steps:
         name: str,
         task: Mapping[str, Any],
         component: Mapping[str, Any],
-        values: Mapping[str, Any],
+        parameters: Mapping[str, Any],
         inputs: Mapping[str, Any],
-    ) -> tuple[State, str, dict[str, Any]]:
-        """Run a task, or take what it made before.
+    ) -> tuple[TaskState, str, dict[str, Any]]:
+        """Run a task, or reuse its outputs of an earlier run.
 
         Args:
-            name, task, component: of the task, as compiled.
-            values: its parameters.
-            inputs: its artifacts.
+            task, component: as compiled.
+            inputs: artifacts by name.
 
         Returns:
-            How it ended, what went wrong, and its outputs by their names.
+            The final state, the error message ("" if none), and the output artifacts by name.
         """
         home = self.folder / name
         home.mkdir(parents=True, exist_ok=True)
         outputs = {
-            key: {"name": key, "type": given["artifactType"], "uri": str(home / key), "metadata": {}}
-            for key, given in component.get("outputDefinitions", {}).get("artifacts", {}).items()
+            key: {"name": key, "type": output["artifactType"], "uri": str(home / key), "metadata": {}}
+            for key, output in component.get("outputDefinitions", {}).get("artifacts", {}).items()
         }
-        message = {
-            "inputs": {"parameterValues": values, "artifacts": _listed(inputs)},
-            "outputs": {"artifacts": _listed(outputs), "outputFile": str(home / OUTPUT)},
+        executor_input = {
+            "inputs": {"parameterValues": parameters, "artifacts": _artifact_lists(inputs)},
+            "outputs": {"artifacts": _artifact_lists(outputs), "outputFile": str(home / OUTPUT)},
         }
-        container = self.executors[component["executorLabel"]]["container"]
-        text = json.dumps(message, sort_keys=True)
-        # No environment: it names the commit and the servers, of which no result is made. The version says more of the
-        # code than the image's name, under which another may have been built.
-        made_by = [message, self.engine.version(container), container["command"], container["args"]]
-        fingerprint = sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+        spec = self.executors[component["executorLabel"]]["container"]
+        text = json.dumps(executor_input, sort_keys=True)
+        # Leave out the environment (commit, servers), which no result depends on. The engine's version replaces the
+        # image name, which stays the same after a new build.
+        key = [executor_input, self.engine.version(spec), spec["command"], spec["args"]]
+        fingerprint = sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
         cached = task.get("cachingOptions", {}).get("enableCache", False)
-        if cached and _file(home / FINGERPRINT) == fingerprint and _whole(home / OUTPUT):
-            return State.REUSED, "", _answered(home / OUTPUT)
+        if cached and _read(home / FINGERPRINT) == fingerprint and _is_complete(home / OUTPUT):
+            return TaskState.REUSED, "", _output_artifacts(home / OUTPUT)
         (home / OUTPUT).unlink(missing_ok=True)
         (home / FINGERPRINT).write_text(fingerprint)
-        command = [part.replace("{{$}}", text) for part in [*container["command"], *container["args"]]]
-        problem = self._attempts(name, task, container, command, self.deadlines.get(component["executorLabel"]), home)
-        return (State.FAILED, problem, {}) if problem else (State.SUCCEEDED, "", _answered(home / OUTPUT))
+        command = [part.replace("{{$}}", text) for part in [*spec["command"], *spec["args"]]]
+        timeout = self.timeouts.get(component["executorLabel"], float("inf"))
+        error = self._attempt(name, task, spec, command, timeout, home)
+        if error:
+            return TaskState.FAILED, error, {}
+        return TaskState.SUCCEEDED, "", _output_artifacts(home / OUTPUT)
 
-    def _attempts(
+    def _attempt(
         self,
         name: str,
         task: Mapping[str, Any],
-        container: Mapping[str, Any],
+        spec: Mapping[str, Any],
         command: list[str],
-        deadline: float | None,
+        timeout: float,
         home: Path,
     ) -> str:
+        """Run ``command`` until it succeeds or no retry is left; return the error message, "" if none."""
         policy = task.get("retryPolicy", {})
-        retries, pause = policy.get("maxRetryCount", 0), _seconds(policy.get("backoffDuration", "0s"))
+        retries, delay = policy.get("maxRetryCount", 0), _seconds(policy.get("backoffDuration", "0s"))
         for attempt in range(1 + retries):
             if attempt:
-                self.sleep(pause)
-                pause = min(pause * policy["backoffFactor"], _seconds(policy["backoffMaxDuration"]))
+                self.sleep(delay)
+                delay = min(delay * policy["backoffFactor"], _seconds(policy["backoffMaxDuration"]))
             if self.stopped.is_set():
                 return f"{name} was stopped"
-            began = _size(home / "log.txt")
+            log_start = _size(home / "log.txt")
             click.secho(f"{name}: attempt {attempt + 1} of at most {1 + retries}", fg="cyan")
-            code = self.engine.run(container, command, deadline or float("inf"), home / "log.txt")
+            code = self.engine.run(spec, command, timeout, home / "log.txt")
             if code == 0 and (home / OUTPUT).is_file():
                 return ""
-            problem = f"exit code {code}" if code else f"it wrote no {OUTPUT}"
-        return f"{name} failed {1 + retries} times, at last with {problem}: {_last_words(home / 'log.txt', began)}"
+            problem = f"exit code {code}" if code else f"no {OUTPUT}"
+        return f"{name} failed {1 + retries} times, at last with {problem}: {_last_error(home / 'log.txt', log_start)}"
 
 
-def _listed(artifacts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {"artifacts": [described]} for name, described in artifacts.items()}
+def _artifact_lists(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"artifacts": [entry]} for name, entry in entries.items()}
 
 
-def _answered(file: Path) -> dict[str, Any]:
-    return {name: listed["artifacts"][0] for name, listed in json.loads(file.read_text()).get("artifacts", {}).items()}
+def _output_artifacts(file: Path) -> dict[str, Any]:
+    return {name: entry["artifacts"][0] for name, entry in json.loads(file.read_text()).get("artifacts", {}).items()}
 
 
-def _whole(file: Path) -> bool:
-    """Whether the outputs that a task answered with are there, and are those."""
-    if not file.is_file():
-        return False
-    answered = _answered(file).values()
-    return all(
-        (Path(made["uri"]) / artifacts.MANIFEST).is_file()
-        and artifacts.artifact_hash(Path(made["uri"])) == made["metadata"]["sha256"]
-        for made in answered
+def _is_complete(file: Path) -> bool:
+    """Whether all outputs in the executor output ``file`` exist, unchanged."""
+    return file.is_file() and all(
+        (Path(output["uri"]) / artifacts.MANIFEST).is_file()
+        and artifacts.artifact_hash(Path(output["uri"])) == output["metadata"]["sha256"]
+        for output in _output_artifacts(file).values()
     )
 
 
-def _file(path: Path) -> str | None:
+def _read(path: Path) -> str | None:
     return path.read_text() if path.is_file() else None
 
 
@@ -149,11 +148,11 @@ def _size(log: Path) -> int:
     return log.stat().st_size if log.is_file() else 0
 
 
-def _last_words(log: Path, began: int) -> str:
-    """The error that a stage ended with, which may take several lines; or else the last line."""
-    lines = log.read_bytes()[began:].decode(errors="replace").strip().splitlines() if log.is_file() else []
+def _last_error(log: Path, start: int) -> str:
+    """Return the last ``error: ...`` after byte ``start``, which may span lines; otherwise the last line."""
+    lines = log.read_bytes()[start:].decode(errors="replace").strip().splitlines() if log.is_file() else []
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
-    return "\n".join(lines[errors[-1] if errors else -1 :]) or "it said nothing"
+    return "\n".join(lines[errors[-1] if errors else -1 :]) or "no output"
 
 
 def _seconds(duration: str) -> float:

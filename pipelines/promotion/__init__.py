@@ -1,1 +1,1 @@
-"""Promote a registered version if it is better than the champion."""
+"""Promotion of a registered version that is better than the champion."""

@@ -1,4 +1,4 @@
-"""What is known of a registered version: fetched, and timed."""
+"""Metrics of a registered version: downloaded with its files, and its latency measured here."""
 
 import time
 from dataclasses import dataclass
@@ -12,59 +12,61 @@ from components.evaluate.evidence import RANKS, TRAINED_ON
 from runtime.mlflow import Version
 
 REPETITIONS = 20
-BACKBONE = "backbone"  # in parity.csv of export_onnx
+BACKBONE = "backbone"
+"""Value of the column ``branch`` in ``parity.csv``."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What is known of one version.
+class VersionMetrics:
+    """What a promotion compares of one version.
 
     Attributes:
-        ranks: ``ranks.parquet`` of the stage evaluate.
-        trained_on: SHA-256 of the images that it may have seen in training.
-        parity: greatest difference of an embedding from torch's.
-        backbone_parity: the same of a feature, relative to the greatest; 0 if no graph makes the features.
-        latency_ms: of one sentence.
-        size_mb: of the ONNX files.
+        ranks: rank of every query, as in ``ranks.parquet``.
+        training_images: SHA-256 of the images outside the evaluated split.
+        parity: largest absolute difference between an ONNX embedding and torch's.
+        backbone_parity: largest relative difference between an ONNX feature and torch's; 0 without a backbone graph.
+        latency_ms: median time to embed one sentence.
+        size_mb: size of all ONNX files.
     """
 
     ranks: pd.DataFrame
-    trained_on: frozenset[str]
+    training_images: frozenset[str]
     parity: float
     latency_ms: float
     size_mb: float
     backbone_parity: float = 0.0
 
 
-def gather(version: Version) -> Evidence:
-    """Fetch a version's files, and time it.
+def collect(version: Version) -> VersionMetrics:
+    """Download the files of a version and measure its latency.
 
     Raises:
-        ValueError: a file is missing: it was registered by another version of the project.
+        ValueError: a file is missing: another version of the project registered the model.
     """
     with TemporaryDirectory() as folder:
-        model, evidence = version.download(Path(folder))
+        model, evaluation = version.download(Path(folder))
         graphs = list(model.rglob("*.onnx"))
         parity = next(iter(model.rglob("parity.csv")), None)
-        if not graphs or parity is None or not (evidence / RANKS).is_file():
-            raise ValueError(f"version {version.number} lacks ONNX files, parity.csv or {RANKS}: register it again")
-        compared = pd.read_csv(parity)
-        of_backbone = compared["branch"] == BACKBONE
-        return Evidence(
-            ranks=pd.read_parquet(evidence / RANKS),
-            trained_on=frozenset(pd.read_parquet(evidence / TRAINED_ON)["content"]),
-            parity=float(compared.loc[~of_backbone, "difference"].max(skipna=False)),
-            backbone_parity=float(compared.loc[of_backbone, "difference"].max(skipna=False))
-            if of_backbone.any()
-            else 0.0,
+        if not graphs or parity is None or not (evaluation / RANKS).is_file():
+            raise ValueError(
+                f"version {version.number} has no ONNX files, parity.csv or {RANKS}: register the model again"
+            )
+        table = pd.read_csv(parity)
+        is_backbone = table["branch"] == BACKBONE
+        return VersionMetrics(
+            ranks=pd.read_parquet(evaluation / RANKS),
+            training_images=frozenset(pd.read_parquet(evaluation / TRAINED_ON)["content"]),
+            # NaN must stay NaN: skipna would hide a broken graph.
+            parity=float(table.loc[~is_backbone, "difference"].max(skipna=False)),
+            backbone_parity=float(table.loc[is_backbone, "difference"].max(skipna=False)) if is_backbone.any() else 0.0,
             latency_ms=latency(parity.parent),
             size_mb=sum(path.stat().st_size for path in graphs) / 1e6,
         )
 
 
 def latency(directory: Path) -> float:
-    """Median time of one sentence, milliseconds, after the first."""
-    from bifocal.serving.embedder import Embedder  # imported here: onnxruntime takes a second
+    """Return the median time to embed one sentence, in milliseconds, after a warm-up."""
+    from bifocal.serving.embedder import Embedder  # imports onnxruntime, which takes a second
 
     embedder = Embedder(directory)
     seconds = []

@@ -1,4 +1,4 @@
-"""The rules of promotion.yaml, applied to two versions."""
+"""``promotion.yaml``: when a candidate becomes the champion."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bifocal.metrics.bootstrap import bootstrap_difference
-from pipelines.promotion.candidate import Evidence
-from pipelines.yaml_model import declared
+from pipelines.promotion.candidate import VersionMetrics
+from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("promotion.yaml")
@@ -20,24 +20,24 @@ DIRECTIONS = ("caption_retrieval", "image_retrieval")
 POINTING = "pointing"
 
 
-class Rules(StrictModel):
+class PromotionPolicy(StrictModel):
     """The file ``promotion.yaml``."""
 
-    model: str = Field(min_length=1)
+    model: str = Field(min_length=1, description="name in the registry")
     candidate: str = Field(description="alias")
     champion: str = Field(description="alias")
     previous: str = Field(description="alias")
     recall_at: list[int] = Field(min_length=1)
     resamples: int = Field(ge=100)
     confidence: float = Field(gt=0.5, lt=1)
-    least_gain: float = Field(ge=0, description="percentage points of the recall sum")
-    guards: dict[str, float] = Field(description="percentage points that a figure may fall by")
+    min_gain: float = Field(ge=0, description="percentage points of the recall sum")
+    max_drops: dict[str, float] = Field(description="percentage points by metric")
     parity: float = Field(gt=0)
     backbone_parity: float = Field(gt=0)
     latency_ms: float = Field(gt=0)
     size_mb: float = Field(gt=0)
     seed: int = Field(ge=0)
-    wait: float = Field(ge=0, description="seconds")
+    lock_timeout: float = Field(ge=0, description="seconds")
 
 
 @dataclass(frozen=True)
@@ -45,103 +45,109 @@ class Decision:
     """Whether the candidate becomes the champion.
 
     Attributes:
-        reasons: against it; none if it is promoted.
-        figures: every number that was looked at.
+        reasons: reasons against the promotion; empty if the candidate is promoted.
+        metrics: every compared value.
     """
 
     reasons: list[str] = field(default_factory=list)
-    figures: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def promoted(self) -> bool:
-        """Whether it does."""
+        """Whether the candidate becomes the champion."""
         return not self.reasons
 
 
-def read(path: Path = FILE) -> Rules:
-    """The file.
+def load(path: Path = FILE) -> PromotionPolicy:
+    """Read the file.
 
     Raises:
-        ValueError: it is no YAML, or an entry is wrong.
+        ValueError: the file is not YAML, or an entry is invalid.
     """
-    return declared(path, Rules.model_validate)
+    return load_yaml_model(path, PromotionPolicy.model_validate)
 
 
-def decide(rules: Rules, candidate: Evidence, champion: Evidence | None) -> Decision:
-    """Apply the rules; without a champion only those that need none."""
+def decide(policy: PromotionPolicy, candidate: VersionMetrics, champion: VersionMetrics | None) -> Decision:
+    """Apply the policy; without a champion, only its absolute limits."""
     decision = Decision()
-    figures, reasons = decision.figures, decision.reasons
+    metrics, reasons = decision.metrics, decision.reasons
     for name, value, limit in (
-        ("parity", candidate.parity, rules.parity),
-        ("backbone_parity", candidate.backbone_parity, rules.backbone_parity),
-        ("latency_ms", candidate.latency_ms, rules.latency_ms),
-        ("size_mb", candidate.size_mb, rules.size_mb),
+        ("parity", candidate.parity, policy.parity),
+        ("backbone_parity", candidate.backbone_parity, policy.backbone_parity),
+        ("latency_ms", candidate.latency_ms, policy.latency_ms),
+        ("size_mb", candidate.size_mb, policy.size_mb),
     ):
-        figures[name] = value
-        # Not "value > limit", which NaN passes.
+        metrics[name] = value
+        # NaN fails "value <= limit", but would pass "value > limit".
         if not value <= limit:
-            reasons.append(f"{name} is {value:.3g}, {limit:.3g} is allowed")
-    broken = int((~np.isfinite(candidate.ranks["rank"])).sum())
-    if broken or not len(candidate.ranks):
-        reasons.append(f"{broken} of {len(candidate.ranks)} ranks are not finite")
+            reasons.append(f"{name} is {value:.3g}, the limit is {limit:.3g}")
+    invalid = int((~np.isfinite(candidate.ranks["rank"])).sum())
+    if invalid or not len(candidate.ranks):
+        reasons.append(f"{invalid} of {len(candidate.ranks)} ranks are not finite")
         return decision
-    tested = (champion or candidate).ranks
-    leaked = candidate.trained_on & set(tested["content"])
-    figures["leaked"] = len(leaked)
+    test_images = set((champion or candidate).ranks["content"])
+    leaked = candidate.training_images & test_images
+    metrics["leaked"] = len(leaked)
     if leaked:
-        reasons.append(f"it was trained on {len(leaked)} images of the test set")
+        reasons.append(f"the candidate was trained on {len(leaked)} images of the test set")
     if champion:
-        figures |= {f"candidate.{name}": value for name, value in summary(candidate.ranks, rules).items()}
-        figures |= {f"champion.{name}": value for name, value in summary(champion.ranks, rules).items()}
-        reasons.extend(_compare(rules, candidate.ranks, champion.ranks, figures))
+        metrics |= {f"candidate.{name}": value for name, value in summarize(candidate.ranks, policy).items()}
+        metrics |= {f"champion.{name}": value for name, value in summarize(champion.ranks, policy).items()}
+        reasons.extend(_compare(policy, candidate.ranks, champion.ranks, metrics))
     return decision
 
 
-def summary(ranks: pd.DataFrame, rules: Rules) -> dict[str, float]:
-    """R@K of each direction, their sum, and the accuracy of pointing if it is there; percent."""
-    found = {
+def summarize(ranks: pd.DataFrame, policy: PromotionPolicy) -> dict[str, float]:
+    """Return R@K of both directions, their sum, and the pointing accuracy if it was measured; in percent."""
+    metrics = {
         f"{direction}.R@{k}": 100 * float((ranks.loc[ranks["direction"] == direction, "rank"] < k).mean())
         for direction in DIRECTIONS
-        for k in rules.recall_at
+        for k in policy.recall_at
     }
-    found["recall_sum"] = sum(found.values())
-    pointed = ranks[ranks["direction"] == POINTING]
-    return found | ({POINTING: 100 * float((pointed["rank"] < 1).mean())} if len(pointed) else {})
+    metrics["recall_sum"] = sum(metrics.values())
+    pointing = ranks[ranks["direction"] == POINTING]
+    if len(pointing):
+        metrics[POINTING] = 100 * float((pointing["rank"] < 1).mean())
+    return metrics
 
 
-def _compare(rules: Rules, candidate: pd.DataFrame, champion: pd.DataFrame, figures: dict[str, float]) -> Iterator[str]:
+def _compare(
+    policy: PromotionPolicy, candidate: pd.DataFrame, champion: pd.DataFrame, metrics: dict[str, float]
+) -> Iterator[str]:
+    """Add the gain and its interval to ``metrics``; yield the reasons against a promotion."""
     keys = ["direction", "query", "image_id", "content"]
-    here, there = (frame[frame["direction"].isin(DIRECTIONS)] for frame in (candidate, champion))
-    both = here.merge(there, on=keys, suffixes=("_candidate", "_champion"), validate="one_to_one")
-    if len(both) != len(there) or len(both) != len(here):
+    current, former = (frame[frame["direction"].isin(DIRECTIONS)] for frame in (candidate, champion))
+    pairs = current.merge(former, on=keys, suffixes=("_candidate", "_champion"), validate="one_to_one")
+    if len(pairs) != len(former) or len(pairs) != len(current):
         yield (
-            f"{len(both)} of the champion's {len(there)} queries are among the candidate's {len(here)}: evaluate it "
-            "on the champion's test set (the hash of that dataset is a tag of the version)"
+            f"the candidate's {len(current)} queries and the champion's {len(former)} have {len(pairs)} in common: "
+            "evaluate the candidate on the champion's test set (the version tag hash.dataset identifies it)"
         )
         return
-    first, second, counts = _totals(both, rules.recall_at)
-    differences = 100 * bootstrap_difference(first, second, counts, rules.resamples, rules.seed)
-    tail = (1 - rules.confidence) / 2
-    figures["gain"] = figures["candidate.recall_sum"] - figures["champion.recall_sum"]
-    figures["gain.low"], figures["gain.high"] = (float(differences.quantile(q)) for q in (tail, 1 - tail))
-    if figures["gain.low"] <= rules.least_gain:
+    first, second, counts = _totals(pairs, policy.recall_at)
+    differences = 100 * bootstrap_difference(first, second, counts, policy.resamples, policy.seed)
+    tail = (1 - policy.confidence) / 2
+    metrics["gain"] = metrics["candidate.recall_sum"] - metrics["champion.recall_sum"]
+    metrics["gain.low"], metrics["gain.high"] = (float(differences.quantile(q)) for q in (tail, 1 - tail))
+    if metrics["gain.low"] <= policy.min_gain:
         yield (
-            f"the recall sum differs by {figures['gain']:+.2f}, with {100 * rules.confidence:g} % confidence from "
-            f"{figures['gain.low']:+.2f} to {figures['gain.high']:+.2f}; all of it must be above {rules.least_gain:g}"
+            f"the gain in the recall sum is {metrics['gain']:+.2f}, its {100 * policy.confidence:g} % interval "
+            f"{metrics['gain.low']:+.2f} to {metrics['gain.high']:+.2f}: the whole interval must be above "
+            f"{policy.min_gain:g}"
         )
-    for name, allowed in rules.guards.items():
-        if f"candidate.{name}" in figures and f"champion.{name}" in figures:
-            loss = figures[f"champion.{name}"] - figures[f"candidate.{name}"]
-            if loss > allowed:
-                yield f"{name} falls by {loss:.2f}, {allowed:g} is allowed"
+    for name, allowed in policy.max_drops.items():
+        if f"candidate.{name}" in metrics and f"champion.{name}" in metrics:
+            drop = metrics[f"champion.{name}"] - metrics[f"candidate.{name}"]
+            if drop > allowed:
+                yield f"{name} drops by {drop:.2f}, the limit is {allowed:g}"
 
 
-def _totals(both: pd.DataFrame, ks: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Hits of either model, and queries, of each image (rows) and each figure (columns)."""
-    images = pd.Index(sorted(both["image_id"].unique()))
+def _totals(pairs: pd.DataFrame, ks: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Hits of both models, and queries, per image (row) and metric (column)."""
+    images = pd.Index(sorted(pairs["image_id"].unique()))
     columns: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
     for direction in DIRECTIONS:
-        rows = both[both["direction"] == direction]
+        rows = pairs[pairs["direction"] == direction]
         for k in ks:
             hits = (rows["rank_candidate"] < k, rows["rank_champion"] < k, rows["rank_champion"] >= 0)
             for column, hit in zip(columns, hits, strict=True):

@@ -1,4 +1,4 @@
-"""A server of Kubeflow's API that keeps what it is sent."""
+"""Stub of the Kubeflow Pipelines API that records requests."""
 
 import json
 import threading
@@ -14,13 +14,13 @@ PAGE = 2
 
 
 class Kubeflow(BaseHTTPRequestHandler):
-    """As much of the API as runs and schedules need; lists in pages of two, as a server may.
+    """The endpoints for runs and schedules. Lists have pages of two entries.
 
     Attributes:
-        runs: recurring ones, by their ids.
-        calls: method and path of what changes something.
-        submitted: bodies of runs.
-        tokens: the Authorization header of each of them.
+        runs: recurring runs by id.
+        calls: method and path of each POST and DELETE.
+        submitted: bodies of submitted runs.
+        tokens: Authorization header of each submitted run.
     """
 
     runs: dict[str, dict[str, Any]]
@@ -50,7 +50,7 @@ class Kubeflow(BaseHTTPRequestHandler):
             self.runs[name] = {**body, "recurring_run_id": name, "status": status}
             self.answer(self.runs[name])
         elif self.path == API + "runs" and self.headers["Authorization"] == "Bearer expired":
-            self.answer({"message": "who is that?"}, status=401)
+            self.answer({"message": "token expired"}, status=401)
         elif self.path == API + "runs":
             self.submitted.append(body)
             self.tokens.append(self.headers["Authorization"])
@@ -77,9 +77,9 @@ class Kubeflow(BaseHTTPRequestHandler):
 
 @contextmanager
 def serve() -> Iterator[tuple[str, type[Kubeflow]]]:
-    """A stub of its own; its address, and what it keeps."""
-    kept = {"runs": {}, "calls": [], "submitted": [], "tokens": [], "numbers": count()}
-    handler = type("Stub", (Kubeflow,), kept)
+    """Start a stub; yield its URL and its class, which holds the records."""
+    records = {"runs": {}, "calls": [], "submitted": [], "tokens": [], "numbers": count()}
+    handler = type("Stub", (Kubeflow,), records)
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{http.server_address[1]}", handler

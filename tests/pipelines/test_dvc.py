@@ -1,4 +1,4 @@
-"""dvc.yaml is what the declarations say; and 'dvc repro' runs the whole line, once, and only what changed."""
+"""dvc.yaml follows the declarations; 'dvc repro' runs the pipeline once, and then changed stages only."""
 
 import hashlib
 import json
@@ -27,11 +27,11 @@ ROOT = Path(__file__).parents[2]
 HOME = "runs/small"
 
 
-def test_the_committed_dvc_yaml_is_rendered() -> None:
+def test_dvc_yaml_of_the_repository_is_up_to_date() -> None:
     assert (ROOT / "dvc.yaml").read_text() == render(load(ROOT / "params.yaml"))
 
 
-def test_a_path_of_the_users_is_a_dependency() -> None:
+def test_user_paths_are_dependencies_and_a_recipe_has_its_own_outputs() -> None:
     values = load(ROOT / "params.yaml", [ROOT / "recipes/flickr8k/smile.yaml"])
     stages = yaml.safe_load(render(values, "runs/x"))["stages"]
     assert "../shared/data/flickr8k" in stages["prepare_dataset"]["deps"]
@@ -48,6 +48,7 @@ def test_every_artifact_has_one_writer_before_its_readers() -> None:
 
 
 def run(checkout: Path, *command: str) -> str:
+    """Run a command in the checkout; return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
@@ -56,7 +57,7 @@ def run(checkout: Path, *command: str) -> str:
 
 
 def repro(checkout: Path) -> set[str]:
-    """Render and run; the names of the stages that were run."""
+    """Render and run the small recipe; return the names of the executed stages."""
     run(checkout, "python", "-m", "pipelines", "render", "--recipe", "small.yaml")
     lines = run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml").splitlines()
     # "Running stage 'runs/small/dvc.yaml:evaluate':"
@@ -65,7 +66,7 @@ def repro(checkout: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of its own where the small recipe has run."""
+    """Copy of this checkout where the small recipe has run."""
     folder = tmp_path_factory.mktemp("checkout")
     files = run(ROOT, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
     for name in filter(lambda name: (ROOT / name).is_file(), files):
@@ -79,20 +80,20 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An S3 server with a bucket, and an identity for git."""
+    """S3 server with a bucket, and a git identity."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    given = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
-    who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    for name, value in {**given, **who}.items():
+    credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    identity = {f"GIT_{role}_{field}": "test" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    for name, value in {**credentials, **identity}.items():
         monkeypatch.setenv(name, value)
     boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
     yield endpoint
     server.stop()
 
 
-def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repro_registers_a_model_and_tracks_every_stage(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts = checkout / HOME / "artifacts"
     for component in pipeline_components():
         for name in component.outputs:
@@ -100,9 +101,9 @@ def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: py
             assert manifest["component"] == component.name
             assert set(manifest["inputs"]) == set(component.inputs)
     metrics = json.loads((artifacts / "metrics" / "metrics.json").read_text())
-    for part in (metrics, metrics["reranked"], metrics["chance"]):
+    for group in (metrics, metrics["reranked"], metrics["chance"]):
         for direction in ("caption_retrieval", "image_retrieval"):
-            assert {"R@1", "R@5", "R@10", "median_rank"} <= part[direction].keys()
+            assert {"R@1", "R@5", "R@10", "median_rank"} <= group[direction].keys()
     for branch in ("image_encoder", "text_encoder"):
         onnx.checker.check_model(str(artifacts / "onnx" / f"{branch}.onnx"))
 
@@ -113,11 +114,11 @@ def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: py
     assert version.tags["hash.embedding"] == read_manifest(artifacts / "onnx")["inputs"]["embedding"]
     (experiment,) = [e for e in client.search_experiments() if e.name == "bifocal"]
     runs = client.search_runs([experiment.experiment_id])
-    (parent,) = [one for one in runs if "stage" not in one.data.tags]
-    stages = {one.data.tags["stage"]: one for one in runs if one is not parent}
+    (parent,) = [entry for entry in runs if "stage" not in entry.data.tags]
+    stages = {entry.data.tags["stage"]: entry for entry in runs if entry is not parent}
     assert stages.keys() == {component.name for component in pipeline_components()}
-    assert all(one.data.tags["mlflow.parentRunId"] == parent.info.run_id for one in stages.values())
-    assert all(one.info.status == "FINISHED" for one in runs)
+    assert all(entry.data.tags["mlflow.parentRunId"] == parent.info.run_id for entry in stages.values())
+    assert all(entry.info.status == "FINISHED" for entry in runs)
     loss = load(checkout / HOME / "params.yaml")["train_embedding"]["loss"]["name"]
     assert stages["train_embedding"].data.params["loss.name"] == loss
     assert "input.dataset" in stages["train_embedding"].data.tags
@@ -127,11 +128,11 @@ def test_the_whole_line_gives_a_registered_model(checkout: Path, monkeypatch: py
     assert [len(embedding) for embedding in answer["embedding"]] == [16, 16]
 
 
-def test_a_second_run_runs_nothing(checkout: Path) -> None:
+def test_a_second_repro_runs_no_stage(checkout: Path) -> None:
     assert repro(checkout) == set()
 
 
-def test_another_machine_pulls_the_artifacts_from_s3_and_need_not_run(checkout: Path, s3: str, tmp_path: Path) -> None:
+def test_a_clone_pulls_the_artifacts_from_s3_and_runs_no_stage(checkout: Path, s3: str, tmp_path: Path) -> None:
     for command in (
         ("dvc", "remote", "add", "--default", "--force", "s3", "s3://bucket/dvc"),
         ("dvc", "remote", "modify", "s3", "endpointurl", s3),
@@ -149,13 +150,13 @@ def test_another_machine_pulls_the_artifacts_from_s3_and_need_not_run(checkout: 
     assert repro(other) == set()
 
 
-def test_another_loss_reruns_training_and_what_follows(checkout: Path) -> None:
+def test_another_loss_reruns_training_and_its_dependents(checkout: Path) -> None:
     recipe = checkout / "small.yaml"
     recipe.write_text(recipe.read_text() + "  loss: {name: TripletLoss}\n")
     assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx", "register_model"}
 
 
-def test_a_training_that_is_killed_ends_with_the_same_bits(checkout: Path) -> None:
+def test_a_killed_training_resumes_to_the_same_bits(checkout: Path) -> None:
     embedding = checkout / HOME / "artifacts" / "embedding"
     expected = hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest()
     command = [
@@ -166,7 +167,7 @@ def test_a_training_that_is_killed_ends_with_the_same_bits(checkout: Path) -> No
     with subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.DEVNULL) as process:
         checkpoint = embedding.with_name("embedding.partial") / "checkpoints" / "first" / "last.safetensors"
         while not checkpoint.is_file():
-            assert process.poll() is None, "it ended before it was killed"
+            assert process.poll() is None, "the training ended before it was killed"
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected

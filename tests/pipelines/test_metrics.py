@@ -1,4 +1,4 @@
-"""The table that 'make repro' ends with."""
+"""Table of metrics at the end of 'make repro'."""
 
 import json
 from pathlib import Path
@@ -8,25 +8,24 @@ from click.testing import CliRunner
 
 from pipelines.__main__ import main
 
-PART = {"R@1": 98.04, "R@5": 99.0, "median_rank": 1.0}
-FIGURES = {
+RANKS = {"R@1": 98.04, "R@5": 99.0, "median_rank": 1.0}
+METRICS = {
     "images": 250,
     "captions": 1250,
-    "caption_retrieval": PART,
-    "image_retrieval": PART | {"R@1": 94.0},
-    "reranked": {"caption_retrieval": PART | {"R@1": 98.8}, "image_retrieval": PART},
-    "chance": {"caption_retrieval": PART | {"R@1": 0.4}, "image_retrieval": PART | {"R@1": 0.4}},
+    "caption_retrieval": RANKS,
+    "image_retrieval": RANKS | {"R@1": 94.0},
+    "reranked": {"caption_retrieval": RANKS | {"R@1": 98.8}, "image_retrieval": RANKS},
+    "chance": {"caption_retrieval": RANKS | {"R@1": 0.4}, "image_retrieval": RANKS | {"R@1": 0.4}},
     "pointing": {"accuracy": 88.07, "low": 85.2, "high": 90.8, "phrases": 2566, "centre": 25.5, "random": 12.6},
 }
 
 
-def test_every_figure_has_its_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["metrics", "figures"])
+def test_metrics_table_has_a_row_per_direction_and_baseline(command: str, tmp_path: Path) -> None:
     folder = tmp_path / "artifacts" / "metrics"
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps(FIGURES))
-    printed = (
-        CliRunner().invoke(main, ["figures", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False).output
-    )
+    (folder / "metrics.json").write_text(json.dumps(METRICS))
+    printed = CliRunner().invoke(main, [command, str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False).output
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines()]
     rows = {row[0]: row[1:] for row in cells if row}
     assert rows["caption retrieval"] == ["98.0", "99.0", "1.0"]
@@ -37,6 +36,6 @@ def test_every_figure_has_its_place(tmp_path: Path) -> None:
     assert f"{tmp_path.as_posix()}/artifacts/report/index.html" in printed.replace("\n", "")
 
 
-def test_a_run_without_figures_says_what_to_do(tmp_path: Path) -> None:
+def test_metrics_of_a_run_without_evaluation_raise_with_a_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="make repro"):
-        CliRunner().invoke(main, ["figures", str(tmp_path)], catch_exceptions=False)
+        CliRunner().invoke(main, ["metrics", str(tmp_path)], catch_exceptions=False)

@@ -1,4 +1,4 @@
-"""The compiled pipeline, read back as YAML: wiring, cache keys, resources, and the same bytes twice."""
+"""Compiled pipeline, read back as YAML: wiring, cache keys, resources, reproducible bytes."""
 
 import json
 import subprocess
@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from components.catalog import pipeline_components
-from components.cluster.train_distributed.spec import TrainDistributedParams
+from components.catalog import all_components, pipeline_components
+from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from runtime import artifacts, parameters
+from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
 
-ROOT = Path(__file__).parents[3]
-REVISION = "0123456789abcdef0123456789abcdef01234567"
-VALUES = parameters.load(ROOT / "params.yaml")
+MERGE = all_components()["extract_features"].merge_step
 
 
-def compiled(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Pipeline and platform document of the default pipeline with other values."""
-    text = kubeflow.compile_pipeline(parameters.merge(VALUES, changes), resources.read(), REVISION)
+def compiled(nodes: int = 1, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the pipeline and the platform document of the default pipeline with other values."""
+    text = compile_text(parameters.merge(VALUES, changes), nodes=nodes)
     pipeline, platform = yaml.safe_load_all(text)
     return pipeline, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
 
@@ -32,9 +31,14 @@ def default() -> tuple[dict[str, Any], dict[str, Any]]:
     return compiled()
 
 
-def line(pipeline: dict[str, Any]) -> dict[str, Any]:
+def tasks_of(pipeline: dict[str, Any]) -> dict[str, Any]:
     tasks: dict[str, Any] = pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]
     return tasks
+
+
+def task_name(component: str | None) -> str:
+    assert component is not None
+    return component.replace("_", "-")
 
 
 def arguments(task: dict[str, Any]) -> dict[str, Any]:
@@ -44,141 +48,150 @@ def arguments(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_every_stage_runs_after_those_that_it_reads(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    tasks = line(default[0])
-    writer = {output: stage.name.replace("_", "-") for stage in pipeline_components() for output in stage.outputs}
+def test_each_stage_depends_on_the_writers_of_its_inputs(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    tasks = tasks_of(default[0])
+    writer = {output: task_name(stage.name) for stage in pipeline_components() for output in stage.outputs}
     for stage in pipeline_components():
-        task = tasks[stage.name.replace("_", "-")]
+        task = tasks[task_name(stage.name)]
         expected = {name: writer[name] for name in stage.inputs}
-        found = {
+        producers = {
             name: source["taskOutputArtifact"]["producerTask"]
             for name, source in task["inputs"].get("artifacts", {}).items()
         }
-        assert found == expected
+        assert producers == expected
         assert set(task.get("dependentTasks", [])) == set(expected.values())
 
 
 def test_push_reads_every_output_of_the_pipeline(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    inputs = line(default[0])["push"]["inputs"]["artifacts"]
+    inputs = tasks_of(default[0])["push"]["inputs"]["artifacts"]
     assert sorted(inputs) == sorted(name for stage in pipeline_components() for name in stage.outputs)
 
 
-def test_parameters_are_canonical_json_of_the_own_section_and_code_is_in_the_cache_key(
+def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_argument(
     default: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     for stage in pipeline_components():
-        found = arguments(line(default[0])[stage.name.replace("_", "-")])
-        assert json.loads(found["parameters"]) == {"seed": VALUES["seed"], stage.name: VALUES[stage.name]}
-        assert found["parameters"] == json.dumps(json.loads(found["parameters"]), sort_keys=True, separators=(",", ":"))
-        assert found["code"] == artifacts.code_hash(ROOT, [f"components/{stage.name}", *stage.code])
+        given = arguments(tasks_of(default[0])[task_name(stage.name)])
+        assert json.loads(given["parameters"]) == {"seed": VALUES["seed"], stage.name: VALUES[stage.name]}
+        assert given["parameters"] == json.dumps(json.loads(given["parameters"]), sort_keys=True, separators=(",", ":"))
+        assert given["code"] == artifacts.code_hash(ROOT, [f"components/{stage.name}", *stage.code_paths])
 
 
-def test_a_change_of_one_section_changes_the_arguments_of_one_stage(
-    default: tuple[dict[str, Any], dict[str, Any]],
-) -> None:
-    other, _ = compiled(train_embedding={"epochs": 77})
-    changed = [name for name, task in line(other).items() if arguments(task) != arguments(line(default[0])[name])]
-    assert sorted(changed) == ["record", "train-embedding"]
+def test_a_changed_section_changes_the_arguments_of_one_stage(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    other, _ = compiled(pretrain_sorter={"epochs": 77})
+    tasks = tasks_of(default[0])
+    changed = [name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])]
+    assert sorted(changed) == sorted(["push", "pretrain-sorter"])
 
 
-def test_the_same_bytes_twice_and_no_path_of_this_machine() -> None:
-    texts = {kubeflow.compile_pipeline(VALUES, resources.read(), REVISION) for _ in range(2)}
-    (text,) = texts
+def test_compilation_gives_equal_bytes_and_no_path_of_this_machine() -> None:
+    text = compile_text()
+    assert kubeflow.compile_pipeline(VALUES, resources.load(), REVISION) == text
     assert str(ROOT) not in text
     assert str(Path.home()) not in text
 
 
-def test_a_graph_compiles_without_torch_and_without_mlflow() -> None:
+def test_compilation_needs_neither_torch_nor_mlflow() -> None:
     program = (
         "import sys; sys.modules['torch'] = sys.modules['mlflow'] = None\n"
-        "import pathlib, yaml; from pipelines import kubeflow, resources\n"
-        "kubeflow.compile_pipeline(yaml.safe_load(pathlib.Path('params.yaml').read_text()), resources.read(), 'a')"
+        "import pathlib, yaml; from pipelines.kubeflow import compile, resources\n"
+        "values = yaml.safe_load(pathlib.Path('params.yaml').read_text())\n"
+        "compile.compile_pipeline(values, resources.load(), 'a')"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
-def test_resources_secrets_and_retries_of_the_training(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    given = resources.read().of("train_embedding")
-    assert given.gpu is not None
+def test_training_gets_its_resources_secrets_and_retries(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    step = resources.load().for_step("train_embedding")
+    assert step.gpu is not None
     pipeline, platform = default
     container = pipeline["deploymentSpec"]["executors"]["exec-train-embedding"]["container"]
-    assert container["image"] == resources.read().images["gpu"]
+    assert container["image"] == resources.load().images["gpu"]
     assert container["args"] == ["--executor-input", "{{$}}"]
-    assert container["resources"]["resourceMemoryLimit"] == given.memory
-    assert container["resources"]["accelerator"]["resourceType"] == given.gpu.type
-    assert container["resources"]["accelerator"]["resourceCount"] == str(given.gpu.count)
-    assert line(pipeline)["train-embedding"]["retryPolicy"]["maxRetryCount"] == given.retries
+    assert container["resources"]["resourceMemoryLimit"] == step.memory
+    assert container["resources"]["accelerator"]["resourceType"] == step.gpu.type
+    assert container["resources"]["accelerator"]["resourceCount"] == str(step.gpu.count)
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert environment.items() >= resources.load().environment.items()
+    assert environment["BIFOCAL_GIT_COMMIT"] == REVISION
+    assert tasks_of(pipeline)["train-embedding"]["retryPolicy"]["maxRetryCount"] == step.retries
     pod = platform["exec-train-embedding"]
-    assert pod["activeDeadlineSeconds"] == str(given.timeout)
-    assert pod["emptyDirMounts"][0]["sizeLimit"] == given.shared_memory
-    assert pod["tolerations"][0]["key"] == given.tolerations[0].key
+    assert pod["activeDeadlineSeconds"] == str(step.timeout)
+    assert pod["emptyDirMounts"][0]["sizeLimit"] == step.shared_memory
+    assert pod["tolerations"][0]["key"] == step.tolerations[0].key
     variables = {key["envVar"] for secret in pod["secretAsEnv"] for key in secret["keyToEnv"]}
     assert {"AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD"} <= variables
 
 
-def test_the_notice_is_an_exit_task(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_steps_with_side_effects_are_not_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    tasks = tasks_of(default[0])
+    assert not tasks["push"]["cachingOptions"].get("enableCache", False)
+    assert tasks["evaluate"]["cachingOptions"]["enableCache"]
+
+
+def test_notify_is_an_exit_task(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
     notice = default[0]["root"]["dag"]["tasks"]["notify"]
     assert notice["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
     assert notice["inputs"]["parameters"]["status"]["taskFinalStatus"]["producerTask"] == "exit-handler-1"
 
 
-def test_files_of_the_user_come_from_a_pinned_revision() -> None:
+def test_user_files_are_fetched_at_a_pinned_revision() -> None:
     pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}})
-    tasks = line(pipeline)
+    tasks = tasks_of(pipeline)
     assert json.loads(arguments(tasks["fetch"])["parameters"])["fetch"] == {"paths": ["data/flickr8k"]}
     assert pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == REVISION
-    found = tasks["prepare-dataset"]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"]["producerTask"]
-    assert found == "fetch"
+    producer = tasks["prepare-dataset"]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"]["producerTask"]
+    assert producer == "fetch"
     assert "artifacts" not in tasks["pretrain-sorter"]["inputs"]
 
 
 @pytest.mark.parametrize("path", ["/data/flickr8k", "../data", "data/../../x"])
-def test_a_path_that_no_other_machine_has_is_refused(path: str) -> None:
+def test_a_user_path_outside_the_repository_is_an_error(path: str) -> None:
     with pytest.raises(parameters.ParameterError, match="outside the repository"):
         compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": path}})
 
 
-def test_features_are_extracted_in_shards_at_the_same_time_and_merged() -> None:
+def test_features_are_extracted_in_parallel_shards_and_merged() -> None:
     pipeline, _ = compiled(extract_features={"pretraining": None, "weights": "data/backbone.safetensors"})
-    tasks = line(pipeline)
-    count = resources.read().of("extract_features").shards
+    tasks = tasks_of(pipeline)
+    count = resources.load().for_step("extract_features").shards
     shards = {name: task for name, task in tasks.items() if name.startswith("extract-features")}
     assert sorted(arguments(task)["shard"] for task in shards.values()) == [
         f"{number}/{count}" for number in range(1, count + 1)
     ]
     assert {tuple(task["dependentTasks"]) for task in shards.values()} == {("fetch", "prepare-dataset")}
-    merged = tasks["merge-features"]["inputs"]["artifacts"].values()
-    assert {source["taskOutputArtifact"]["producerTask"] for source in merged} == set(shards)
-    given = tasks["train-embedding"]["inputs"]["artifacts"]["features"]["taskOutputArtifact"]
-    assert given == {"producerTask": "merge-features", "outputArtifactKey": "features"}
-    assert tasks["merge-features"]["cachingOptions"]["enableCache"]
+    merge = tasks[task_name(MERGE)]
+    producers = {source["taskOutputArtifact"]["producerTask"] for source in merge["inputs"]["artifacts"].values()}
+    assert producers == set(shards)
+    features = tasks["train-embedding"]["inputs"]["artifacts"]["features"]["taskOutputArtifact"]
+    assert features == {"producerTask": task_name(MERGE), "outputArtifactKey": "features"}
+    assert merge["cachingOptions"]["enableCache"]
 
 
-def test_features_of_a_backbone_that_is_trained_first_are_extracted_by_one_step(
+def test_features_of_a_trained_backbone_are_extracted_by_one_step(
     default: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
-    assert [name for name in line(default[0]) if name.startswith(("extract", "merge"))] == ["extract-features"]
-    assert "shard" not in arguments(line(default[0])["extract-features"])
+    tasks = tasks_of(default[0])
+    assert [name for name in tasks if name.startswith(("extract", task_name(MERGE)))] == ["extract-features"]
+    assert "shard" not in arguments(tasks["extract-features"])
 
 
-def test_several_nodes_are_a_job_of_kubeflows_trainer() -> None:
-    given = resources.read()
-    steps = {**given.steps, "train_embedding": given.of("train_embedding").model_copy(update={"nodes": 4})}
-    text = kubeflow.compile_pipeline(VALUES, given.model_copy(update={"steps": steps}), REVISION)
-    tasks = line(next(yaml.safe_load_all(text)))
+def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
+    pipeline, _ = compiled(nodes=4)
+    tasks, job_task = tasks_of(pipeline), task_name(TRAIN_DISTRIBUTED.name)
     assert "train-embedding" not in tasks
-    job = json.loads(arguments(tasks["train-job"])["parameters"])["train_job"]
+    job = json.loads(arguments(tasks[job_task])["parameters"])[TRAIN_DISTRIBUTED.name]
     assert (job["nodes"], job["values"]) == (4, VALUES["train_embedding"])
     assert job["per_node"]["nvidia.com/gpu"] == "1"
-    TrainDistributedParams(seed=1, **job)
+    TRAIN_DISTRIBUTED.params.model_validate({"seed": 1, **job})
     for reader in ("evaluate", "export-onnx"):
         source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
-        assert source == {"producerTask": "train-job", "outputArtifactKey": "embedding"}
+        assert source == {"producerTask": job_task, "outputArtifactKey": "embedding"}
 
 
-def test_what_is_on_s3_is_not_fetched() -> None:
+def test_s3_paths_are_not_fetched() -> None:
     pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
-    assert "fetch" not in line(pipeline)
+    assert "fetch" not in tasks_of(pipeline)
 
 
 @pytest.mark.parametrize(
@@ -187,22 +200,22 @@ def test_what_is_on_s3_is_not_fetched() -> None:
         ({"default": {"memory": "lots"}}, "memory"),
         ({"steps": {"train_embeddings": {}}}, "did you mean 'train_embedding'"),
         ({"gpus": 1}, "gpus"),
-        ({"steps": {"evaluate": {"shards": 2}}}, "nothing puts its parts together"),
-        ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several"),
+        ({"steps": {"evaluate": {"shards": 2}}}, "cannot be sharded"),
+        ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several nodes"),
     ],
 )
-def test_wrong_resources_are_refused(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
+def test_invalid_resources_are_an_error(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
     values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), change)
     (tmp_path / "resources.yaml").write_text(yaml.safe_dump(values))
     with pytest.raises(ValueError, match=expected):
-        resources.read(tmp_path / "resources.yaml")
+        resources.load(tmp_path / "resources.yaml")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "images.json is not YAML"), ('["a"]', "all of it: .*dictionary"), ('{"cpux": "a"}', "cpux.*'cpu', 'gpu'")],
+    [("{", "images.json is not YAML"), ('["a"]', "whole file: .*dictionary"), ('{"cpux": "a"}', "cpux.*'cpu', 'gpu'")],
 )
-def test_wrong_images_are_refused(text: str, expected: str, tmp_path: Path) -> None:
+def test_invalid_images_are_an_error(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "images.json").write_text(text)
     with pytest.raises(ValueError, match=expected):
-        resources.read_images(tmp_path / "images.json")
+        resources.load_images(tmp_path / "images.json")

@@ -1,6 +1,5 @@
-"""Schedules through the real kfp.Client against a server that keeps what it is sent."""
+"""Schedules through the real kfp.Client, against a stub of the server."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,18 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kfp import Client
 
-from pipelines.kubeflow import compile as kubeflow
-from pipelines.kubeflow import resources
 from pipelines.kubeflow.cron import FIELDS, check_cron
-from pipelines.kubeflow.schedule import PREFIX, Schedule, apply, changes, listed, read
-from runtime import parameters
+from pipelines.kubeflow.schedule import PREFIX, Schedule, apply, list_schedules, load, plan
+from tests.pipelines.compiled import compile_text
+from tests.pipelines.kubeflow_stub import Kubeflow, serve
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from kubeflow_stub import Kubeflow, serve
-
-ROOT = Path(__file__).parents[3]
-TEXT = kubeflow.compile_pipeline(parameters.load(ROOT / "params.yaml"), resources.read(), "a" * 40)
-WEEKLY = Schedule(cron="0 0 3 * * 1", recipes=[], enabled=True, concurrent=1, catch_up=False)
+WEEKLY = Schedule(cron="0 0 3 * * 1", recipes=[], enabled=True, max_concurrency=1, catch_up=False)
 
 
 @pytest.fixture
@@ -31,70 +24,70 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Cl
         yield Client(host=address), stub
 
 
-def bring_about(schedules: dict[str, Schedule], client: Client, text: str = TEXT) -> list[tuple[str, str]]:
-    found = changes(schedules, client, lambda recipes: text)
-    apply(schedules, found, client)
-    return [(change.kind, change.name) for change in found]
+def plan_and_apply(schedules: dict[str, Schedule], client: Client, comment: str = "") -> list[tuple[str, str]]:
+    changes = plan(schedules, client, lambda recipes: compile_text() + comment)
+    apply(schedules, changes, client)
+    return [(change.action, change.name) for change in changes]
 
 
-def test_what_is_sent_is_what_was_declared(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_apply_sends_the_declared_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
-    assert bring_about({"weekly": WEEKLY}, client) == [("create", "weekly")]
+    assert plan_and_apply({"weekly": WEEKLY}, client) == [("create", "weekly")]
     (sent,) = stub.runs.values()
     assert sent["display_name"] == PREFIX + "weekly"
     assert sent["trigger"]["cron_schedule"]["cron"] == WEEKLY.cron
-    assert sent["max_concurrency"] == str(WEEKLY.concurrent) or sent["max_concurrency"] == WEEKLY.concurrent
+    assert int(sent["max_concurrency"]) == WEEKLY.max_concurrency
     assert sent["no_catchup"] is True
     assert sent["mode"] == "ENABLE"
     assert sent["experiment_id"] == "experiment-1"
-    pipeline, platforms = yaml.safe_load_all(TEXT)
+    pipeline, platforms = yaml.safe_load_all(compile_text())
     assert sent["pipeline_spec"] == {"pipeline_spec": pipeline, "platform_spec": platforms}
-    assert listed(client) == [f"{PREFIX}weekly  {WEEKLY.cron}  enabled"]
+    assert list_schedules(client) == [f"{PREFIX}weekly  {WEEKLY.cron}  enabled"]
 
 
-def test_applied_twice_nothing_is_sent_the_second_time(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_a_second_apply_sends_nothing(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
     schedules = {name: WEEKLY for name in ("a", "b", "c")}
-    bring_about(schedules, client)
+    plan_and_apply(schedules, client)
     stub.calls.clear()
-    assert {kind for kind, _ in bring_about(schedules, client)} == {"keep"}
+    assert {action for action, _ in plan_and_apply(schedules, client)} == {"keep"}
     assert stub.calls == []
 
 
-def test_a_change_creates_the_new_before_it_deletes_the_old(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_replace_creates_the_new_schedule_before_it_deletes_the_old(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
-    bring_about({"weekly": WEEKLY}, client)
+    plan_and_apply({"weekly": WEEKLY}, client)
     stub.calls.clear()
     daily = WEEKLY.model_copy(update={"cron": "0 0 3 * * *"})
-    assert bring_about({"weekly": daily}, client) == [("replace", "weekly")]
+    assert plan_and_apply({"weekly": daily}, client) == [("replace", "weekly")]
     assert [method for method, path in stub.calls if "recurringruns" in path] == ["POST", "DELETE"]
     assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.runs.values()] == [daily.cron]
-    assert bring_about({"weekly": daily}, client, TEXT + "# other\n") == [("replace", "weekly")]
+    assert plan_and_apply({"weekly": daily}, client, "# other\n") == [("replace", "weekly")]
     assert len(stub.runs) == 1
 
 
-def test_what_is_no_longer_declared_goes_and_what_is_not_ours_stays(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_apply_deletes_undeclared_schedules_of_this_project_only(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
-    stub.runs["foreign"] = {"recurring_run_id": "foreign", "display_name": "somebody's", "status": "ENABLED"}
-    bring_about({"weekly": WEEKLY, "monthly": WEEKLY}, client)
-    assert bring_about({"weekly": WEEKLY}, client) == [("keep", "weekly"), ("delete", "monthly")]
-    assert sorted(run["display_name"] for run in stub.runs.values()) == [PREFIX + "weekly", "somebody's"]
+    stub.runs["foreign"] = {"recurring_run_id": "foreign", "display_name": "another project", "status": "ENABLED"}
+    plan_and_apply({"weekly": WEEKLY, "monthly": WEEKLY}, client)
+    assert plan_and_apply({"weekly": WEEKLY}, client) == [("keep", "weekly"), ("delete", "monthly")]
+    assert sorted(run["display_name"] for run in stub.runs.values()) == ["another project", PREFIX + "weekly"]
 
 
-def test_two_of_one_name_and_one_switched_off_by_hand_are_mended(server: tuple[Client, type[Kubeflow]]) -> None:
+def test_duplicate_and_manually_disabled_schedules_are_replaced(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
-    bring_about({"weekly": WEEKLY}, client)
+    plan_and_apply({"weekly": WEEKLY}, client)
     (run,) = stub.runs.values()
     stub.runs["twin"] = {**run, "recurring_run_id": "twin"}
-    assert bring_about({"weekly": WEEKLY}, client) == [("replace", "weekly")]
+    assert plan_and_apply({"weekly": WEEKLY}, client) == [("replace", "weekly")]
     assert len(stub.runs) == 1
     next(iter(stub.runs.values()))["status"] = "DISABLED"
-    assert bring_about({"weekly": WEEKLY}, client) == [("replace", "weekly")]
+    assert plan_and_apply({"weekly": WEEKLY}, client) == [("replace", "weekly")]
     assert [run["status"] for run in stub.runs.values()] == ["ENABLED"]
 
 
-def test_the_declared_schedules_are_good() -> None:
-    assert read()
+def test_schedules_file_of_the_repository_is_valid() -> None:
+    assert load()
 
 
 @pytest.mark.parametrize(
@@ -110,31 +103,31 @@ def test_the_declared_schedules_are_good() -> None:
         ("0 0 3 31 2,4 *", "would never run"),
     ],
 )
-def test_a_wrong_cron_is_refused_before_anything_is_sent(cron: str, expected: str, tmp_path: Path) -> None:
+def test_an_invalid_cron_expression_is_an_error(cron: str, expected: str, tmp_path: Path) -> None:
     entry = {**WEEKLY.model_dump(), "cron": cron}
     (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"weekly": entry}))
     with pytest.raises(ValueError, match=expected):
-        read(tmp_path / "schedules.yaml")
+        load(tmp_path / "schedules.yaml")
 
 
-@pytest.mark.parametrize(("text", "expected"), [("a: [", "schedules.yaml is not YAML"), ("- a", "all of it: Input")])
-def test_a_file_that_declares_nothing_is_refused(text: str, expected: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "expected"), [("a: [", "schedules.yaml is not YAML"), ("- a", "whole file: Input")])
+def test_a_malformed_schedules_file_is_an_error(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "schedules.yaml").write_text(text)
     with pytest.raises(ValueError, match=expected):
-        read(tmp_path / "schedules.yaml")
+        load(tmp_path / "schedules.yaml")
 
 
-def test_a_wrong_parameter_is_said_with_its_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
-    def refuse(recipes: list[str]) -> str:
+def test_a_parameter_error_names_the_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
+    def fail(recipes: list[str]) -> str:
         raise ValueError("train_embedding.dim: got 'x'")
 
     with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.dim: got 'x'"):
-        changes({"weekly": WEEKLY}, server[0], refuse)
+        plan({"weekly": WEEKLY}, server[0], fail)
     assert server[1].calls == []
 
 
 @given(st.data())
-def test_every_expression_within_the_ranges_is_taken(data: st.DataObject) -> None:
+def test_every_expression_within_the_ranges_is_valid(data: st.DataObject) -> None:
     parts = []
     for name, low, high, words in FIELDS:
         start = data.draw(st.integers(low, 28 if name == "day" else high))

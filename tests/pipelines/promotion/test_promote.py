@@ -1,4 +1,4 @@
-"""Promotion in a registry with a real sqlite store, and ten promoters at once."""
+"""Promotion in a registry with a real sqlite store, by one process and by ten at once."""
 
 import json
 import os
@@ -20,14 +20,11 @@ from onnx import TensorProto, helper
 from bifocal.text import Vocabulary
 from components.evaluate.evidence import RANKS, TRAINED_ON
 from pipelines.__main__ import main
-from pipelines.promotion.policy import Decision, summary
+from pipelines.promotion.policy import Decision, summarize
 from pipelines.promotion.promote import promote, rollback
 from runtime.mlflow import EVALUATION_DIR, get_version, promotion_lock, remove_lock
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from synthetic import RULES, ranks
-
-ROOT = Path(__file__).parents[3]
+from tests.pipelines.compiled import ROOT
+from tests.pipelines.synthetic_ranks import POLICY, ranks
 
 
 @pytest.fixture
@@ -36,28 +33,28 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.chdir(tmp_path)
     mlflow.set_tracking_uri(uri)
-    # Another test of this process may have left the experiment of its own store selected.
+    # Another test of this process may have selected an experiment of another store.
     mlflow.set_experiment("promotion")
     return uri
 
 
 def graph(file: Path, inputs: Sequence[tuple[str, int, int]]) -> None:
-    """The mean of the first input over its second axis."""
+    """Write an ONNX graph: the mean of the first input over its second axis."""
     values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs]
     nodes = [
         helper.make_node("Cast", [inputs[0][0]], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["numbers", "axes"], ["embedding"], keepdims=0),
-        # Every declared input is used, as in the real graphs.
+        # Use every declared input, as the real graphs do.
         helper.make_node("Shape", [inputs[1][0]], ["unused"]),
     ]
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
     output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, None)
-    made = helper.make_graph(nodes, "mean", values, [output], [axes])
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    mean = helper.make_graph(nodes, "mean", values, [output], [axes])
+    onnx.save(helper.make_model(mean, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
 
 
-def register(folder: Path, quality: float, seed: int = 0) -> int:
-    """A version with all its files; returns its number."""
+def register(folder: Path, recall: float, seed: int = 0) -> int:
+    """Register a version with all its files; return its number."""
     for name in ("onnx", "evidence"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     graph(folder / "onnx/text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
@@ -66,102 +63,101 @@ def register(folder: Path, quality: float, seed: int = 0) -> int:
     pd.DataFrame({"branch": ["text_encoder", "backbone"], "difference": [1e-7, 2e-4]}).to_csv(
         folder / "onnx/parity.csv", index=False
     )
-    ranks(quality, seed).to_parquet(folder / "evidence" / RANKS)
+    ranks(recall, seed).to_parquet(folder / "evidence" / RANKS)
     pd.DataFrame({"content": ["image 1000"]}).to_parquet(folder / "evidence" / TRAINED_ON)
     client = mlflow.MlflowClient()
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
-    if not client.search_registered_models(f"name = '{RULES.model}'"):
-        client.create_registered_model(RULES.model)
-    version = client.create_model_version(RULES.model, (folder / "onnx").as_uri(), run.info.run_id)
-    client.set_registered_model_alias(RULES.model, RULES.candidate, version.version)
+    if not client.search_registered_models(f"name = '{POLICY.model}'"):
+        client.create_registered_model(POLICY.model)
+    version = client.create_model_version(POLICY.model, (folder / "onnx").as_uri(), run.info.run_id)
+    client.set_registered_model_alias(POLICY.model, POLICY.candidate, version.version)
     return int(version.version)
 
 
-def at(alias: str) -> int | None:
-    found = get_version(RULES.model, alias)
-    return found.number if found else None
+def number_of(alias: str) -> int | None:
+    version = get_version(POLICY.model, alias)
+    return version.number if version else None
 
 
 def decisions(number: int) -> tuple[dict[str, str], list[dict[str, Any]]]:
     client = mlflow.MlflowClient()
-    version = client.get_model_version(RULES.model, str(number))
+    version = client.get_model_version(POLICY.model, str(number))
     files = client.list_artifacts(version.run_id, "promotion")
     texts = [Path(mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=f.path)) for f in files]
     return version.tags, [json.loads(path.read_text()) for path in texts]
 
 
-def test_aliases_move_on_yes_stay_on_no_and_come_back(store: str, tmp_path: Path) -> None:
+def test_promotion_moves_the_aliases_and_rollback_restores_them(store: str, tmp_path: Path) -> None:
     first = register(tmp_path / "a", 0.3)
-    assert promote(RULES).promoted
-    assert (at(RULES.champion), at(RULES.previous)) == (first, None)
+    assert promote(POLICY).promoted
+    assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (first, None)
     second = register(tmp_path / "b", 0.9)
-    assert promote(RULES).promoted
-    assert (at(RULES.champion), at(RULES.previous)) == (second, first)
+    assert promote(POLICY).promoted
+    assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (second, first)
     third = register(tmp_path / "c", 0.5)
-    made = promote(RULES)
-    assert not made.promoted
-    assert (at(RULES.champion), at(RULES.previous)) == (second, first)
+    assert not promote(POLICY).promoted
+    assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (second, first)
     tags, (record,) = decisions(third)
     assert tags["promotion"] == "no"
     assert "must be above" in tags["promotion.reasons"]
     assert record["champion"] == str(second)
-    assert record["figures"]["candidate.recall_sum"] == pytest.approx(summary(ranks(0.5), RULES)["recall_sum"])
+    assert record["metrics"]["candidate.recall_sum"] == pytest.approx(summarize(ranks(0.5), POLICY)["recall_sum"])
     assert decisions(second)[0]["promotion"] == "yes"
-    assert rollback(RULES) == first
-    assert (at(RULES.champion), at(RULES.previous)) == (first, second)
+    assert rollback(POLICY) == first
+    assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (first, second)
     done = CliRunner().invoke(main, ["promote", "--rollback"], catch_exceptions=False)
     assert done.output.splitlines() == ["candidate: version 3", "champion: version 2", "previous: version 1"]
 
 
-def test_the_champion_is_no_candidate_and_a_missing_one_is_said(store: str, tmp_path: Path) -> None:
+def test_promote_needs_a_candidate_that_is_not_the_champion(store: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has the alias 'candidate': run register_model"):
-        promote(RULES)
+        promote(POLICY)
     register(tmp_path / "a", 0.3)
-    promote(RULES)
-    assert promote(RULES) == Decision(["version 1 is the champion already"])
+    promote(POLICY)
+    assert promote(POLICY) == Decision(["version 1 already is the champion"])
 
 
-def test_a_second_promoter_waits_and_then_says_who_is_in_the_way(
+def test_a_second_promotion_waits_and_then_names_the_lock_holder(
     store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     me = rf"process {os.getpid()} on \S+"
     with (
-        promotion_lock(RULES.model, timeout=0),
-        pytest.raises(OSError, match=rf"another promotion is under way, of {me}\. .*--unlock"),
-        promotion_lock(RULES.model, timeout=0.5),
+        promotion_lock(POLICY.model, timeout=0),
+        pytest.raises(OSError, match=rf"was not released within 0\.5 s: {me} holds it\. .*--unlock"),
+        promotion_lock(POLICY.model, timeout=0.5),
     ):
         pass
-    assert re.fullmatch(rf"waiting for the promotion of {me}, at most 0.5 s\n", capsys.readouterr().err)
-    with promotion_lock(RULES.model, timeout=0):
-        assert re.fullmatch(me, remove_lock(RULES.model))
-        with pytest.raises(ValueError, match=r"there is no bifocal\.promotion-lock: nobody promotes"):
-            remove_lock(RULES.model)
-        with promotion_lock(RULES.model, timeout=0):
+    assert re.fullmatch(rf"waiting for the promotion lock, held by {me}, at most 0\.5 s\n", capsys.readouterr().err)
+    with promotion_lock(POLICY.model, timeout=0):
+        assert re.fullmatch(me, remove_lock(POLICY.model))
+        with pytest.raises(ValueError, match=r"there is no bifocal\.promotion-lock: no promotion is running"):
+            remove_lock(POLICY.model)
+        with promotion_lock(POLICY.model, timeout=0):
             pass
-        mlflow.MlflowClient().create_registered_model(f"{RULES.model}.promotion-lock")
+        mlflow.MlflowClient().create_registered_model(f"{POLICY.model}.promotion-lock")
 
 
-def test_a_server_that_is_none_is_said(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
     for work in (promote, rollback):
         with pytest.raises(OSError, match=r"MLflow at localhost:5000: .*doctor"):
-            work(RULES)
+            work(POLICY)
 
 
-PROMOTER = """
+PROMOTERS = """
 import os, sys, traceback
 from runtime.mlflow import registry
-from pipelines.promotion.policy import Rules
+from pipelines.promotion.policy import PromotionPolicy
 from pipelines.promotion.promote import promote
-rules = Rules.model_validate_json(sys.argv[1])
+policy = PromotionPolicy.model_validate_json(sys.argv[1])
 registry.POLL_SECONDS = 0.001
 children = []
 for number in range(int(sys.argv[2])):
     child = os.fork()
     if child == 0:
         try:
-            promote(rules.model_copy(update={"candidate": f"c{number}"}))
+            promote(policy.model_copy(update={"candidate": f"c{number}"}))
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -171,16 +167,16 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child i
 """
 
 
-def test_ten_promoters_at_once_leave_the_best(store: str, tmp_path: Path) -> None:
+def test_ten_concurrent_promotions_leave_the_best_version_as_champion(store: str, tmp_path: Path) -> None:
     promoters = 10
-    qualities = [0.05 + 0.09 * number for number in range(promoters)]
+    recalls = [0.05 + 0.09 * number for number in range(promoters)]
     order = np.random.default_rng(5).permutation(promoters)
     client = mlflow.MlflowClient()
     numbers = {}
-    for place, number in enumerate(order):
-        numbers[number] = register(tmp_path / str(number), qualities[number], seed=1)
-        client.set_registered_model_alias(RULES.model, f"c{place}", str(numbers[number]))
-    command = [sys.executable, "-c", PROMOTER, RULES.model_dump_json(), str(promoters)]
+    for index, number in enumerate(order):
+        numbers[number] = register(tmp_path / str(number), recalls[number], seed=1)
+        client.set_registered_model_alias(POLICY.model, f"c{index}", str(numbers[number]))
+    command = [sys.executable, "-c", PROMOTERS, POLICY.model_dump_json(), str(promoters)]
     done = subprocess.run(
         command,
         env={
@@ -195,10 +191,10 @@ def test_ten_promoters_at_once_leave_the_best(store: str, tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    assert at(RULES.champion) == numbers[promoters - 1]
+    assert number_of(POLICY.champion) == numbers[promoters - 1]
     for number in numbers.values():
         assert decisions(number)[0]["promotion"] in ("yes", "no")
     tags = decisions(numbers[promoters - 1])[0]
-    beaten = tags["promotion.champion"]  # none where the best came first
-    assert at(RULES.previous) == (None if beaten == "none" else int(beaten))
-    assert not client.search_registered_models(f"name = '{RULES.model}.promotion-lock'")
+    former = tags["promotion.champion"]  # "none" if the best version was promoted first
+    assert number_of(POLICY.previous) == (None if former == "none" else int(former))
+    assert not client.search_registered_models(f"name = '{POLICY.model}.promotion-lock'")

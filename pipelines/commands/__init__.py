@@ -1,0 +1,22 @@
+"""Commands of ``python -m pipelines``, one per file."""
+
+import click
+
+from pipelines.commands.compile import compile_command
+from pipelines.commands.doctor import doctor
+from pipelines.commands.metrics import metrics
+from pipelines.commands.promote import promote
+from pipelines.commands.render import render
+from pipelines.commands.run import run
+from pipelines.commands.schedule import schedule
+
+
+@click.group(context_settings={"max_content_width": 110})
+def main() -> None:
+    """Render, compile, run, schedule and promote the pipeline that the stages declare."""
+
+
+for command in (render, metrics, compile_command, run, promote, doctor, schedule):
+    main.add_command(command)
+# The name of version 0.1.
+main.add_command(metrics, "figures")

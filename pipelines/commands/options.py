@@ -1,0 +1,19 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+
+import click
+
+recipes = click.option(
+    "--recipe",
+    "recipes",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="File that overlays params.yaml; may be repeated.",
+)
+images = click.option(
+    "--images",
+    type=click.Path(path_type=Path, exists=True),
+    help='Image digests as JSON, {"cpu": "NAME@sha256:...", "gpu": ...}: images.json of containers/build.py.',
+)
+revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")

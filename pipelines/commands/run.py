@@ -1,0 +1,66 @@
+"""``python -m pipelines run``."""
+
+import os
+import signal
+from pathlib import Path
+
+import click
+
+from pipelines.commands import options
+from pipelines.commands.compile import compile_pipeline_for
+
+# Variables that stages read. The compiled ones name the servers and secrets of a cluster.
+PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
+
+
+@click.command()
+@options.recipes
+@options.images
+@options.revision
+@click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs/kubeflow/local"),
+    show_default=True,
+    help="Folder of a local run. A second run in the same folder continues after the last finished step.",
+)
+@click.option("--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Steps at once, local run.")
+@click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
+def run(
+    recipes: tuple[Path, ...],
+    images: Path | None,
+    revision: str | None,
+    runner: str,
+    folder: Path,
+    parallel: int,
+    push: bool,
+) -> None:
+    """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT)."""
+    if runner == "cluster":
+        from pipelines.kubeflow import client
+
+        click.echo(client.submit(compile_pipeline_for(recipes, images, revision)))
+        return
+    from pipelines.local.engines import ContainerEngine, Engine, HostEngine
+    from pipelines.local.runner import LocalRun
+
+    environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
+    engine: Engine
+    if runner == "container":
+        tracking_uri = environment.setdefault("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+        if not tracking_uri.startswith("http"):
+            raise ValueError(
+                f"MLFLOW_TRACKING_URI is {tracking_uri}, which containers cannot reach: 'make mlflow' starts a server"
+            )
+        engine = ContainerEngine(environment, folder, Path.cwd())
+    else:
+        engine = HostEngine({"MLFLOW_TRACKING_URI": environment.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")})
+    text = compile_pipeline_for(recipes, images, revision, push=push)
+    # SIGTERM stops the running steps, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
+    failed = [name for name, state in states.items() if not state.succeeded]
+    if failed:
+        log = folder / failed[0] / "log.txt"
+        raise ValueError(f"{failed[0]} failed: see {log}; run the same command again to continue")
