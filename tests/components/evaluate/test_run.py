@@ -9,7 +9,7 @@ import pytest
 
 from bifocal.datasets import read_dataset
 from components.evaluate.champion import compare
-from pipelines.promotion.policy import FILE, read, summary
+from pipelines.promotion.policy import FILE, load, summarize
 from runtime.artifacts import artifact_hash
 from tests.components.evaluate.conftest import evaluate
 
@@ -57,8 +57,8 @@ def test_ranks_are_what_promotion_reads(evaluated: Path, artifacts: Path) -> Non
     split = read_dataset(artifacts / "dataset").split("test")
     counts = {"caption_retrieval": 9, "image_retrieval": 45, "pointing": len(split.phrases)}
     assert ranks["direction"].value_counts().to_dict() == counts
-    rules = read(FILE).model_copy(update={"recall_at": [1, 5]})
-    found = summary(ranks, rules)
+    policy = load(FILE).model_copy(update={"recall_at": [1, 5]})
+    found = summarize(ranks, policy)
     assert found["pointing"] == pytest.approx(figures["pointing"]["accuracy"])
     assert found["recall_sum"] == pytest.approx(figures["recall_sum"])
 
