@@ -19,7 +19,7 @@ from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
 from bifocal.text import TextStore
-from bifocal.training.validators.recall import validate
+from bifocal.training.validators.recall import RecallValidator
 from components import catalog
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
@@ -46,7 +46,7 @@ def trained(encoder: dict[str, Any], artifacts: Path, seed: int, epochs: int) ->
         embedding = Path(folder)
         run(params, dataset=dataset, features=features, text=text, sorter=artifacts / "sorter", embedding=embedding)
         test = ImageCaptionPairs(read_dataset(dataset).split("test"), FeatureStore(features), TextStore(text))
-        return validate(load_model(embedding), test)
+        return RecallValidator(test)(load_model(embedding))
 
 
 def report(better: str, worse: str, figures: dict[str, list[dict[str, float]]]) -> None:

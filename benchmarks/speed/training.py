@@ -30,7 +30,7 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
 from bifocal.training import fit
-from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.batches import CaptionBatches
 from bifocal.training.validators.recall import RecallValidator
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
@@ -100,6 +100,7 @@ def main(steps: int, folder: Path) -> None:
         vocabulary_size=len(text.vocabulary),
     ).to("cuda" if torch.cuda.is_available() else "cpu")
     loss = HardestTripletLoss()
+    sampler = CaptionBatches(batch_size=BATCH).sampler(train.image_of_caption, seed=0)
     clock = Clock()
     model.forward, loss.forward = clock.timed(model.forward), clock.timed(loss.forward)
     torch.Tensor.backward = clock.timed(torch.Tensor.backward)  # type: ignore[method-assign]
@@ -109,7 +110,7 @@ def main(steps: int, folder: Path) -> None:
         loss,
         train,
         RecallValidator(validation),
-        sampler=lambda epoch: epoch_batches(train.image_of_caption, BATCH, 1, 0, epoch)[:steps],
+        sampler=lambda epoch: sampler(epoch)[:steps],
         checkpoints=folder / "checkpoints",
         epochs=1,
         optimizer={"name": "Adam"},

@@ -14,8 +14,9 @@ from bifocal.models import build_model, save_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import World, fit, recompute_activations, torchrun_world
+from bifocal.training.batches.base import TrainingInputs
 from bifocal.training.schedules import MultiStep
-from components.train_embedding.lessons import Material, lessons
+from components.train_embedding.lessons import lessons
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
 
@@ -66,15 +67,16 @@ def _train(
     waiting = {} if params.fine_tune_words or model.word_embedding is None else {"word_embedding": None}
     history: list[dict[str, float]] = []
     monitor = ""
-    material = Material(read_dataset(dataset), images, captions, load_vectorizer(text), sorter)
-    for lesson in lessons(params, model, material):
-        before, passed, monitor = copy.deepcopy(model.state_dict()), len(history), lesson.validator.monitor
+    inputs = TrainingInputs(read_dataset(dataset), images, captions, load_vectorizer(text))
+    for lesson in lessons(params, model, inputs, sorter):
+        prepared = lesson.prepared
+        before, passed, monitor = copy.deepcopy(model.state_dict()), len(history), prepared.validator.monitor
         rows = fit(
             model,
             lesson.loss,
-            lesson.pairs,
-            lesson.validator,
-            sampler=lesson.sampler,
+            prepared.source,
+            prepared.validator,
+            sampler=prepared.sampler,
             checkpoints=embedding / "checkpoints" / lesson.name,
             epochs=lesson.epochs,
             optimizer={"name": params.optimizer.name, **params.optimizer.arguments},

@@ -1,1 +1,6 @@
-"""Samplers, one per file: which pairs share a batch."""
+"""Batch samplers, one per file: the examples that share a batch, and the validator of their training."""
+
+from bifocal.training.batches.captions import CaptionBatches
+from bifocal.training.batches.distinct_images import DistinctImageBatches
+from bifocal.training.batches.mined_triplets import MinedTriplets
+from bifocal.training.batches.phrase_boxes import PhraseBoxes

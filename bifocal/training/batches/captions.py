@@ -1,25 +1,93 @@
-"""Which captions share a batch."""
+"""Batches of captions with their images."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor, nn
+
+from bifocal.training.batches.base import (
+    Batches,
+    PreparedBatches,
+    Sampler,
+    TrainingInputs,
+    check_positive,
+    epoch_generator,
+)
+from bifocal.training.batches.shuffling import shuffle_within_images
+from bifocal.training.validators.recall import RecallValidator
 
 
-def epoch_batches(
+@dataclass(frozen=True)
+class CaptionBatches(Batches):
+    """Every caption once per epoch, in random order, with its image.
+
+    ``RecallValidator`` chooses the epoch.
+
+    Args:
+        batch_size: captions per batch; each image is encoded once per batch.
+        captions_per_image: captions of an image that stay together in a batch, as positives; 1 as in the papers.
+        extra_captions_per_image: captions added to a batch for each of its images, from those not drawn yet. Wang, Li,
+            Lazebnik, CVPR 2016, section 2.2, use 1: the structure of captions needs two captions of an image.
+
+    Raises:
+        ValueError: a value is below its minimum, or ``captions_per_image`` above ``batch_size``.
+
+    Example:
+        >>> sampler = CaptionBatches(batch_size=2).sampler(torch.tensor([0, 0, 1, 1]), seed=1)
+        >>> [len(rows) for rows in sampler(0)]
+        [2, 2]
+    """
+
+    monitor: ClassVar[str] = RecallValidator.monitor
+    batch_size: int = 160
+    captions_per_image: int = 1
+    extra_captions_per_image: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive(batch_size=self.batch_size, captions_per_image=self.captions_per_image)
+        if self.extra_captions_per_image < 0:
+            raise ValueError(f"extra_captions_per_image is {self.extra_captions_per_image}: expected 0 or more")
+        if self.captions_per_image > self.batch_size:
+            raise ValueError(
+                f"captions_per_image is {self.captions_per_image}, but a batch has {self.batch_size} captions: "
+                "lower it, or raise batch_size"
+            )
+
+    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
+        pairs = inputs.captions("train")
+        sampler = self.sampler(pairs.image_of_caption, seed)
+        return PreparedBatches(pairs, sampler, RecallValidator(inputs.captions("val")))
+
+    def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
+        """Return the sampler of a collection of captions.
+
+        Shape:
+            image_of_caption (M,) int64, the row of each caption's image.
+        """
+
+        def sample(epoch: int) -> list[Tensor]:
+            batches = caption_batches(image_of_caption, self.batch_size, self.captions_per_image, seed, epoch)
+            extra = self.extra_captions_per_image
+            return append_captions(image_of_caption, batches, extra, seed, epoch) if extra else batches
+
+        return sample
+
+
+def caption_batches(
     image_of_caption: Tensor, batch_size: int, captions_per_image: int, seed: int, epoch: int
 ) -> list[Tensor]:
-    """Every caption row once, in the random order of one epoch, in batches of nearly equal size.
+    """Return every caption row once, in the random order of an epoch, in batches of nearly equal size.
 
-    The captions of an image are dealt at random into groups of ``captions_per_image``, and a group stays in one
-    batch; so a batch has up to that many positives for each of its images.
+    The captions of an image are divided at random into groups of ``captions_per_image``; a group stays in one batch.
 
     Shape:
         image_of_caption (M,) int64 -> about M / batch_size tensors of rows.
     """
-    generator = _generator(seed, epoch)
-    order, place = shuffle_within_images(image_of_caption, generator)
-    groups, group = torch.stack([image_of_caption[order], place // captions_per_image]).unique(
+    generator = epoch_generator(seed, epoch)
+    order, index = shuffle_within_images(image_of_caption, generator)
+    groups, group = torch.stack([image_of_caption[order], index // captions_per_image]).unique(
         dim=1, return_inverse=True
     )
     count = groups.shape[1]
@@ -30,83 +98,28 @@ def epoch_batches(
     return list(rows.split(batch.bincount(minlength=batches).tolist()))
 
 
-def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
-    """Batches of exactly ``batch_size`` captions of as many different images, in the random order of one epoch.
-
-    What a sorter that is made for one length needs, and a loss that takes every other caption for a negative. The
-    captions that are left over at the end of an epoch, fewer than a batch where all images have as many captions, sit
-    it out; they are others in every epoch.
-
-    Shape:
-        image_of_caption (M,) int64 -> at most M / batch_size tensors of rows.
-
-    Raises:
-        ValueError: there are fewer images than that.
-    """
-    images = len(image_of_caption.unique())
-    if images < batch_size:
-        raise ValueError(f"batch_size is {batch_size}, but there are only {images} different images for it: lower it")
-    generator = _generator(seed, epoch)
-    order, place = shuffle_within_images(image_of_caption, generator)
-    batches: list[Tensor] = []
-    left = order[:0]
-    # Round by round, in each of which every image that still has a caption comes once.
-    for number in range(int(place.max()) + 1):
-        captions = order[place == number]
-        captions = captions[torch.randperm(len(captions), generator=generator)]
-        other = ~torch.isin(image_of_caption[captions], image_of_caption[left])
-        missing = batch_size - len(left)
-        if int(other.sum()) < missing:
-            break
-        filling = other & (other.cumsum(0) <= missing)
-        rows = torch.cat([left, captions[filling], captions[~filling]])
-        whole = len(rows) // batch_size * batch_size
-        batches += rows[:whole].split(batch_size)
-        left = rows[whole:]
-    return batches
-
-
 def append_captions(
-    image_of_caption: Tensor, batches: Sequence[Tensor], added: int, seed: int, epoch: int
+    image_of_caption: Tensor, batches: Sequence[Tensor], captions_per_image: int, seed: int, epoch: int
 ) -> list[Tensor]:
-    """Each batch with ``added`` more captions of each of its images, drawn from those that it does not have yet.
+    """Return each batch with ``captions_per_image`` more captions of each of its images, drawn from the others.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 2.2: pairs that
-    are drawn at random seldom hold two captions of an image, and the structure within captions needs them. An image
-    that has no caption left gets none, so batches vary in size.
+    An image without captions left gets none, so the sizes of the batches differ.
 
     Shape:
-        image_of_caption (M,) int64, tensors of rows -> as many tensors, those rows first.
+        image_of_caption (M,) int64, tensors of rows -> as many tensors, the given rows first.
     """
-    # Not the generator that has drawn the batches.
-    generator = _generator(seed + 1, epoch)
+    # The same seed would repeat the draws of the batches themselves.
+    generator = epoch_generator(seed + 1, epoch)
     larger = []
     for rows in batches:
-        wanted = image_of_caption.new_zeros(int(image_of_caption.max()) + 1, dtype=torch.bool)
-        wanted[image_of_caption[rows]] = True
-        free = wanted[image_of_caption]
-        free[rows] = False
-        (candidates,) = free.nonzero(as_tuple=True)
+        in_batch = image_of_caption.new_zeros(int(image_of_caption.max()) + 1, dtype=torch.bool)
+        in_batch[image_of_caption[rows]] = True
+        available = in_batch[image_of_caption]
+        available[rows] = False
+        (candidates,) = available.nonzero(as_tuple=True)
         if not len(candidates):
             larger.append(rows)
             continue
-        order, place = shuffle_within_images(image_of_caption[candidates], generator)
-        larger.append(torch.cat([rows, candidates[order[place < added]]]))
+        order, index = shuffle_within_images(image_of_caption[candidates], generator)
+        larger.append(torch.cat([rows, candidates[order[index < captions_per_image]]]))
     return larger
-
-
-def shuffle_within_images(image_of_caption: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-    """The rows image by image, an image's captions in random order, and the place of each among those of its image.
-
-    Shape:
-        image_of_caption (M,) int64 -> (M,) and (M,).
-    """
-    order = torch.randperm(len(image_of_caption), generator=generator)
-    order = order[image_of_caption[order].argsort(stable=True)]
-    counts = image_of_caption.bincount()
-    place = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-    return order, place
-
-
-def _generator(seed: int, epoch: int) -> Generator:
-    return Generator().manual_seed(seed * 10_007 + epoch)

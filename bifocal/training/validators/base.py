@@ -14,5 +14,5 @@ class Validator(Protocol):
         ...
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return the metrics in percent; leave the model in evaluation mode."""
+        """Return the metrics, in percent; leave the model in evaluation mode."""
         ...

@@ -1,7 +1,7 @@
-"""Validation by recall of captions and images."""
+"""Validation by retrieval of captions and images."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -9,30 +9,38 @@ from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.metrics import Ranks, retrieval_ranks, summarize
 
+KS = (1, 5, 10)
+
 
 @runtime_checkable
 class SelfRanking(Protocol):
-    """A model that has no single vectors to compare, and counts the ranks itself."""
+    """A model without single vectors, which computes the ranks itself."""
 
     def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
-        """Ranks of caption retrieval and of image retrieval, in evaluation mode."""
+        """Return the ranks of caption retrieval and of image retrieval, computed in evaluation mode."""
         ...
 
 
 @dataclass(frozen=True)
 class RecallValidator:
-    """R@1, R@5, R@10 of both directions, and their sum ``recall_sum``, which chooses the epoch."""
+    """R@1, R@5, R@10 of caption and image retrieval, in percent, and their sum ``recall_sum``.
 
+    Args:
+        pairs: images and captions of the validation split.
+
+    Raises:
+        TypeError: when called, the model neither embeds nor ranks.
+    """
+
+    monitor: ClassVar[str] = "recall_sum"
     pairs: ImageCaptionPairs
-    monitor: str = "recall_sum"
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """See ``validate``."""
-        return validate(model, self.pairs)
+        return recall_metrics(model_ranks(model, self.pairs))
 
 
 def model_ranks(model: nn.Module, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
-    """Ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption).
 
     Raises:
         TypeError: the model neither embeds nor ranks.
@@ -48,13 +56,8 @@ def model_ranks(model: nn.Module, pairs: ImageCaptionPairs) -> tuple[Ranks, Rank
     )
 
 
-def validate(model: nn.Module, validation: ImageCaptionPairs) -> dict[str, float]:
-    """R@1, R@5, R@10 in percent of both directions, and their sum."""
-    return recalls(model_ranks(model, validation))
-
-
-def recalls(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
-    """The figures of ``validate``, of what ``model_ranks`` found."""
-    report = summarize(ranks, (1, 5, 10))
-    figures = {f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in (1, 5, 10)}
-    return figures | {"recall_sum": sum(figures.values())}
+def recall_metrics(ranks: tuple[Ranks, Ranks]) -> dict[str, float]:
+    """Return the metrics of ``RecallValidator`` for the ranks of ``model_ranks``."""
+    report = summarize(ranks, KS)
+    metrics = {f"{direction}.R@{k}": values[f"R@{k}"] for direction, values in report.items() for k in KS}
+    return metrics | {"recall_sum": sum(metrics.values())}

@@ -1,18 +1,25 @@
-"""A small model and a short training of it."""
+"""A small model with a short training, images with joined captions, and phrases with boxes."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 from bifocal.batch import ImageCaptionPairs
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
+from bifocal.text import TextStore
+from bifocal.text.vectorizers import TFIDF
+from bifocal.text.vectorizers.base import FittedVectorizer, write_text
 from bifocal.training import fit
-from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.batches import CaptionBatches
+from bifocal.training.pairs import PhraseBoxPairs, SemanticPairs
 from bifocal.training.schedules import MultiStep
 from bifocal.training.validators.recall import RecallValidator
 
@@ -65,7 +72,7 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
     ) -> tuple[nn.Module, list[dict[str, float]]]:
         model = model or new_model()
         arguments: dict[str, Any] = {
-            "sampler": partial(epoch_batches, pairs.image_of_caption, 16, 1, 3),
+            "sampler": CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3),
             "epochs": 3,
             "optimizer": {"name": "Adam"},
             "learning_rate": 0.01,
@@ -83,3 +90,45 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def semantic(
+    stores: tuple[Dataset, FeatureStore, TextStore], tmp_path_factory: pytest.TempPathFactory
+) -> SemanticPairs:
+    """The images of ``stores`` with the tf-idf of their joined captions."""
+    tables, features, _ = stores
+    folder: Path = tmp_path_factory.mktemp("tfidf")
+    vectorizer, captions = TFIDF(), tables.captions["text"].tolist()
+    vectorizer.fit(captions, seed=0)
+    write_text(folder, vectorizer, tables.captions["caption_id"].tolist(), captions)
+    return SemanticPairs(ImageCaptionPairs(tables, features, TextStore(folder)))
+
+
+@pytest.fixture(scope="session")
+def phrase_boxes(tmp_path_factory: pytest.TempPathFactory) -> PhraseBoxPairs:
+    """24 images of two objects in cells 0 and 1; the background in cell 2 resembles the first object even more."""
+    folder: Path = tmp_path_factory.mktemp("boxes")
+    random = np.random.default_rng(0)
+    objects, background = random.normal(size=(4, 12)), random.normal(size=12)
+    phrases = ("a red star", "a blue ring", "a green heart", "a pink square")
+    boxes = np.array([[x / 3, y / 2, (x + 1) / 3, (y + 1) / 2] for y in range(2) for x in range(3)], np.float32)
+    rows = []
+    with FeatureWriter(folder, regions=6, dim=12, metadata={}, shard_size=8) as writer:
+        for number in range(24):
+            shown = (number % 4, (number + 1 + number // 4 % 3) % 4)
+            cells = 0.3 * random.normal(size=(6, 12))
+            for cell, kind in enumerate(shown):
+                cells[cell] += objects[kind]
+                # Overlaps its cell by most, and the next cell by little.
+                rows.append((f"image {number}", phrases[kind], (boxes[cell] * 120 + [2, -2, 2, 2]).tolist()))
+            cells[2] += 3 * objects[shown[0]] + 3 * background
+            writer.add(f"image {number}", cells.astype(np.float32), boxes)
+    rows.append(("image 0", "a thing without a box", [0.0, 0.0, 3.0, 3.0]))
+    images = pd.DataFrame({"image_id": [f"image {n}" for n in range(24)], "width": 120, "height": 120})
+    table = pd.DataFrame(rows, columns=["image_id", "phrase", "boxes"])
+    table["boxes"] = [np.array([box], np.float32) for box in table["boxes"]]
+    vectorizer = TFIDF(min_count=1)
+    vectorizer.fit(phrases, seed=0)
+    tables = Dataset(images, pd.DataFrame(), table, folder)
+    return PhraseBoxPairs(tables, FeatureStore(folder), FittedVectorizer(vectorizer))

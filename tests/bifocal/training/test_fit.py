@@ -19,7 +19,7 @@ from bifocal.metrics import Ranks, retrieval_ranks
 from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
 from bifocal.sorters import LSTMSorter
-from bifocal.training.batches.captions import distinct_batches
+from bifocal.training.batches.distinct_images import distinct_batches
 from bifocal.training.schedules import Constant, MultiStep
 
 Kill = Callable[[int], Callable[[], None]]

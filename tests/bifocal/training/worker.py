@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from bifocal.models import build_model
 from bifocal.scores import Scores
 from bifocal.text import TextStore
 from bifocal.training import World, fit, torchrun_world
-from bifocal.training.batches.captions import epoch_batches
+from bifocal.training.batches import CaptionBatches
 from bifocal.training.schedules import Constant
 from bifocal.training.validators.recall import RecallValidator
 
@@ -47,7 +46,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     torch.manual_seed(5 + World.current().rank)  # rank 0 gives its weights to the others
     model = build_model(**configuration)
     arguments: dict[str, Any] = {
-        "sampler": partial(epoch_batches, pairs.image_of_caption, 16, 1, 3),
+        "sampler": CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3),
         "epochs": 2,
         "optimizer": {"name": "SGD", "momentum": 0.9},
         "learning_rate": 0.5,

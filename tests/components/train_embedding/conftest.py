@@ -7,6 +7,7 @@ import pytest
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
+from bifocal.sorters import BifocalSorter, save_sorter
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import write_text
 
@@ -15,13 +16,14 @@ Scened = Callable[[int, int], dict[str, Path]]
 
 @pytest.fixture(scope="module")
 def scened(tmp_path_factory: pytest.TempPathFactory) -> Scened:
-    """``scened(train, val)`` writes dataset and text; it gives their folders, and empty ones of features and sorter."""
+    """``scened(train, val)`` writes dataset, text and an analytic sorter; it returns all folders; features is empty."""
 
     def write(train: int, val: int) -> dict[str, Path]:
         folder = tmp_path_factory.mktemp("artifacts")
         paths = {name: folder / name for name in ("dataset", "features", "text", "sorter")}
         for path in paths.values():
             path.mkdir()
+        save_sorter(paths["sorter"], BifocalSorter(), {})
         corpus = Scenes(train=train, val=val, test=4, size=64).read(paths["dataset"] / "images")
         write_dataset(
             paths["dataset"], "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0

@@ -12,7 +12,7 @@ from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import build_model, load_model
 from bifocal.text import TextStore
-from bifocal.training.batches.mined_triplets import SemanticPairs
+from bifocal.training.pairs import SemanticPairs
 from bifocal.training.validators.semantic import SemanticValidator
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
@@ -86,5 +86,5 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
 
 
 def test_mining_needs_its_loss(artifacts: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not for a TwoBranchModel with a InfoNCELoss: set mining to null"):
+    with pytest.raises(TypeError, match="MinedTriplets needs SemanticTripletLoss, not InfoNCELoss"):
         run(validated("scenes/semantic", loss={"name": "InfoNCELoss"}), **artifacts, embedding=tmp_path)

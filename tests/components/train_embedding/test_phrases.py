@@ -15,8 +15,10 @@ from bifocal.metrics import box_iou
 from bifocal.models import load_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.batches.phrase_boxes import PhraseBoxes, PhraseValidator
-from components.train_embedding.lessons import Material, lessons
+from bifocal.training.batches import PhraseBoxes
+from bifocal.training.batches.base import TrainingInputs
+from bifocal.training.pairs import PhraseBoxPairs
+from bifocal.training.validators.phrases import PhraseValidator
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
@@ -77,7 +79,9 @@ def test_both_trainings_are_one_history_and_the_best_is_kept(artifacts: dict[str
     best = history["phrase_R@1"].max()
     assert figures == {"best_epoch": history["phrase_R@1"].idxmax() + 1, "validation_phrase_R@1": pytest.approx(best)}
     val = read_dataset(artifacts["dataset"]).split("val")
-    judge = PhraseValidator(PhraseBoxes(val, FeatureStore(artifacts["features"]), load_vectorizer(artifacts["text"])))
+    judge = PhraseValidator(
+        PhraseBoxPairs(val, FeatureStore(artifacts["features"]), load_vectorizer(artifacts["text"]))
+    )
     assert judge(load_model(tmp_path))["phrase_R@1"] == pytest.approx(best)
     assert best > 2 * 100 / 24
 
@@ -99,8 +103,6 @@ def test_what_cannot_be_is_named(artifacts: dict[str, Path]) -> None:
     with pytest.raises(ParameterError, match=r"fine_tuning\.loss: bifocal\.losses has no 'StructurLoss'"):
         validated(0, phrases={"boxes_each": 1, "fine_tuning": tuning})
     features, text = FeatureStore(artifacts["features"]), artifacts["text"]
-    material = Material(
-        read_dataset(artifacts["dataset"]), features, TextStore(text), load_vectorizer(text), artifacts["sorter"]
-    )
-    with pytest.raises(ValueError, match="for a TwoBranchModel, not for a Identity: set phrases to null"):
-        lessons(validated(0), nn.Identity(), material)
+    inputs = TrainingInputs(read_dataset(artifacts["dataset"]), features, TextStore(text), load_vectorizer(text))
+    with pytest.raises(TypeError, match="Identity has no single vector for an image: use a TwoBranchModel"):
+        PhraseBoxes().prepare(inputs, model=nn.Identity(), loss=nn.Identity(), seed=0)

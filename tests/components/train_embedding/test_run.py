@@ -127,7 +127,7 @@ def test_every_option_at_once(artifacts: dict[str, Path], tmp_path: Path) -> Non
     ("changes", "message"),
     [
         ({"optimizer": {"name": "Adan"}}, "optimizer: torch.optim has no 'Adan'; did you mean 'Adam'"),
-        ({"optimizer": {"name": "SGD", "lr": 0.1}}, "optimizer.lr: leave it out, the stage gives it"),
+        ({"optimizer": {"name": "SGD", "lr": 0.1}}, "optimizer.lr: leave it out, the stage passes it"),
         ({"average": 1.0}, "average: got 1.0"),
         ({"micro_batch": 0}, "micro_batch: got 0"),
         ({"train_from": {"text_encoder": -1}}, "train_from.text_encoder: got -1"),
