@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
-from bifocal.text import Text, TextStore
+from bifocal.text import TextBatch, TextStore
 
 Modality = TypeVar("Modality", bound=NamedTuple)
 """The images of a batch, or its captions: tensors with one row for each."""
@@ -30,7 +30,7 @@ class Batch:
 
     image_ids: list[str]
     regions: RegionBatch
-    text: Text
+    text: TextBatch
     matches: Tensor
 
     def to(self, device: torch.device) -> "Batch":
@@ -104,7 +104,7 @@ class ImageCaptionPairs:
             matches=torch.arange(len(images)).unsqueeze(1) == column,
         )
 
-    def caption_text(self, captions: Tensor) -> Text:
+    def caption_text(self, captions: Tensor) -> TextBatch:
         """Text of the captions of the given rows (m,)."""
         return self.text.gather(self._text_rows[captions.numpy()])
 
@@ -112,7 +112,7 @@ class ImageCaptionPairs:
         """Features of all images, in order."""
         return (self.features.gather(rows) for rows in _split(self._feature_rows, size))
 
-    def caption_batches(self, size: int) -> Iterator[Text]:
+    def caption_batches(self, size: int) -> Iterator[TextBatch]:
         """Text of all captions, in order."""
         return (self.text.gather(rows) for rows in _split(self._text_rows, size))
 

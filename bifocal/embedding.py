@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bifocal.batch import ImageCaptionPairs, to_device
 from bifocal.features import RegionBatch
-from bifocal.text import Text
+from bifocal.text import TextBatch
 
 BATCH = 256
 
@@ -30,7 +30,7 @@ class DualEncoder(Protocol):
         """Return the embeddings (N, d), of unit norm."""
         ...
 
-    def embed_captions(self, text: Text) -> Tensor:
+    def embed_captions(self, text: TextBatch) -> Tensor:
         """Return the embeddings (M, d), of unit norm."""
         ...
 

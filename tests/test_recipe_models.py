@@ -14,7 +14,8 @@ from bifocal.features import RegionBatch
 from bifocal.models import build_model
 from bifocal.registry import build, get
 from bifocal.sorters import LSTMSorter
-from bifocal.text import Text
+from bifocal.text import TextBatch
+from bifocal.text.vectorizers import ElmoLayers, MeanWordVectors
 from bifocal.training.freezing import apply_freezing, check_module_names
 from bifocal.training.optimizers import build_optimizer
 from components.catalog import configurable_components
@@ -37,18 +38,20 @@ def regions(channels: int) -> RegionBatch:
     return RegionBatch(features, torch.ones(IMAGES, 8, dtype=torch.bool), boxes)
 
 
-def text(vectorizer: dict[str, Any]) -> tuple[Text, dict[str, Any]]:
+def text(vectorizer: dict[str, Any]) -> tuple[TextBatch, dict[str, Any]]:
     """One caption of each image as the recipe's vectorizer would give it, and what the model is told of it."""
     lengths = torch.full((IMAGES,), WORDS)
     if vectorizer["name"] == "Word2Vec":
         values = torch.randint(1, TERMS, (IMAGES, WORDS))
-        return Text(values, lengths), {"text_dim": vectorizer["dim"], "text_format": "tokens", "vocabulary_size": TERMS}
+        sizes = {"text_dim": vectorizer["dim"], "text_format": "tokens", "vocabulary_size": TERMS}
+        return TextBatch(values, lengths), sizes
     if vectorizer["name"] == "ElmoLayers":
-        dim = 2 * vectorizer["projection_dim"]
+        dim = 2 * vectorizer.get("projection_dim", ElmoLayers.projection_dim)
         values = torch.rand(IMAGES, 3, WORDS, dim)
-        return Text(values, lengths), {"text_dim": dim, "text_format": "contextual"}
-    dim = vectorizer.get("components") or vectorizer.get("dim") or TERMS
-    return Text(torch.rand(IMAGES, dim), lengths), {"text_dim": dim, "text_format": "vectors"}
+        return TextBatch(values, lengths), {"text_dim": dim, "text_format": "contextual"}
+    default = MeanWordVectors.dim if vectorizer["name"] == "MeanWordVectors" else TERMS
+    dim = vectorizer.get("components") or vectorizer.get("dim") or default
+    return TextBatch(torch.rand(IMAGES, dim), lengths), {"text_dim": dim, "text_format": "vectors"}
 
 
 @functools.cache

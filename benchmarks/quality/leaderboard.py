@@ -111,7 +111,7 @@ def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifac
         "text_encoder": "LinearEncoder",
     }
     started = time.monotonic()
-    model = build_model(ref, feature_dim=features.dim, text_dim=text.dim, text_format=text.kind)
+    model = build_model(ref, feature_dim=features.dim, text_dim=text.dim, text_format=text.format.name)
     fit_cca(model, pairs)
     minutes = (time.monotonic() - started) / 60
     folder = home / "cca"

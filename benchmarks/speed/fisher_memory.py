@@ -29,7 +29,7 @@ def main(count: int) -> None:
         written = sum(file.stat().st_size for file in Path(folder).rglob("*"))
     report(f"{count} captions: fit", fitted - start, "s")
     report(f"{count} captions: vectors, PCA, written", time.perf_counter() - fitted, "s")
-    report(f"{count} captions x {vectorizer.layout.dim}, on disk", written / 2**30, "GB")
+    report(f"{count} captions x {vectorizer.format.dim}, on disk", written / 2**30, "GB")
     report("peak memory", peak_kilobytes() / 2**20, "GB", bar=8, at_most=True, peer=f"{floor:.2g} GB before")
 
 

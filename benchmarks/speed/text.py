@@ -111,7 +111,7 @@ def tf_idf(count: int) -> None:
     def run() -> None:
         vectorizer.fit(texts, seed=0)
         for start in range(0, count, 1024):
-            vectorizer.rows(texts[start : start + 1024])
+            vectorizer.transform(texts[start : start + 1024])
 
     report(f"tf-idf, {count} captions, fit and vectorize", seconds(run), "s", bar=10, at_most=True)
 
@@ -138,15 +138,15 @@ def elmo(folder: Path) -> None:
 
 
 def fisher(count: int) -> None:
-    """Fisher vectors per second, HGLMM of 30 centres on 300-d words, before PCA and after."""
+    """Fisher vectors per second, HGLMM of 30 centers on 300-d words, before PCA and after."""
     texts = captions(2 * count)
     vectorizer = FisherVectors(components=count, epochs=1, iterations=3)
     report(f"Fisher vectors, fit on {len(texts)} captions", seconds(lambda: vectorizer.fit(texts, seed=0)), "s")
-    ids = vectorizer.table.encode(texts[:2048]).values
+    ids = vectorizer.word_vectors.encode(texts[:2048]).values
     alone = seconds(lambda: [vectorizer.fisher(ids[start : start + 512]) for start in range(0, 2048, 512)])
-    reduced = seconds(lambda: vectorizer.rows(texts[:2048]))
+    reduced = seconds(lambda: vectorizer.transform(texts[:2048]))
     report("Fisher vectors, 18,000 numbers", 2048 / alone, "captions / s")
-    report(f"Fisher vectors, PCA to {vectorizer.layout.dim}", 2048 / reduced, "captions / s")
+    report(f"Fisher vectors, PCA to {vectorizer.format.dim}", 2048 / reduced, "captions / s")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
 from bifocal.models import TwoBranchModel, load_model
-from bifocal.text import Text
+from bifocal.text import TextBatch
 
 Branch = Literal["image_encoder", "text_encoder"]
 
@@ -45,7 +45,7 @@ class _TextBranch(nn.Module):
         self.model = model
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        return self.model.embed_captions(Text(values, lengths))
+        return self.model.embed_captions(TextBatch(values, lengths))
 
 
 @dataclass(frozen=True)

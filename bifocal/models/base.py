@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.image_encoders.base import ImageEncoder
-from bifocal.text import Text
+from bifocal.text import TextBatch
 from bifocal.text_encoders.base import TextEncoder
 
 
@@ -65,7 +65,7 @@ class Model(nn.Module):
             self.word_embedding = nn.Embedding(vocabulary_size, text_encoder.input_dim, padding_idx=0)
         self.config: dict[str, Any] = {}
 
-    def text_vectors(self, text: Text) -> Tensor:
+    def text_vectors(self, text: TextBatch) -> Tensor:
         """Return the input of the text encoder: embedded tokens (M, T, K), or the vectors as they are."""
         return text.values.to(self.dtype) if self.word_embedding is None else self.word_embedding(text.values)
 

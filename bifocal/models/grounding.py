@@ -15,7 +15,7 @@ from bifocal.metrics import Ranks, score_ranks
 from bifocal.models.base import Model
 from bifocal.models.pertinence import best_pertinence, sentence_from_words
 from bifocal.scores import Scores
-from bifocal.text import Text
+from bifocal.text import TextBatch
 from bifocal.text_encoders.base import TextEncoder
 
 IMAGES_PER_BLOCK = 32
@@ -54,7 +54,7 @@ class GroundingModel(Model):
         >>> from bifocal.image_encoders import MultiLevelEncoder
         >>> from bifocal.text_encoders import ElmoMixtureEncoder
         >>> model = GroundingModel(MultiLevelEncoder(6, 8), ElmoMixtureEncoder(10, 8), text_format="contextual")
-        >>> sentences, words = model.embed_captions(Text(torch.rand(2, 3, 5, 10), torch.tensor([5, 2])))
+        >>> sentences, words = model.embed_captions(TextBatch(torch.rand(2, 3, 5, 10), torch.tensor([5, 2])))
         >>> sentences.shape, words.shape
         (torch.Size([2, 8]), torch.Size([2, 5, 8]))
     """
@@ -103,7 +103,7 @@ class GroundingModel(Model):
         cells: Tensor = self.image_encoder(regions.features.to(self.dtype), regions.mask)
         return cells
 
-    def embed_captions(self, text: Text) -> tuple[Tensor, Tensor]:
+    def embed_captions(self, text: TextBatch) -> tuple[Tensor, Tensor]:
         """Return sentences (M, d) and words (M, T, d), of unit norm; zero after the end of a caption."""
         vectors, encoder = self.text_vectors(text), cast(WordEncoder, self.text_encoder)
         return self.text_encoder(vectors, text.lengths), encoder.encode_words(vectors, text.lengths)

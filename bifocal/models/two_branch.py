@@ -8,7 +8,7 @@ from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.models.base import Model
 from bifocal.scores import Scores
-from bifocal.text import Text
+from bifocal.text import TextBatch
 
 
 class TwoBranchModel(Model):
@@ -25,7 +25,7 @@ class TwoBranchModel(Model):
         >>> from bifocal.image_encoders import SMILEEncoder
         >>> from bifocal.text_encoders import GRUEncoder
         >>> model = TwoBranchModel(SMILEEncoder(6, 8), GRUEncoder(5, 8), text_format="tokens", vocabulary_size=9)
-        >>> model.embed_captions(Text(torch.tensor([[2, 3], [4, 0]]), torch.tensor([2, 1]))).shape
+        >>> model.embed_captions(TextBatch(torch.tensor([[2, 3], [4, 0]]), torch.tensor([2, 1]))).shape
         torch.Size([2, 8])
     """
 
@@ -43,7 +43,7 @@ class TwoBranchModel(Model):
         embeddings: Tensor = self.image_encoder(regions.features.to(self.dtype), regions.mask)
         return embeddings
 
-    def embed_captions(self, text: Text) -> Tensor:
+    def embed_captions(self, text: TextBatch) -> Tensor:
         """Return the embeddings (M, d), of unit norm, of M captions."""
         embeddings: Tensor = self.text_encoder(self.text_vectors(text), text.lengths)
         return embeddings

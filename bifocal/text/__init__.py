@@ -11,9 +11,8 @@ from bifocal.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from bifocal.text.elmo import Elmo
-    from bifocal.text.format import Text
+    from bifocal.text.format import TextBatch, TextFormat
     from bifocal.text.store import TextStore
 else:
-    __getattr__ = lazy_attributes(
-        __name__, {"Elmo": "bifocal.text.elmo", "Text": "bifocal.text.format", "TextStore": "bifocal.text.store"}
-    )
+    _MODULES = {"Elmo": "elmo", "TextBatch": "format", "TextFormat": "format", "TextStore": "store"}
+    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

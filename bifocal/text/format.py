@@ -1,4 +1,4 @@
-"""Captions as numbers: how one caption is kept, and how many become a batch."""
+"""Encoded captions: the format of one caption, and padded batches of captions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Kind = Literal["tokens", "vectors", "contextual", "sparse"]
+FormatName = Literal["tokens", "vectors", "contextual", "sparse"]
 Array = NDArray[Any]
 
-DTYPES: dict[Kind, type[np.generic]] = {
+DTYPES: dict[FormatName, type[np.generic]] = {
     "tokens": np.int32,
     "vectors": np.float32,
     "contextual": np.float16,
@@ -20,13 +20,13 @@ DTYPES: dict[Kind, type[np.generic]] = {
 }
 
 
-class Text(NamedTuple):
+class TextBatch(NamedTuple):
     """A batch of B captions.
 
     Attributes:
-        values: by the kind of the text, (B, T) int64 token ids, 0 being padding ("tokens"); (B, K) float32 ("vectors",
-            "sparse"); (B, L, T, K) float32, L layers ("contextual").
-        lengths: (B,) int64, true steps of each; 1 where there is no time axis.
+        values: "tokens": (B, T) int64 token ids, padded with 0; "vectors" and "sparse": (B, K) float32; "contextual":
+            (B, L, T, K) float32 with L layers.
+        lengths: (B,) int64, number of tokens of each caption; 1 for formats without a time axis.
     """
 
     values: Tensor
@@ -34,28 +34,28 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How every caption of a text is kept.
+class TextFormat:
+    """Format of the captions of a text.
 
     Attributes:
-        kind: "tokens", "vectors", "contextual" or "sparse".
+        name: "tokens", "vectors", "contextual" or "sparse".
         dim: K, input dimension of the text encoder.
-        layers: L, of contextual vectors; 1 otherwise.
+        layers: L of contextual vectors; 1 for other formats.
     """
 
-    kind: Kind
+    name: FormatName
     dim: int
     layers: int = 1
 
 
 @dataclass
-class Rows:
-    """Some captions, each as one flat array of the dtype of its kind.
+class EncodedCaptions:
+    """Captions as flat arrays, one per caption, with the dtype of their format.
 
     Attributes:
-        values: token ids (T,), a vector (K,), layers (L T K,), or the values that are not zero.
-        indices: of a sparse text, the places of the values, int32, rising.
-        counts: of tokens, unknown ones, empty captions, truncated ones.
+        values: token ids (T,), a vector (K,), layers (L T K,), or the non-zero values of a sparse vector.
+        indices: positions of the non-zero values, int32, ascending; only for the format "sparse".
+        counts: number of tokens, unknown tokens, empty captions and truncated captions.
     """
 
     values: list[Array]
@@ -63,25 +63,38 @@ class Rows:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def collate(layout: Layout, values: Sequence[Array], indices: Sequence[Array] | None) -> Text:
-    """One batch of captions, padded to the longest of them."""
+def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> TextBatch:
+    """Return encoded captions as one batch, padded to the longest caption.
+
+    Example:
+        >>> collate(TextFormat("tokens", dim=4), [np.array([2, 3, 4]), np.array([5])], None).values.tolist()
+        [[2, 3, 4], [5, 0, 0]]
+    """
+    if text_format.name == "tokens":
+        return _pad_tokens(values)
+    if text_format.name == "contextual":
+        return _pad_layers(text_format, values)
     ones = torch.ones(len(values), dtype=torch.int64)
-    if layout.kind == "vectors":
-        return Text(torch.from_numpy(np.stack(values)) if len(values) else torch.empty(0, layout.dim), ones)
-    if indices is not None:
-        dense = np.zeros((len(values), layout.dim), dtype=np.float32)
-        for row, (places, row_values) in enumerate(zip(indices, values, strict=True)):
-            dense[row, places] = row_values
-        return Text(torch.from_numpy(dense), ones)
-    per_step = 1 if layout.kind == "tokens" else layout.layers * layout.dim
-    lengths = [len(row) // per_step for row in values]
-    longest = max(lengths, default=0)
-    if layout.kind == "tokens":
-        ids = np.zeros((len(values), longest), dtype=np.int64)
-        for row, (length, row_values) in enumerate(zip(lengths, values, strict=True)):
-            ids[row, :length] = row_values
-        return Text(torch.from_numpy(ids), torch.tensor(lengths, dtype=torch.int64))
-    layers = np.zeros((len(values), layout.layers, longest, layout.dim), dtype=np.float32)
-    for row, (length, row_values) in enumerate(zip(lengths, values, strict=True)):
-        layers[row, :, :length] = row_values.reshape(layout.layers, length, layout.dim)
-    return Text(torch.from_numpy(layers), torch.tensor(lengths, dtype=torch.int64))
+    if indices is None:
+        return TextBatch(torch.from_numpy(np.stack(values)) if len(values) else torch.empty(0, text_format.dim), ones)
+    dense = np.zeros((len(values), text_format.dim), dtype=np.float32)
+    for row, (columns, row_values) in enumerate(zip(indices, values, strict=True)):
+        dense[row, columns] = row_values
+    return TextBatch(torch.from_numpy(dense), ones)
+
+
+def _pad_tokens(values: Sequence[Array]) -> TextBatch:
+    lengths = [len(row) for row in values]
+    ids = np.zeros((len(values), max(lengths, default=0)), dtype=np.int64)
+    for row, row_values in enumerate(values):
+        ids[row, : lengths[row]] = row_values
+    return TextBatch(torch.from_numpy(ids), torch.tensor(lengths, dtype=torch.int64))
+
+
+def _pad_layers(text_format: TextFormat, values: Sequence[Array]) -> TextBatch:
+    layers, dim = text_format.layers, text_format.dim
+    lengths = [len(row) // (layers * dim) for row in values]
+    padded = np.zeros((len(values), layers, max(lengths, default=0), dim), dtype=np.float32)
+    for row, row_values in enumerate(values):
+        padded[row, :, : lengths[row]] = row_values.reshape(layers, lengths[row], dim)
+    return TextBatch(torch.from_numpy(padded), torch.tensor(lengths, dtype=torch.int64))

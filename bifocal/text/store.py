@@ -1,4 +1,4 @@
-"""The text store: one Arrow IPC file of captions, memory-mapped, and the words that token ids stand for."""
+"""The text store: encoded captions in one memory-mapped Arrow IPC file, and the words of the token ids."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,66 +12,69 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from bifocal.text.format import DTYPES, Array, Kind, Layout, Rows, Text, collate
+from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate
 from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
-CAPTIONS, LAYOUT = "captions.arrow", "text.json"
+CAPTIONS, FORMAT = "captions.arrow", "text.json"
 BATCH = 1024
-"""Captions of a record batch; all but the last have as many."""
+"""Captions per record batch; only the last record batch may be smaller."""
 
 
-def write_store(directory: Path, layout: Layout, caption_ids: Sequence[int], batches: Iterator[Rows]) -> None:
-    """Write the captions' rows, which ``batches`` gives ``BATCH`` at a time in the order of ``caption_ids``."""
-    (directory / LAYOUT).write_text(json.dumps(asdict(layout), indent=2) + "\n")
+def write_store(
+    directory: Path, text_format: TextFormat, caption_ids: Sequence[int], batches: Iterator[EncodedCaptions]
+) -> None:
+    """Write encoded captions.
+
+    Args:
+        batches: ``BATCH`` captions each, in the order of ``caption_ids``.
+    """
+    (directory / FORMAT).write_text(json.dumps(asdict(text_format), indent=2) + "\n")
     fields = [
         pa.field("caption_id", pa.int64()),
-        pa.field("values", pa.list_(pa.from_numpy_dtype(DTYPES[layout.kind]))),
+        pa.field("values", pa.list_(pa.from_numpy_dtype(DTYPES[text_format.name]))),
     ]
-    if layout.kind == "sparse":
+    if text_format.name == "sparse":
         fields.append(pa.field("indices", pa.list_(pa.int32())))
     schema = pa.schema(fields)
     with pa.OSFile(str(directory / CAPTIONS), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for number, rows in enumerate(batches):
+        for number, captions in enumerate(batches):
             columns = [
-                pa.array(caption_ids[number * BATCH : number * BATCH + len(rows.values)], pa.int64()),
-                *(_ragged(column) for column in (rows.values, rows.indices) if column is not None),
+                pa.array(caption_ids[number * BATCH : number * BATCH + len(captions.values)], pa.int64()),
+                *(_ragged(column) for column in (captions.values, captions.indices) if column is not None),
             ]
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 class TextStore:
-    """Random access to the captions of a text artifact; nothing but the batch asked for is loaded.
+    """Random access to encoded captions on disk; a batch is read only when it is requested.
 
     Args:
-        directory: of the artifact.
+        directory: folder that ``bifocal.text.vectorizers.base.write_text`` wrote.
 
     Attributes:
-        kind: "tokens", "vectors", "contextual" or "sparse"; says what :meth:`gather` gives.
-        dim: K, input dimension of the text encoder.
-        caption_ids: (N,) int64 in the order of the rows.
+        format: format of the captions; determines the shape of :meth:`gather`.
+        caption_ids: (N,) int64, in the order of the rows.
 
     Raises:
-        FileNotFoundError: the directory holds no text.
-        ValueError: a file of it is cut off.
+        FileNotFoundError: the directory contains no text.
+        ValueError: a file is truncated.
     """
 
     def __init__(self, directory: Path) -> None:
-        if not (directory / LAYOUT).is_file():
-            raise FileNotFoundError(f"{directory} holds no {LAYOUT}: run vectorize_captions, which writes the text")
+        if not (directory / FORMAT).is_file():
+            raise FileNotFoundError(f"{directory} contains no text: {FORMAT} is missing")
         self.directory = directory
-        self.layout = Layout(**json.loads((directory / LAYOUT).read_text()))
-        self.kind: Kind = self.layout.kind
-        self.dim = self.layout.dim
+        self.format = TextFormat(**json.loads((directory / FORMAT).read_text()))
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(directory / CAPTIONS)))
             batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         except pa.ArrowInvalid as error:
-            raise ValueError(f"{directory / CAPTIONS} is cut off: run vectorize_captions again ({error})") from error
+            raise ValueError(f"{directory / CAPTIONS} is truncated ({error}): write the text again") from error
         ids = [batch.column("caption_id").to_numpy() for batch in batches]
         self.caption_ids: NDArray[np.int64] = np.concatenate(ids) if ids else np.empty(0, np.int64)
         self._row = {caption_id: row for row, caption_id in enumerate(self.caption_ids.tolist())}
-        names = ("values", "indices") if self.kind == "sparse" else ("values",)
+        names = ("values", "indices") if self.format.name == "sparse" else ("values",)
         self._columns = [
             [
                 (column.offsets.to_numpy(), column.values.to_numpy())
@@ -84,42 +87,47 @@ class TextStore:
         """N, the number of captions."""
         return len(self.caption_ids)
 
+    @property
+    def dim(self) -> int:
+        """K, input dimension of the text encoder."""
+        return self.format.dim
+
     def rows(self, caption_ids: ArrayLike) -> NDArray[np.int64]:
-        """The rows of these captions, in the order given.
+        """Return the rows of these captions, in this order.
 
         Raises:
-            ValueError: the store does not have one of them.
+            ValueError: the store lacks a caption.
         """
-        wanted = np.asarray(caption_ids, dtype=np.int64).tolist()
-        missing = [caption_id for caption_id in wanted if caption_id not in self._row]
+        requested = np.asarray(caption_ids, dtype=np.int64).tolist()
+        missing = [caption_id for caption_id in requested if caption_id not in self._row]
         if missing:
             raise ValueError(
-                f"the text store lacks {len(missing)} of {len(wanted)} captions, the first is {missing[0]}: "
-                f"run vectorize_captions on the dataset that has them (the store has {len(self)} captions)"
+                f"the text store {self.directory} has {len(self)} captions and lacks {len(missing)} of "
+                f"{len(requested)}, the first is {missing[0]}: vectorize the captions of this dataset"
             )
-        return np.array([self._row[caption_id] for caption_id in wanted], dtype=np.int64)
+        return np.array([self._row[caption_id] for caption_id in requested], dtype=np.int64)
 
-    def gather(self, rows: ArrayLike | Tensor) -> Text:
-        """The captions in ``rows`` (B,), in that order; a row may come more than once."""
-        places = np.asarray(rows, dtype=np.int64).tolist()
-        values, *indices = ([_row(column, place) for place in places] for column in self._columns)
-        return collate(self.layout, values, indices[0] if indices else None)
+    def gather(self, rows: ArrayLike | Tensor) -> TextBatch:
+        """Return the captions in ``rows`` (B,), in this order; rows may repeat."""
+        indices = np.asarray(rows, dtype=np.int64).tolist()
+        values, *positions = ([_row(column, index) for index in indices] for column in self._columns)
+        return collate(self.format, values, positions[0] if positions else None)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The words of the token ids."""
+        """Words of the token ids."""
         return self._words.vocabulary
 
     @cached_property
     def word_vectors(self) -> Tensor:
-        """(V, K) float32, row 0 (padding) being zero, row 1 ``<unk>``."""
+        """(V, K) float32; row 0 (padding) is zero, row 1 is ``<unk>``."""
         return torch.from_numpy(self._words.vectors)
 
     @cached_property
     def _words(self) -> WordVectors:
-        if self.kind != "tokens":
+        if self.format.name != "tokens":
             raise ValueError(
-                f"{self.directory} holds {self.kind}, no tokens: it has neither vocabulary nor word vectors"
+                f"{self.directory} contains {self.format.name}, not tokens: it has neither vocabulary nor word vectors"
             )
         return WordVectors.load(self.directory)
 
@@ -127,12 +135,12 @@ class TextStore:
 def _ragged(rows: Sequence[Array]) -> pa.ListArray:
     offsets = np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64)
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise ValueError(f"{len(rows)} captions hold {offsets[-1]} numbers, more than one record batch can")
+        raise ValueError(f"{len(rows)} captions have {offsets[-1]} numbers, more than a record batch can hold")
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(np.concatenate(rows)))
 
 
-def _row(column: list[tuple[Array, Array]], place: int) -> Array:
-    offsets, values = column[place // BATCH]
-    start, end = offsets[place % BATCH : place % BATCH + 2]
+def _row(column: list[tuple[Array, Array]], index: int) -> Array:
+    offsets, values = column[index // BATCH]
+    start, end = offsets[index % BATCH : index % BATCH + 2]
     row: Array = values[start:end]
     return row

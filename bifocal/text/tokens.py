@@ -1,4 +1,4 @@
-"""From a caption to its tokens."""
+"""Tokens of a caption."""
 
 import re
 import unicodedata
@@ -6,17 +6,20 @@ import unicodedata
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
 MAX_TOKENS = 100
-"""Tokens of a caption that are read; what follows is cut off, and counted."""
+"""Longer captions are truncated to this number of tokens, and counted."""
 
 _WORD = re.compile(r"[^\s'-]+(?:['-][^\s'-]+)*")
 _ASCII = {code: chr(code) if chr(code).isalnum() or chr(code) in "'-" else " " for code in range(128)} | {0x2019: "'"}
 
 
 def tokenize(text: str, lower: bool = True) -> list[str]:
-    """The words of ``text``, in order: runs of letters, marks and digits of any script.
+    """Return the words of ``text`` in order: runs of letters, marks and digits of any script.
 
-    Compatible forms are unified (Unicode NFKC), apostrophes and hyphens are kept inside a word, all other signs are
-    dropped. A script that puts no space between words gives one token for each run.
+    Unicode compatibility forms are unified (NFKC). Apostrophes and hyphens inside a word are kept, all other signs are
+    removed. Scripts without spaces between words give one token per run.
+
+    Args:
+        lower: convert to lower case.
 
     >>> tokenize("A man's T-shirt, 2 cafés & 犬が走る!")
     ['a', "man's", 't-shirt', '2', 'cafés', '犬が走る']

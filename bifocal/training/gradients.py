@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bifocal.batch import Batch, Modality
 from bifocal.features import RegionBatch
 from bifocal.scores import Scores
-from bifocal.text import Text
+from bifocal.text import TextBatch
 from bifocal.training.distributed import World
 
 Precision = Literal["float32", "bfloat16"]
@@ -27,7 +27,7 @@ class TwoTower(Protocol):
 
     def embed_images(self, regions: RegionBatch) -> Tensor | Encodings: ...
 
-    def embed_captions(self, text: Text) -> Tensor | Encodings: ...
+    def embed_captions(self, text: TextBatch) -> Tensor | Encodings: ...
 
     def score(self, images: Tensor | Encodings, captions: Tensor | Encodings) -> Scores: ...
 
@@ -105,7 +105,7 @@ class _CachedEncodings:
     def __init__(
         self,
         encode: Callable[..., Tensor | Encodings],
-        inputs: RegionBatch | Text,
+        inputs: RegionBatch | TextBatch,
         micro_batch_size: int | None,
         cast: Callable[[], torch.autocast],
         norms: Sequence[nn.modules.batchnorm._NormBase],
@@ -146,7 +146,7 @@ class _CachedEncodings:
                 torch.autograd.backward([encoding for encoding, _ in known], [grad for _, grad in known])
         _set_random_state(device, current)
 
-    def _encode(self, inputs: RegionBatch | Text) -> Encodings:
+    def _encode(self, inputs: RegionBatch | TextBatch) -> Encodings:
         with self.cast():
             encodings = self.encode(inputs)
         return encodings if isinstance(encodings, tuple) else (encodings,)

@@ -51,7 +51,7 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
 
 
 def _copy_vectorizer(text: Path, onnx: Path) -> None:
-    if TextStore(text).kind == "tokens":
+    if TextStore(text).format.name == "tokens":
         shutil.copy(text / Vocabulary.FILE, onnx / Vocabulary.FILE)
     else:
         shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns(CAPTIONS, "manifest.json"))

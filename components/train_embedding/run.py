@@ -54,8 +54,8 @@ def _train(
         },
         "feature_dim": images.dim,
         "text_dim": captions.dim,
-        "text_format": captions.kind,
-        "vocabulary_size": len(captions.vocabulary) if captions.kind == "tokens" else None,
+        "text_format": captions.format.name,
+        "vocabulary_size": len(captions.vocabulary) if captions.format.name == "tokens" else None,
     }
     model = build_model(**configuration)
     if model.word_embedding is not None:

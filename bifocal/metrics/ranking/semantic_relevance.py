@@ -23,12 +23,12 @@ def caption_vectors(vectorizer: Vectorizer, captions: Sequence[str]) -> csr_matr
     Args:
         vectorizer: fitted, of one vector for each caption, such as ``TFIDF`` or ``FisherVectors``.
     """
-    rows = vectorizer.rows(captions)
+    rows = vectorizer.transform(captions)
     if rows.indices is None:
         return csr_matrix(normalize(np.stack(rows.values)))
     ends = np.cumsum([0, *(len(row) for row in rows.values)])
     values, places = np.concatenate(rows.values), np.concatenate(rows.indices)
-    return csr_matrix(normalize(csr_matrix((values, places, ends), (len(captions), vectorizer.layout.dim))))
+    return csr_matrix(normalize(csr_matrix((values, places, ends), (len(captions), vectorizer.format.dim))))
 
 
 def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:

@@ -1,7 +1,7 @@
-"""ELMo's published format: ``options.json`` and weights in HDF5."""
+"""ELMo's published format: ``options.json`` and HDF5 weights."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,19 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 @dataclass(frozen=True)
 class ElmoOptions:
-    """Sizes of the network; the defaults are those of the published model.
+    """Sizes of the network; the defaults are those of the published network.
 
     Attributes:
-        symbol_dim: of a letter's vector. filters: (width in letters, count). max_symbols: letters of a word, at most.
-        activation: of the convolutions, "relu" or "tanh". highways: number of highway layers.
-        lstm_dim: of a cell. projection_dim: P, of an LSTM's output. layers: of each direction.
-        cell_clip, projection_clip: bounds of the cell and of the output.
-        skip_connections: a layer above the first adds its input to its output.
+        symbol_dim: dimension of the embedding of a letter.
+        filters: (width in letters, number of filters) of each convolution.
+        max_symbols: maximum number of letters of a word.
+        activation: activation of the convolutions, "relu" or "tanh".
+        highways: number of highway layers.
+        lstm_dim: dimension of an LSTM cell.
+        projection_dim: P, dimension of the output of an LSTM.
+        layers: number of LSTM layers per direction.
+        cell_clip, projection_clip: bounds of the absolute values of cell and output.
+        skip_connections: add the input of each LSTM layer above the first to its output.
     """
 
     symbol_dim: int = 16
@@ -38,20 +43,16 @@ class ElmoOptions:
     skip_connections: bool = True
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "ElmoOptions":
-        """From what :meth:`values` gave, by way of JSON."""
+    def from_json(cls, values: dict[str, Any]) -> "ElmoOptions":
+        """Return the options whose fields are in a JSON object."""
         return cls(**values | {"filters": tuple((width, count) for width, count in values["filters"])})
-
-    def values(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
 
 
 def read_options(path: Path) -> ElmoOptions:
     """Read ``options.json``.
 
     Raises:
-        ValueError: it is no JSON, or a value is missing.
+        ValueError: the file is not JSON, or a value is missing.
     """
     try:
         options = json.loads(path.read_text())
@@ -70,45 +71,45 @@ def read_options(path: Path) -> ElmoOptions:
             skip_connections=lstm["use_skip_connections"],
         )
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no options.json of ELMo ({type(error).__name__}: {error})") from error
+        raise ValueError(f"{path} is not an options.json of ELMo ({type(error).__name__}: {error})") from error
 
 
 def read_weights(path: Path, options: ElmoOptions) -> dict[str, Tensor]:
-    """The weights by the names that :class:`bifocal.text.elmo.network.Elmo` gives them.
+    """Read the weights, by their names in :class:`bifocal.text.elmo.network.Elmo`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is cut off, no HDF5, or lacks a weight.
+        FileNotFoundError: the file is missing.
+        ValueError: the file is truncated, is not HDF5 or lacks a weight.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; ELMo's weights are an *.hdf5 beside its options.json")
+        raise FileNotFoundError(f"{path}: no such file; expected the HDF5 weights of ELMo")
     try:
         with h5py.File(path, "r") as file:
             return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in _weights(file, options)}
     except (OSError, KeyError) as error:
-        raise ValueError(f"{path} is cut off, or lacks a weight of ELMo ({error})") from error
+        raise ValueError(f"{path} is truncated or lacks a weight of ELMo ({error})") from error
 
 
 def _weights(file: Any, options: ElmoOptions) -> list[tuple[str, np.ndarray]]:
-    found: list[tuple[str, np.ndarray]] = [("tokens.embedding.weight", file["char_embed"][...])]
+    weights: list[tuple[str, np.ndarray]] = [("tokens.embedding.weight", file["char_embed"][...])]
     for index in range(len(options.filters)):
         name = f"tokens.convolutions.{index}"
-        found.append((f"{name}.weight", file[f"CNN/W_cnn_{index}"][0].transpose(2, 1, 0)))
-        found.append((f"{name}.bias", file[f"CNN/b_cnn_{index}"][...]))
+        weights.append((f"{name}.weight", file[f"CNN/W_cnn_{index}"][0].transpose(2, 1, 0)))
+        weights.append((f"{name}.bias", file[f"CNN/b_cnn_{index}"][...]))
     for index in range(options.highways):
         for name, key in (("transforms", "transform"), ("carries", "carry")):
-            found.append((f"tokens.{name}.{index}.weight", file[f"CNN_high_{index}/W_{key}"][...].T))
-            found.append((f"tokens.{name}.{index}.bias", file[f"CNN_high_{index}/b_{key}"][...]))
-    found.append(("tokens.projection.weight", file["CNN_proj/W_proj"][...].T))
-    found.append(("tokens.projection.bias", file["CNN_proj/b_proj"][...]))
+            weights.append((f"tokens.{name}.{index}.weight", file[f"CNN_high_{index}/W_{key}"][...].T))
+            weights.append((f"tokens.{name}.{index}.bias", file[f"CNN_high_{index}/b_{key}"][...]))
+    weights.append(("tokens.projection.weight", file["CNN_proj/W_proj"][...].T))
+    weights.append(("tokens.projection.bias", file["CNN_proj/b_proj"][...]))
     for number, direction in enumerate(("forwards", "backwards")):
         for index in range(options.layers):
             cell = file[f"RNN_{number}/RNN/MultiRNNCell/Cell{index}/LSTMCell"]
             both, bias = cell["W_0"][...].T, cell["B"][...]
-            # The network that wrote these files adds 1 to its forget gates; here that stands in the bias.
+            # The published code adds 1 to the forget gates; this network has it in the bias.
             bias[2 * options.lstm_dim : 3 * options.lstm_dim] += 1.0
-            found.append((f"{direction}.{index}.from_input", both[:, : options.projection_dim]))
-            found.append((f"{direction}.{index}.from_output", both[:, options.projection_dim :]))
-            found.append((f"{direction}.{index}.bias", bias))
-            found.append((f"{direction}.{index}.projection", cell["W_P_0"][...].T))
-    return found
+            weights.append((f"{direction}.{index}.from_input", both[:, : options.projection_dim]))
+            weights.append((f"{direction}.{index}.from_output", both[:, options.projection_dim :]))
+            weights.append((f"{direction}.{index}.bias", bias))
+            weights.append((f"{direction}.{index}.projection", cell["W_P_0"][...].T))
+    return weights

@@ -1,4 +1,4 @@
-"""ELMo: a language model in two directions over words that are read letter by letter.
+"""ELMo: a bidirectional language model over words that are spelled in letters.
 
 Peters et al., "Deep contextualized word representations", NAACL 2018, section 3; the network of Jozefowicz et al.,
 "Exploring the limits of language modeling", 2016, and Kim et al., "Character-aware neural language models", 2016.
@@ -17,18 +17,25 @@ from bifocal.text.elmo.format import ElmoOptions, read_options, read_weights
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 SYMBOLS = 261
-"""Bytes of UTF-8, and the five above."""
+"""Size of the alphabet: bytes of UTF-8 and the five special symbols."""
 
 
 def spell(token: str | int, length: int) -> list[int]:
-    """The symbols of a word, or of one of the two that stand around a sentence; cut off where it is too long."""
+    """Return the symbols of a word, or of a sentence boundary, truncated and padded to ``length``.
+
+    >>> spell("ab", 6)
+    [258, 97, 98, 259, 260, 260]
+    """
     letters = [token] if isinstance(token, int) else list(token.encode()[: length - 2])
     symbols = [BEGIN_WORD, *letters, END_WORD]
     return symbols + [PADDING] * (length - len(symbols))
 
 
-class TokenEncoder(nn.Module):
-    """Convolutions over a word's symbols, their maxima, highway layers, a projection: (N, symbols) -> (N, P)."""
+class CharCNN(nn.Module):
+    """Vectors of words from their letters: (N, symbols) -> (N, P).
+
+    Convolutions over the symbols, maximum over their positions, highway layers, projection.
+    """
 
     def __init__(self, options: ElmoOptions) -> None:
         super().__init__()
@@ -52,9 +59,9 @@ class TokenEncoder(nn.Module):
 
 
 class ProjectedLSTM(nn.Module):
-    """An LSTM whose output is projected and which clips its cell and its output: (T, B, P) -> (T, B, P).
+    """LSTM with projected output that clips its cell and its output: (T, B, P) -> (T, B, P).
 
-    Gates stand in the order of the published weights: input, candidate, forget, output.
+    The gates have the order of the published weights: input, candidate, forget, output.
     """
 
     def __init__(self, options: ElmoOptions) -> None:
@@ -67,7 +74,7 @@ class ProjectedLSTM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(4 * dim))
         self.projection = nn.Parameter(torch.empty(projection, dim).uniform_(-(dim**-0.5), dim**-0.5))
         with torch.no_grad():
-            self.bias[2 * dim : 3 * dim] = 1.0  # remember at first
+            self.bias[2 * dim : 3 * dim] = 1.0  # forget gates start open
 
     def forward(self, x: Tensor) -> Tensor:
         gates = nn.functional.linear(x, self.from_input, self.bias)
@@ -85,16 +92,16 @@ class ProjectedLSTM(nn.Module):
 
 
 class Elmo(nn.Module):
-    """The two-directional language model without its softmax.
+    """Bidirectional language model without its softmax.
 
     Args:
-        options: sizes; the published ones by default.
+        options: sizes; the published sizes by default.
     """
 
     def __init__(self, options: ElmoOptions | None = None) -> None:
         super().__init__()
         self.options = options or ElmoOptions()
-        self.tokens = TokenEncoder(self.options)
+        self.tokens = CharCNN(self.options)
         self.forwards = nn.ModuleList(ProjectedLSTM(self.options) for _ in range(self.options.layers))
         self.backwards = nn.ModuleList(ProjectedLSTM(self.options) for _ in range(self.options.layers))
 
@@ -103,8 +110,8 @@ class Elmo(nn.Module):
         """Read the published format: ``options.json`` and ``*.hdf5``.
 
         Raises:
-            FileNotFoundError: one of the files is missing.
-            ValueError: a file is cut off, or the weights are not of the sizes that the options say.
+            FileNotFoundError: a file is missing.
+            ValueError: a file is truncated, or the weights do not have the sizes of the options.
         """
         options = read_options(Path(options_path))
         elmo = cls(options)
@@ -112,32 +119,32 @@ class Elmo(nn.Module):
         for name, parameter in elmo.state_dict().items():
             if weights[name].shape != parameter.shape:
                 raise ValueError(
-                    f"{weights_path}: {name} is {tuple(weights[name].shape)}, {options_path} says "
-                    f"{tuple(parameter.shape)}: the two files belong to different models"
+                    f"{weights_path}: {name} is {tuple(weights[name].shape)}, expected {tuple(parameter.shape)} by "
+                    f"{options_path}: the two files belong to different networks"
                 )
         elmo.load_state_dict(weights)
         return elmo.eval()
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """Device of the parameters."""
         return self.tokens.projection.weight.device
 
     @property
     def dim(self) -> int:
-        """K of a layer's vector: twice the projection."""
+        """K, dimension of the vector of a layer: twice the projection."""
         return 2 * self.options.projection_dim
 
     def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        """The layers of a batch of padded sentences, in each (forward, backward).
+        """Return the layers of a batch of padded sentences, forward and backward.
 
         Args:
             symbols: (N, symbols) of each different word, see :func:`spell`.
-            words: (T, B) rows of ``symbols``, the two marks around the sentence included.
-            lengths: (B,) true steps.
+            words: (T, B) rows of ``symbols``, including the two boundaries of the sentence.
+            lengths: (B,) number of steps of each sentence.
 
         Returns:
-            for each of the 1 + layers layers (2, T, B, P); what stands behind a sentence means nothing.
+            1 + layers tensors (2, T, B, P); values after the end of a sentence are undefined.
         """
         x = self.tokens(symbols)[words]
         mirror = mirrored(lengths, len(words))[..., None].expand_as(x)
@@ -151,27 +158,27 @@ class Elmo(nn.Module):
 
     @torch.inference_mode()
     def layers(self, sentences: Sequence[Sequence[str]], batch_size: int = 64) -> list[NDArray[np.float32]]:
-        """The layers of every token; every sentence starts from a zero state, whatever stands beside it.
+        """Return the layers of every token; every sentence starts from a zero state.
 
         Args:
-            sentences: lists of tokens, case kept.
-            batch_size: sentences, of like lengths, that are computed together.
+            sentences: lists of tokens with their case.
+            batch_size: sentences of similar length that are computed together.
 
         Returns:
-            for each sentence (3, T, 2 P) float32: forward, backward; layer 0 is the token's vector twice.
+            Per sentence (3, T, 2 P) float32: forward, then backward; layer 0 is the vector of the token, twice.
         """
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
-        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sentences)
+        results: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sentences)
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             symbols, words, lengths = self.batch([sentences[row] for row in rows])
             layers = torch.stack([torch.cat(tuple(layer), dim=2) for layer in self(symbols, words, lengths)])
-            for place, row in enumerate(rows):
-                found[row] = layers[:, 1 : 1 + len(sentences[row]), place].cpu().numpy().copy()
-        return found
+            for column, row in enumerate(rows):
+                results[row] = layers[:, 1 : 1 + len(sentences[row]), column].cpu().numpy().copy()
+        return results
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, Tensor]:
-        """What :meth:`forward` takes."""
+        """Return the arguments of :meth:`forward` for ``sentences``."""
         marked: list[list[Any]] = [[BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences]
         ids = {word: index for index, word in enumerate(dict.fromkeys(word for line in marked for word in line))}
         longest = max(len(line) for line in marked)
@@ -184,7 +191,7 @@ class Elmo(nn.Module):
 
 
 def mirrored(lengths: Tensor, time: int) -> Tensor:
-    """(T, B) steps of each sentence from its last true one to its first; those behind it stay."""
+    """Return (T, B) step indices that reverse each sentence; padding keeps its position."""
     steps = torch.arange(time, device=lengths.device)[:, None]
     back = lengths - 1 - steps
     return torch.where(back >= 0, back, steps)

@@ -1,4 +1,4 @@
-"""Vectorizers, one per file: captions -> token ids, vectors or sparse vectors."""
+"""Vectorizers, one per file: captions as token ids, vectors, contextual vectors or sparse vectors."""
 
 from bifocal.text.vectorizers.elmo_layers import ElmoLayers
 from bifocal.text.vectorizers.fisher import FisherVectors

@@ -1,90 +1,103 @@
-"""What turns captions into numbers: fitted on the training captions, saved with the text, loaded for new sentences."""
+"""Vectorizers: fitted on the training captions, saved with the text, loaded to vectorize new sentences."""
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from bifocal.progress import track
 from bifocal.registry import build
-from bifocal.text.format import Layout, Rows, Text, collate
+from bifocal.serialization import load_config, save_network
+from bifocal.text.format import EncodedCaptions, TextBatch, TextFormat, collate
 from bifocal.text.store import BATCH, write_store
 
-FILE = "vectorizer.json"
+PACKAGE = "bifocal.text.vectorizers"
 
 
 class Vectorizer(Protocol):
-    """A part of ``bifocal.text``: a dataclass, of which the fields that its ``__init__`` takes are its arguments."""
+    """A part of ``bifocal.text.vectorizers``: a dataclass whose ``__init__`` fields are its arguments.
+
+    The argument ``path``, if there is one, is a file or folder that only ``fit`` reads.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def layout(self) -> Layout: ...
+    def format(self) -> TextFormat:
+        """Format of the encoded captions; known after ``fit`` or ``load``."""
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Learn what it needs from the training captions; returns figures worth reporting."""
+        """Learn from the training captions and return metrics of the fit."""
 
-    def rows(self, captions: Sequence[str]) -> Rows:
-        """Each caption as numbers."""
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Encode captions."""
 
     def save(self, directory: Path) -> None:
-        """Write what was learnt."""
+        """Write the fitted state."""
 
     def load(self, directory: Path) -> None:
-        """Read what :meth:`save` wrote."""
+        """Read the fitted state that :meth:`save` wrote."""
 
 
 @dataclass(frozen=True)
 class FittedVectorizer:
-    """A fitted vectorizer, for sentences that are in no store."""
+    """A fitted vectorizer for new sentences."""
 
     vectorizer: Vectorizer
 
-    def vectorize(self, sentences: Sequence[str]) -> Text:
-        """A batch, as :meth:`bifocal.text.TextStore.gather` gives it for the same captions."""
-        rows = self.vectorizer.rows(sentences)
-        return collate(self.vectorizer.layout, rows.values, rows.indices)
+    def vectorize(self, sentences: Sequence[str]) -> TextBatch:
+        """Return a batch, equal to that of :meth:`bifocal.text.TextStore.gather` for the same captions."""
+        encoded = self.vectorizer.transform(sentences)
+        return collate(self.vectorizer.format, encoded.values, encoded.indices)
 
 
 def write_text(
     directory: Path, vectorizer: Vectorizer, caption_ids: Sequence[int], captions: Sequence[str]
 ) -> dict[str, float]:
-    """Write the captions as the fitted ``vectorizer`` reads them, and the vectorizer itself.
+    """Write a text: the captions as the fitted ``vectorizer`` encodes them, and the vectorizer.
 
     Returns:
-        counts of captions and of what the vectorizer met in them, and the share of unknown tokens.
+        The number of captions, the counts of the vectorizer, and the fraction of unknown tokens.
     """
     counts: Counter[str] = Counter()
 
-    def batches() -> Iterator[Rows]:
+    def batches() -> Iterator[EncodedCaptions]:
         for start in track(range(0, len(captions), BATCH), "vectorize captions"):
-            rows = vectorizer.rows(captions[start : start + BATCH])
-            counts.update(rows.counts)
-            yield rows
+            encoded = vectorizer.transform(captions[start : start + BATCH])
+            counts.update(encoded.counts)
+            yield encoded
 
-    write_store(directory, vectorizer.layout, caption_ids, batches())
+    write_store(directory, vectorizer.format, caption_ids, batches())
     vectorizer.save(directory)
-    # A file of the user's is read in fit() alone, and its place says nothing on another machine.
-    arguments = {f.name: getattr(vectorizer, f.name) for f in fields(vectorizer) if f.init and f.name != "path"}
-    content = {"name": type(vectorizer).__name__, "arguments": arguments}
-    (directory / FILE).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
-    figures: dict[str, float] = {"captions": len(captions), **counts}
+    # Only fit() reads the user's file, and its path is not valid on another machine.
+    arguments = {field.name: getattr(vectorizer, field.name) for field in fields(vectorizer) if field.init}
+    arguments.pop("path", None)
+    save_network(directory, {"name": type(vectorizer).__name__, "arguments": arguments}, {})
+    metrics: dict[str, float] = {"captions": len(captions), **counts}
     if counts["tokens"]:
-        figures["unknown_share"] = counts["unknown_tokens"] / counts["tokens"]
-    return figures
+        metrics["unknown_share"] = counts["unknown_tokens"] / counts["tokens"]
+    return metrics
 
 
 def load_vectorizer(directory: Path) -> FittedVectorizer:
-    """The vectorizer of a text artifact.
+    """Load the vectorizer of a text.
 
     Raises:
-        FileNotFoundError: the directory holds none.
+        FileNotFoundError: the directory contains no vectorizer.
     """
-    if not (directory / FILE).is_file():
-        raise FileNotFoundError(f"{directory} holds no {FILE}: run vectorize_captions, which writes it")
-    content = json.loads((directory / FILE).read_text())
-    vectorizer: Vectorizer = build("bifocal.text.vectorizers", content["name"], **content["arguments"])
+    config = load_config(directory, "vectorizer")
+    vectorizer: Vectorizer = build(PACKAGE, {"name": config["name"], **config["arguments"]})
     vectorizer.load(directory)
     return FittedVectorizer(vectorizer)
+
+
+def ignored_arguments(arguments: Mapping[str, Any], ignored: Iterable[str], reason: str) -> Iterator[str]:
+    """Yield one message for each of ``ignored`` that is in ``arguments``.
+
+    >>> list(ignored_arguments({"dim": 8, "path": "glove.txt"}, ["dim", "epochs"], "with path"))
+    ['dim 8 has no effect with path: leave it out']
+    """
+    for name in ignored:
+        if name in arguments:
+            yield f"{name} {arguments[name]!r} has no effect {reason}: leave it out"

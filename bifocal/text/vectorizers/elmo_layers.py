@@ -1,41 +1,44 @@
-"""Captions as ELMo's layers."""
+"""Captions as the layers of ELMo."""
 
-import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 
 from bifocal.pretraining.elmo import pretrain
+from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo.format import FILTERS, ElmoOptions
 from bifocal.text.elmo.network import Elmo
-from bifocal.text.format import Layout, Rows
+from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.text.vectorizers.base import ignored_arguments
 
-OPTIONS, WEIGHTS = "elmo.json", "elmo.safetensors"
+NETWORK = "elmo"
+"""Folder of the network below that of the text."""
+TRAINING_ARGUMENTS = ("projection_dim", "lstm_dim", "filters", "epochs", "learning_rate", "samples")
+"""Arguments that only the training uses."""
 
 
 @dataclass
 class ElmoLayers:
     """Contextual vectors: the layers of ELMo for every token, as float16.
 
-    Peters et al., NAACL 2018. With ``path``, a folder that holds ``options.json`` and one ``*.hdf5``, the published
-    model; without, a model of the sizes below is trained on the training captions. Tokens keep their case. An empty
-    caption is the one token ``<unk>``, spelled like any other.
+    Peters et al., NAACL 2018. The network is a published one, or a smaller one that is trained on the training
+    captions. Tokens keep their case. An empty caption is the one token ``<unk>``, spelled like any other token.
 
     Args:
-        projection_dim: P; a layer's vector has K = 2 P numbers.
-        lstm_dim: of a cell.
-        filters: (width in letters, count) of the convolutions.
-        epochs: of training.
-        batch_size: sentences, in training and after.
-        learning_rate: of Adam.
-        samples: of the sampled softmax, which is taken when the captions have more different words.
-        path: the folder.
+        projection_dim: P; the vector of a layer has K = 2 P numbers.
+        lstm_dim: dimension of an LSTM cell.
+        filters: (width in letters, number of filters) of each convolution over the letters of a word.
+        epochs: epochs of training.
+        batch_size: sentences per batch, in training and in use.
+        learning_rate: learning rate of Adam.
+        samples: sampled words of the softmax; with at most as many different words the softmax is exact.
+        path: folder with ``options.json`` and one ``*.hdf5`` of a published network; None trains a network.
     """
 
     projection_dim: int = 512
@@ -48,16 +51,22 @@ class ElmoLayers:
     path: Path | str | None = None
     elmo: Elmo = field(init=False, repr=False)
 
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        if arguments.get("path") is not None:
+            yield from ignored_arguments(arguments, TRAINING_ARGUMENTS, "with path, which gives a trained network")
+
     @property
-    def layout(self) -> Layout:
-        """The token's own layer and those of the LSTMs."""
-        return Layout("contextual", self.elmo.dim, 1 + self.elmo.options.layers)
+    def format(self) -> TextFormat:
+        """Contextual vectors: the layer of the tokens and one layer per LSTM."""
+        return TextFormat("contextual", self.elmo.dim, 1 + self.elmo.options.layers)
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Load the published model, or train one.
+        """Load the published network, or train one.
 
         Raises:
-            FileNotFoundError: the folder does not hold both files.
+            FileNotFoundError: the folder does not contain both files.
         """
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if self.path is not None:
@@ -67,7 +76,7 @@ class ElmoLayers:
                 raise FileNotFoundError(f"{folder} must contain options.json and one *.hdf5; it has {len(weights)}")
             self.elmo = Elmo.load(folder / "options.json", weights[0]).to(device)
             return {}
-        sentences = [_tokens(caption)[0] for caption in captions]
+        sentences = [_truncate(caption)[0] for caption in captions]
         counts = Counter(token for sentence in sentences for token in sentence)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -85,29 +94,29 @@ class ElmoLayers:
             )
         return {"perplexity_untrained": history[0], "perplexity": history[-1]}
 
-    def rows(self, captions: Sequence[str]) -> Rows:
-        """The layers of each caption."""
-        read = [_tokens(caption) for caption in captions]
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the layers of each caption."""
+        truncated = [_truncate(caption) for caption in captions]
         counts = {
-            "tokens": sum(len(tokens) for tokens, _ in read),
-            "empty_captions": sum(length == 0 for _, length in read),
-            "truncated_captions": sum(length > MAX_TOKENS for _, length in read),
+            "tokens": sum(len(tokens) for tokens, _ in truncated),
+            "empty_captions": sum(length == 0 for _, length in truncated),
+            "truncated_captions": sum(length > MAX_TOKENS for _, length in truncated),
         }
-        layers = self.elmo.layers([tokens for tokens, _ in read], self.batch_size)
-        return Rows([row.astype(np.float16).ravel() for row in layers], counts=counts)
+        layers = self.elmo.layers([tokens for tokens, _ in truncated], self.batch_size)
+        return EncodedCaptions([row.astype(np.float16).ravel() for row in layers], counts=counts)
 
     def save(self, directory: Path) -> None:
-        """Write the network and its sizes."""
-        (directory / OPTIONS).write_text(json.dumps(self.elmo.options.values(), indent=2, sort_keys=True) + "\n")
-        save_file(self.elmo.state_dict(), directory / WEIGHTS)
+        """Write the network."""
+        save_network(directory / NETWORK, asdict(self.elmo.options), self.elmo.state_dict())
 
     def load(self, directory: Path) -> None:
-        """Read what :meth:`save` wrote."""
-        self.elmo = Elmo(ElmoOptions.of(json.loads((directory / OPTIONS).read_text())))
-        self.elmo.load_state_dict(load_file(directory / WEIGHTS))
+        """Read the network that :meth:`save` wrote."""
+        self.elmo = Elmo(ElmoOptions.from_json(load_config(directory / NETWORK, "ELMo")))
+        self.elmo.load_state_dict(load_state(directory / NETWORK, "ELMo"))
         self.elmo.eval()
 
 
-def _tokens(caption: str) -> tuple[list[str], int]:
+def _truncate(caption: str) -> tuple[list[str], int]:
+    """Return at most ``MAX_TOKENS`` tokens, and the number of tokens of the caption."""
     tokens = tokenize(caption, lower=False)
     return tokens[:MAX_TOKENS] or [UNKNOWN], len(tokens)

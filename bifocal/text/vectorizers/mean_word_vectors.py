@@ -1,27 +1,39 @@
-"""Captions as the mean of their words' vectors."""
+"""Captions as the mean of their word vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from bifocal.text.format import Layout, Rows
+from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.pretrained_word_vectors import PretrainedWordVectors
 from bifocal.text.vectorizers.word2vec import Word2Vec
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
+SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
+"""Arguments that only the training of word vectors uses."""
+
 
 @dataclass
 class MeanWordVectors:
-    """The mean of the word vectors of a caption; unknown words are left out, a caption without any other is zero.
+    """Mean of the word vectors of a caption, without unknown words; zero for a caption without known words.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1. The word
+    vectors are trained on the training captions by skip-gram, or read from a file.
 
     Args:
-        dim: K, of the word vectors that are trained here.
-        min_count: how often a word must occur in the training captions.
-        epochs: of skip-gram.
-        subsample: of skip-gram, see :class:`bifocal.text.Word2Vec`.
-        path: a file of word vectors, which are taken instead; see :class:`bifocal.text.PretrainedWordVectors`.
+        dim: K, dimension of the trained word vectors.
+        min_count: minimum number of occurrences of a word in the training captions.
+        epochs: passes of skip-gram over the captions.
+        subsample: as for ``Word2Vec``.
+        path: file of word vectors, as for ``PretrainedWordVectors``; None trains them.
+
+    Example:
+        >>> vectorizer = MeanWordVectors(dim=4, epochs=1)
+        >>> metrics = vectorizer.fit(["a dog runs", "a cat runs"], seed=0)
+        >>> vectorizer.transform(["a dog"]).values[0].shape
+        (4,)
     """
 
     dim: int = 300
@@ -29,46 +41,52 @@ class MeanWordVectors:
     epochs: int = 5
     subsample: float = 1e-3
     path: Path | str | None = None
-    table: WordVectors = field(init=False, repr=False)
+    word_vectors: WordVectors = field(init=False, repr=False)
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        if arguments.get("path") is not None:
+            yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
 
     @property
-    def layout(self) -> Layout:
-        """A vector of the words' dimension."""
-        return Layout("vectors", self.table.dim)
+    def format(self) -> TextFormat:
+        """Vectors with the dimension of the word vectors."""
+        return TextFormat("vectors", self.word_vectors.dim)
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Train or load the word vectors."""
-        self.table, figures = learn_words(
+        """Train or read the word vectors."""
+        self.word_vectors, metrics = fit_word_vectors(
             captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
         )
-        return figures
+        return metrics
 
-    def rows(self, captions: Sequence[str]) -> Rows:
-        """The mean of each caption."""
-        tokens = self.table.encode(captions)
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the mean vector of each caption."""
+        tokens = self.word_vectors.encode(captions)
         means = []
         for ids in tokens.values:
             known = ids[ids > 1]
-            means.append(self.table.vectors[known].sum(axis=0) / max(len(known), 1))
-        return Rows(means, counts=tokens.counts)
+            means.append(self.word_vectors.vectors[known].sum(axis=0) / max(len(known), 1))
+        return EncodedCaptions(means, counts=tokens.counts)
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and the vectors."""
-        self.table.save(directory)
+        self.word_vectors.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read what :meth:`save` wrote."""
-        self.table = WordVectors.load(directory)
+        """Read the files that :meth:`save` wrote."""
+        self.word_vectors = WordVectors.load(directory)
 
 
-def learn_words(
+def fit_word_vectors(
     captions: Sequence[str], seed: int, dim: int, min_count: int, epochs: int, subsample: float, path: Path | str | None
 ) -> tuple[WordVectors, dict[str, float]]:
-    """Word vectors from a file, or, without one, by skip-gram from the captions; and what there is to report."""
-    words: PretrainedWordVectors | Word2Vec
+    """Return word vectors and metrics: from the file ``path``, or trained by skip-gram if it is None."""
+    vectorizer: PretrainedWordVectors | Word2Vec
     if path is not None:
-        words = PretrainedWordVectors(min_count=min_count, path=path)
+        vectorizer = PretrainedWordVectors(min_count=min_count, path=path)
     else:
-        words = Word2Vec(dim=dim, min_count=min_count, epochs=epochs, subsample=subsample)
-    figures = words.fit(captions, seed)
-    return words.table, figures
+        vectorizer = Word2Vec(dim=dim, min_count=min_count, epochs=epochs, subsample=subsample)
+    metrics = vectorizer.fit(captions, seed)
+    return vectorizer.word_vectors, metrics

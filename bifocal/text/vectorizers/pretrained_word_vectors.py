@@ -1,69 +1,81 @@
 """Token ids with published word vectors."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from bifocal.text.format import Layout, Rows
+from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import tokenize
+from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vocabulary import Vocabulary
-from bifocal.text.word_vectors.files import Vector, WordFile, read_word_file
+from bifocal.text.word_vectors.files import Vector, WordVectorFile, read_word_vectors
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
 UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
-"""How files call the vector of unknown words."""
+"""Names of the vector of unknown words in published files."""
 
 
 @dataclass
 class PretrainedWordVectors:
-    """Token ids with word vectors of a file; ``bifocal.text.word_vectors.files.read_word_file`` lists the formats.
+    """Token ids with word vectors of a file; ``bifocal.text.word_vectors.files.read_word_vectors`` lists the formats.
 
-    The vocabulary is what the training captions and the file have in common (captions are in lower case).
+    The vocabulary is the set of words that are in both the training captions (in lower case) and the file.
 
     Args:
-        unknown: what stands for another word: "vector", the file's own ``<unk>`` or ``UNK``; "mean", the mean of the
-            vectors; "bucket", one of ``buckets`` random vectors like the others, by a hash of the word.
-        buckets: number of these.
-        min_count: how often a word must occur in the training captions.
-        path: the file.
+        unknown: vector of other words: "vector", the file's vector ``<unk>`` or ``UNK``; "mean", the mean of the
+            vectors; "bucket", one of ``buckets`` random vectors with the statistics of the file's vectors, chosen by a
+            hash of the word.
+        buckets: number of random vectors for unknown words.
+        min_count: minimum number of occurrences of a word in the training captions.
+        path: file of word vectors; required.
     """
 
     unknown: Literal["vector", "mean", "bucket"] = "mean"
     buckets: int = 1000
     min_count: int = 1
     path: Path | str | None = None
-    table: WordVectors = field(init=False, repr=False)
+    word_vectors: WordVectors = field(init=False, repr=False)
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        if arguments.get("path") is None:
+            yield "path is missing: set it to a file of word vectors"
+        if arguments.get("unknown") != "bucket":
+            yield from ignored_arguments(arguments, ["buckets"], "unless unknown is 'bucket'")
 
     @property
-    def layout(self) -> Layout:
-        """Tokens, and the dimension of the vectors that they stand for."""
-        return Layout("tokens", self.table.dim)
+    def format(self) -> TextFormat:
+        """Tokens with the dimension of their vectors."""
+        return TextFormat("tokens", self.word_vectors.dim)
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Look up the words of ``captions``.
+        """Look up the words of ``captions`` in the file.
 
         Raises:
-            ValueError: no path, or nothing of the captions in it, or no vector for unknown words.
+            ValueError: ``path`` is None, the file has none of the words, or no vector for unknown words.
         """
         if self.path is None:
-            raise ValueError("PretrainedWordVectors reads a file of word vectors: set path to its path")
+            raise ValueError("PretrainedWordVectors needs path: a file of word vectors")
         frequent = frequent_words(captions, self.min_count)
-        file = read_word_file(Path(self.path), [*frequent, *UNKNOWN_NAMES])
+        file = read_word_vectors(Path(self.path), [*frequent, *UNKNOWN_NAMES])
         words = [word for word in frequent if word in file.vectors]
         if not words:
-            raise ValueError(f"{self.path} has none of the captions' {len(frequent)} words: is it of their language?")
+            raise ValueError(
+                f"{self.path} has none of the {len(frequent)} words of the captions: check the language of the file"
+            )
         vectors = np.stack([file.vectors[word] for word in words])
-        rows = [np.zeros((1, file.dim), np.float32), self._unknown(file, vectors)[None], vectors]
+        rows = [np.zeros((1, file.dim), np.float32), self._unknown_vector(file, vectors)[None], vectors]
         buckets = self.buckets if self.unknown == "bucket" else 0
         if buckets:
             generator = np.random.default_rng(seed)
             noise = generator.standard_normal((buckets, file.dim), np.float32)
             rows.append(vectors.mean(axis=0) + vectors.std(axis=0) * noise)
-        self.table = WordVectors(Vocabulary(words, buckets), np.concatenate(rows))
+        self.word_vectors = WordVectors(Vocabulary(words, buckets), np.concatenate(rows))
         return {
             "words": len(words),
             "words_without_vector": len(frequent) - len(words),
@@ -71,19 +83,19 @@ class PretrainedWordVectors:
             "undecodable_words": file.undecodable,
         }
 
-    def rows(self, captions: Sequence[str]) -> Rows:
-        """Token ids of each caption."""
-        return self.table.encode(captions)
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the token ids of each caption."""
+        return self.word_vectors.encode(captions)
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and the vectors."""
-        self.table.save(directory)
+        self.word_vectors.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read what :meth:`save` wrote."""
-        self.table = WordVectors.load(directory)
+        """Read the files that :meth:`save` wrote."""
+        self.word_vectors = WordVectors.load(directory)
 
-    def _unknown(self, file: WordFile, vectors: Vector) -> Vector:
+    def _unknown_vector(self, file: WordVectorFile, vectors: Vector) -> Vector:
         if self.unknown != "vector":
             mean: Vector = vectors.mean(axis=0)
             return mean
@@ -91,13 +103,17 @@ class PretrainedWordVectors:
             if name in file.vectors:
                 return file.vectors[name]
         raise ValueError(
-            f"{self.path} has no vector for unknown words, called {', '.join(UNKNOWN_NAMES)}: "
+            f"{self.path} has no vector for unknown words, named {', '.join(UNKNOWN_NAMES)}: "
             "set unknown to 'mean' or 'bucket'"
         )
 
 
 def frequent_words(captions: Sequence[str], min_count: int) -> list[str]:
-    """Words that occur at least ``min_count`` times, the most frequent first, in alphabetical order among equals."""
+    """Return words that occur at least ``min_count`` times, most frequent first, ties in alphabetical order.
+
+    >>> frequent_words(["a dog", "a cat", "a dog"], min_count=2)
+    ['a', 'dog']
+    """
     counts = Counter(token for caption in captions for token in tokenize(caption))
     return sorted(
         (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)

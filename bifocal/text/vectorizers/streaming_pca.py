@@ -1,4 +1,4 @@
-"""Principal components of data that comes in blocks and never stands in memory at once."""
+"""Principal components of data that is read block by block and never in memory at once."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,16 +11,16 @@ Array = NDArray[np.float32]
 def streaming_pca(
     blocks: Callable[[], Iterable[Array]], components: int, seed: int, oversample: int = 10
 ) -> tuple[Array, Array]:
-    """Mean (D,) and leading components (D, k), by a randomised range finder and a Rayleigh-Ritz step.
+    """Return the mean (D,) and the leading components (D, k), by a randomized range finder and a Rayleigh-Ritz step.
 
     Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 2011, algorithms 4.3 (one power) and 5.3.
-    Three passes over the data; besides one block, memory holds three matrices (D, k) and two (k, k).
+    The function reads the data three times. Memory holds one block, three matrices (D, k) and two (k, k).
 
     Args:
-        blocks: gives the data (n, D) block by block, each time it is called.
-        components: k; fewer are given where the data have not so many.
-        seed: of the random start.
-        oversample: columns beyond k that the search carries.
+        blocks: returns the data (n, D) block by block, at each call.
+        components: k; the result has fewer if the rank of the data is lower.
+        seed: seed of the random start.
+        oversample: additional columns of the search.
     """
     total, count = np.zeros(0), 0
     for block in blocks():
@@ -32,8 +32,8 @@ def streaming_pca(
     start = np.random.default_rng(seed).standard_normal((len(mean), width), dtype=np.float32)
     image = np.zeros_like(start)
     for block in blocks():
-        centred = block - mean
-        image += centred.T @ (centred @ start)
+        centered = block - mean
+        image += centered.T @ (centered @ start)
     basis = np.linalg.qr(image)[0]
     small = np.zeros((width, width))
     for block in blocks():

@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,9 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from snowballstemmer import stemmer
 
-from bifocal.text.format import Layout, Rows
+from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import MAX_TOKENS, tokenize
+from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.word_vectors.wordnet import WordNet
 
 TERMS, WEIGHTS = "terms.json", "idf.safetensors"
@@ -24,18 +25,24 @@ TERMS, WEIGHTS = "terms.json", "idf.safetensors"
 
 @dataclass
 class TFIDF:
-    """Sparse bags of words: tf times ln((1 + n) / (1 + df)) + 1, l2-normalised, n being the training captions.
+    """Sparse bags of words: tf x (ln((1 + n) / (1 + df)) + 1) with n training captions, l2-normalized.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4 (Snowball stems); Wang, Li,
-    Lazebnik, CVPR 2016, section 3.1 (WordNet lemmas, no stop words). A caption without any known term is
-    the zero vector.
+    Lazebnik, CVPR 2016, section 3.1 (WordNet lemmas, no stop words). A caption without known terms is the zero vector.
 
     Args:
-        form: "stem", by Snowball's English stemmer, or "lemma", by WordNet, whose files are in ``path``.
-        fallback: where WordNet is missing, "error", or "stem" in its place.
-        stop_words: leave out scikit-learn's 318 English stop words.
-        min_count: captions in which a term must occur.
-        path: the folder of WordNet's ``index.noun`` and ``noun.exc``.
+        form: "stem", by Snowball's English stemmer, or "lemma", by WordNet.
+        fallback: if WordNet is missing: "error", or "stem" to stem instead.
+        stop_words: remove scikit-learn's 318 English stop words.
+        min_count: minimum number of captions that contain a term.
+        path: folder of WordNet's ``index.noun`` and ``noun.exc``, for lemmas.
+
+    Example:
+        >>> vectorizer = TFIDF()
+        >>> vectorizer.fit(["A dog runs", "Dogs run on grass"], seed=0)
+        {'terms': 3, 'lemmatized': 0.0}
+        >>> list(vectorizer.terms)
+        ['dog', 'grass', 'run']
     """
 
     form: Literal["stem", "lemma"] = "stem"
@@ -47,33 +54,44 @@ class TFIDF:
     idf: NDArray[np.float32] = field(init=False, repr=False)
     wordnet: WordNet | None = field(init=False, repr=False, default=None)
 
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        if arguments.get("form", "stem") == "stem":
+            options = {name: value for name, value in arguments.items() if value is not None}
+            yield from ignored_arguments(options, ["path", "fallback"], "with form 'stem', which needs no WordNet")
+        elif arguments.get("path") is not None:
+            yield from ignored_arguments(arguments, ["fallback"], "with path")
+        elif arguments.get("fallback", "error") == "error":
+            yield "form 'lemma' needs path, the folder of WordNet's index.noun and noun.exc, or fallback 'stem'"
+
     @property
-    def layout(self) -> Layout:
-        """Sparse, one place for each term."""
-        return Layout("sparse", len(self.terms))
+    def format(self) -> TextFormat:
+        """Sparse vectors with one dimension per term."""
+        return TextFormat("sparse", len(self.terms))
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Learn the terms and their weights; nothing is random.
+        """Learn the terms and their weights; the seed has no effect.
 
         Raises:
-            FileNotFoundError: lemmas are asked for, and WordNet is missing.
-            ValueError: no term is left.
+            FileNotFoundError: lemmas need WordNet, and it is missing.
+            ValueError: no term is frequent enough.
         """
         if self.form == "lemma":
             self.wordnet = self._read_wordnet()
         frequency = Counter(term for caption in captions for term in {*self._terms(tokenize(caption)[:MAX_TOKENS])})
         kept = sorted(term for term, count in frequency.items() if count >= self.min_count)
         if not kept:
-            raise ValueError(f"no term occurs in {self.min_count} of {len(captions)} captions: lower min_count")
+            raise ValueError(f"no term occurs in {self.min_count} of {len(captions)} captions: decrease min_count")
         self.terms = {term: index for index, term in enumerate(kept)}
         counts = np.array([frequency[term] for term in kept])
         self.idf = (np.log((1 + len(captions)) / (1 + counts)) + 1).astype(np.float32)
         return {"terms": len(kept), "lemmatized": float(self.wordnet is not None)}
 
-    def rows(self, captions: Sequence[str]) -> Rows:
-        """Weights of the terms of each caption."""
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the weights of the terms of each caption."""
         counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
-        ends, places = [0], []
+        ends, columns = [0], []
         for caption in captions:
             tokens = tokenize(caption)
             counts["truncated_captions"] += len(tokens) > MAX_TOKENS
@@ -82,18 +100,18 @@ class TFIDF:
             counts["tokens"] += len(terms)
             counts["unknown_tokens"] += len(terms) - len(known)
             counts["empty_captions"] += not known
-            places += known
-            ends.append(len(places))
-        matrix = csr_matrix((np.ones(len(places), np.float32), places, ends), (len(captions), len(self.terms)))
+            columns += known
+            ends.append(len(columns))
+        matrix = csr_matrix((np.ones(len(columns), np.float32), columns, ends), (len(captions), len(self.terms)))
         matrix.sum_duplicates()
         matrix.data *= self.idf[matrix.indices]
         norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
         matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
         values = np.split(matrix.data.astype(np.float32), matrix.indptr[1:-1])
-        return Rows(values, np.split(matrix.indices.astype(np.int32), matrix.indptr[1:-1]), counts)
+        return EncodedCaptions(values, np.split(matrix.indices.astype(np.int32), matrix.indptr[1:-1]), counts)
 
     def save(self, directory: Path) -> None:
-        """Write terms, weights, and the part of WordNet that new words need."""
+        """Write the terms, their weights, and the nouns of WordNet, which new words need."""
         wordnet = self.wordnet
         nouns = None if wordnet is None else sorted(wordnet.nouns)
         exceptions = None if wordnet is None else dict(sorted(wordnet.exceptions.items()))
@@ -102,7 +120,7 @@ class TFIDF:
         save_file({"idf": self.idf}, directory / WEIGHTS)
 
     def load(self, directory: Path) -> None:
-        """Read what :meth:`save` wrote."""
+        """Read the files that :meth:`save` wrote."""
         content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
         self.terms = {term: index for index, term in enumerate(content["terms"])}
         self.idf = load_file(directory / WEIGHTS)["idf"]
@@ -119,6 +137,7 @@ class TFIDF:
 
     @cached_property
     def _forms(self) -> dict[str, str]:
+        # Stemming is slow: compute the form of each word once.
         return {}
 
     @cached_property
@@ -132,5 +151,5 @@ class TFIDF:
             return None
         raise FileNotFoundError(
             "lemmas need WordNet's index.noun and noun.exc (WNdb-3.0.tar.gz of wordnet.princeton.edu, or NLTK's "
-            "corpora/wordnet): set path to their folder, or fallback: stem"
+            "corpora/wordnet): set path to their folder, or fallback to 'stem'"
         )

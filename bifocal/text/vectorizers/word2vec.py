@@ -1,4 +1,4 @@
-"""Word vectors trained on captions."""
+"""Token ids with word vectors trained on captions."""
 
 import zlib
 from collections.abc import Sequence
@@ -6,29 +6,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from bifocal.text.format import Layout, Rows
+from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import tokenize
-from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
 
 @dataclass
 class Word2Vec:
-    """Token ids, with word vectors trained on the captions of the training split.
+    """Token ids, with word vectors trained on the training captions.
 
-    Mikolov et al., "Distributed representations of words and phrases", 2013. A word that is not in the vocabulary is
-    ``<unk>``, whose vector is the mean of all. Trained in one thread: the same seed gives the same bytes.
+    Mikolov et al., "Distributed representations of words and phrases", 2013. Words outside the vocabulary are
+    ``<unk>``, whose vector is the mean of all vectors. Training uses one thread: the same seed gives the same bytes.
 
     Args:
-        dim: K, of a word vector (620 in thesis 3.2.1).
-        window: words on each side that are predicted.
-        min_count: how often a word must occur to get a vector.
+        dim: K, dimension of a word vector (620 in thesis 3.2.1).
+        window: number of words on each side that are predicted.
+        min_count: minimum number of occurrences of a word in the vocabulary.
         epochs: passes over the captions.
-        subsample: frequent words are skipped above this share of the text; 0 skips none (for a small vocabulary).
+        subsample: words with a relative frequency above this threshold are randomly skipped; 0 skips none (for a small
+            vocabulary).
         algorithm: skip-gram or CBOW.
-        path: a text file to train on in place of the captions, UTF-8, one sentence per line.
+        path: UTF-8 text file with one sentence per line, used for training instead of the captions.
+
+    Example:
+        >>> vectorizer = Word2Vec(dim=4, min_count=1, epochs=1)
+        >>> vectorizer.fit(["a dog runs", "a cat runs"], seed=0)
+        {'words': 6}
+        >>> [len(tokens) for tokens in vectorizer.transform(["a dog", "a small dog"]).values]
+        [2, 3]
     """
 
     dim: int = 620
@@ -38,20 +43,20 @@ class Word2Vec:
     subsample: float = 1e-3
     algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
     path: Path | str | None = None
-    table: WordVectors = field(init=False, repr=False)
+    word_vectors: WordVectors = field(init=False, repr=False)
 
     @property
-    def layout(self) -> Layout:
-        """Tokens, and the dimension of the vectors that they stand for."""
-        return Layout("tokens", self.dim)
+    def format(self) -> TextFormat:
+        """Tokens with the dimension of their vectors."""
+        return TextFormat("tokens", self.dim)
 
     def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Train on ``captions``, or on ``path``.
+        """Train on ``captions``, or on the file ``path``.
 
         Raises:
-            ValueError: no word is frequent enough, or ``path`` is no text.
+            ValueError: no word is frequent enough, or the file is not UTF-8.
         """
-        # Here, because it takes seconds to load and whoever reads a text store does without it.
+        # Imported here: gensim loads in seconds, and readers of a text store do not need it.
         from gensim.models import Word2Vec as GensimWord2Vec
 
         sentences = [tokenize(line) for line in (captions if self.path is None else read_lines(Path(self.path)))]
@@ -69,36 +74,30 @@ class Word2Vec:
         if not len(model.wv):
             raise ValueError(
                 f"no word occurs {self.min_count} times in {len(sentences)} sentences: "
-                "lower min_count, or train on more text"
+                "decrease min_count or train on more text"
             )
         model.train(sentences, total_examples=len(sentences), epochs=self.epochs)
-        self.table = word_table(model.wv.index_to_key, model.wv.vectors)
-        return {"words": len(self.table.vocabulary)}
+        self.word_vectors = WordVectors.from_words(model.wv.index_to_key, model.wv.vectors)
+        return {"words": len(self.word_vectors.vocabulary)}
 
-    def rows(self, captions: Sequence[str]) -> Rows:
-        """Token ids of each caption."""
-        return self.table.encode(captions)
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the token ids of each caption."""
+        return self.word_vectors.encode(captions)
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and the vectors."""
-        self.table.save(directory)
+        self.word_vectors.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read what :meth:`save` wrote."""
-        self.table = WordVectors.load(directory)
-
-
-def word_table(words: Sequence[str], vectors: np.ndarray) -> WordVectors:
-    """Those words, after the padding (zero) and ``<unk>`` (the mean of all)."""
-    special = np.stack([np.zeros_like(vectors[0]), vectors.mean(axis=0)])
-    return WordVectors(Vocabulary(words), np.concatenate([special, vectors]).astype(np.float32))
+        """Read the files that :meth:`save` wrote."""
+        self.word_vectors = WordVectors.load(directory)
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file.
+    """Return the lines of a text file.
 
     Raises:
-        ValueError: one is not UTF-8; names it.
+        ValueError: a line is not UTF-8; the message names it.
     """
     lines = []
     with path.open("rb") as file:
@@ -113,4 +112,5 @@ def read_lines(path: Path) -> list[str]:
 
 
 def _hash(text: str) -> int:
+    # gensim's default, hash(), differs between processes.
     return zlib.crc32(text.encode())

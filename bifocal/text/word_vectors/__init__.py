@@ -1,1 +1,1 @@
-"""Word vectors: the table, published file formats, WordNet lemmas."""
+"""Word vectors: the table of vectors, published file formats, WordNet lemmas."""

@@ -1,4 +1,4 @@
-"""A vocabulary with one vector for each word."""
+"""A vocabulary with one vector per word."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from bifocal.text.format import Rows
+from bifocal.text.format import EncodedCaptions
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.vocabulary import Vocabulary
 
@@ -21,19 +21,25 @@ class WordVectors:
 
     Attributes:
         vocabulary: V words.
-        vectors: (V, K) float32; row 0, padding, is zero.
+        vectors: (V, K) float32; row 0 (padding) is zero.
     """
 
     vocabulary: Vocabulary
     vectors: NDArray[np.float32]
 
+    @classmethod
+    def from_words(cls, words: Sequence[str], vectors: NDArray[np.float32]) -> "WordVectors":
+        """Add padding (zero) and ``<unk>`` (mean of all vectors) before the words."""
+        special = np.stack([np.zeros_like(vectors[0]), vectors.mean(axis=0)])
+        return cls(Vocabulary(words), np.concatenate([special, vectors]).astype(np.float32))
+
     @property
     def dim(self) -> int:
-        """K."""
+        """K, dimension of a vector."""
         return int(self.vectors.shape[1])
 
-    def encode(self, captions: Sequence[str]) -> Rows:
-        """The token ids of each caption, of ``MAX_TOKENS`` tokens at most; an empty caption is one ``<unk>``."""
+    def encode(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the token ids of each caption, at most ``MAX_TOKENS``; an empty caption is one ``<unk>``."""
         counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
         values = []
         for caption in captions:
@@ -44,7 +50,7 @@ class WordVectors:
             counts["tokens"] += len(tokens)
             counts["unknown_tokens"] += sum(token not in self.vocabulary for token in tokens)
             values.append(np.array(self.vocabulary.encode(tokens or [UNKNOWN]), dtype=np.int32))
-        return Rows(values, counts=counts)
+        return EncodedCaptions(values, counts=counts)
 
     def save(self, directory: Path) -> None:
         """Write ``vocabulary.json`` and ``word_vectors.safetensors``."""
@@ -53,15 +59,15 @@ class WordVectors:
 
     @classmethod
     def load(cls, directory: Path) -> "WordVectors":
-        """Read what :meth:`save` wrote.
+        """Read the files that :meth:`save` wrote.
 
         Raises:
-            ValueError: the two files differ in their number of words.
+            ValueError: the two files have different numbers of words.
         """
         vocabulary = Vocabulary.load(directory / Vocabulary.FILE)
         vectors = load_file(directory / VECTORS)["vectors"]
         if len(vectors) != len(vocabulary):
             raise ValueError(
-                f"{directory} has {len(vectors)} word vectors for {len(vocabulary)} words: run vectorize_captions again"
+                f"{directory} has {len(vectors)} word vectors for {len(vocabulary)} words: write the text again"
             )
         return cls(vocabulary, vectors)

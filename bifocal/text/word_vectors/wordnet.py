@@ -1,10 +1,10 @@
-"""Lemmas by WordNet's own rules, from its two files of nouns."""
+"""Lemmas by WordNet's rules, from its two files of nouns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ENDINGS = (
+SUFFIXES = (
     ("s", ""),
     ("ses", "s"),
     ("ves", "f"),
@@ -15,18 +15,23 @@ ENDINGS = (
     ("men", "man"),
     ("ies", "y"),
 )
-"""Of nouns, from WordNet's ``morphy``; what NLTK's lemmatizer uses unless it is told a part of speech."""
+"""Noun suffixes and their replacements, from WordNet's ``morphy``; NLTK's lemmatizer uses them by default."""
 
 FILES = ("index.noun", "noun.exc")
 
 
 @dataclass(frozen=True)
 class WordNet:
-    """Nouns and irregular plurals.
+    """Nouns and irregular plurals of WordNet.
 
     Attributes:
-        nouns: every lemma.
-        exceptions: lemmas of an irregular form.
+        nouns: all lemmas.
+        exceptions: lemmas of each irregular form.
+
+    Example:
+        >>> wordnet = WordNet(frozenset({"dog", "man", "leaf"}), {"leaves": ("leaf",)})
+        >>> [wordnet.lemma(word) for word in ("dogs", "leaves", "men", "runs")]
+        ['dog', 'leaf', 'man', 'runs']
     """
 
     nouns: frozenset[str]
@@ -37,14 +42,13 @@ class WordNet:
         """Read WordNet's database files.
 
         Raises:
-            FileNotFoundError: one of the two is missing.
+            FileNotFoundError: one of the two files is missing.
         """
         for name in FILES:
             if not (folder / name).is_file():
                 raise FileNotFoundError(
-                    f"{folder / name}: no such file; lemmas need WordNet's {' and '.join(FILES)}: unpack "
-                    "WNdb-3.0.tar.gz (wordnet.princeton.edu) or NLTK's corpora/wordnet, and set "
-                    "path to that folder, or fallback: stem"
+                    f"{folder / name}: no such file; expected WordNet's {' and '.join(FILES)}: unpack WNdb-3.0.tar.gz "
+                    "(wordnet.princeton.edu) or NLTK's corpora/wordnet"
                 )
         lines = (folder / FILES[0]).read_text(encoding="utf-8").splitlines()
         nouns = frozenset(line.partition(" ")[0] for line in lines if not line.startswith(" "))
@@ -52,9 +56,9 @@ class WordNet:
         return cls(nouns, {fields[0]: tuple(fields[1:]) for fields in irregular if fields})
 
     def lemma(self, word: str) -> str:
-        """The shortest noun that ``word`` can be a form of; the word itself if WordNet knows none."""
+        """Return the shortest noun of which ``word`` can be a form, or the word itself if there is none."""
         if word in self.exceptions:
-            forms = [word, *self.exceptions[word]]
+            candidates = [word, *self.exceptions[word]]
         else:
-            forms = [word, *(word[: -len(end)] + by for end, by in ENDINGS if word.endswith(end))]
-        return min((form for form in forms if form in self.nouns), key=len, default=word)
+            candidates = [word, *(word[: -len(end)] + stem for end, stem in SUFFIXES if word.endswith(end))]
+        return min((noun for noun in candidates if noun in self.nouns), key=len, default=word)

@@ -11,7 +11,7 @@ from bifocal.datasets import Dataset
 from bifocal.embedding import BATCH, DualEncoder
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.metrics.localization.boxes import box_iou
-from bifocal.text import Text
+from bifocal.text import TextBatch
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.training.mining.hard_boxes import hard_negative_boxes
 
@@ -100,7 +100,7 @@ class PhraseBoxPairs:
         regions = self.features.gather(self._store_rows[images.numpy()])
         return RegionBatch(*(part[image, rows % self.regions].unsqueeze(1) for part in regions))
 
-    def texts(self, rows: Tensor) -> Text:
+    def texts(self, rows: Tensor) -> TextBatch:
         """Return the text of these phrases (n,)."""
         return self.vectorizer.vectorize([self.phrases[row] for row in rows.tolist()])
 

@@ -6,7 +6,7 @@ from torch.nn.functional import normalize
 
 from bifocal.batch import Batch, ImageCaptionPairs
 from bifocal.features import RegionBatch
-from bifocal.text import Text
+from bifocal.text import TextBatch
 
 
 class SemanticPairs:
@@ -22,8 +22,8 @@ class SemanticPairs:
     """
 
     def __init__(self, pairs: ImageCaptionPairs) -> None:
-        if pairs.text.kind not in ("vectors", "sparse"):
-            raise ValueError(f"semantic pairs need one vector per caption, not {pairs.text.kind}: vectorize with TFIDF")
+        if pairs.text.format.name not in ("vectors", "sparse"):
+            raise ValueError(f"semantic pairs need one vector per caption, not {pairs.text.format.name}: vectorize with TFIDF")
         self.pairs = pairs
         order = pairs.image_of_caption.argsort(stable=True)
         self._captions = order.split(pairs.image_of_caption.bincount(minlength=len(pairs.image_ids)).tolist())
@@ -58,10 +58,10 @@ class SemanticPairs:
         store = self.pairs.features
         return store.gather(store.rows(self.pairs.image_ids[row] for row in images.tolist()))
 
-    def texts(self, images: Tensor) -> Text:
+    def texts(self, images: Tensor) -> TextBatch:
         """Return the texts (n, K) of the images of these rows (n,)."""
         captions = [self._captions[row] for row in images.tolist()]
         image = torch.arange(len(images)).repeat_interleave(torch.tensor([len(rows) for rows in captions]))
         values = self.pairs.caption_text(torch.cat(captions)).values
         sums = values.new_zeros(len(images), values.shape[1]).index_add_(0, image, values)
-        return Text(normalize(sums, dim=1), torch.ones(len(images), dtype=torch.int64))
+        return TextBatch(normalize(sums, dim=1), torch.ones(len(images), dtype=torch.int64))

@@ -12,7 +12,7 @@ from bifocal.features import RegionBatch
 from bifocal.losses import GroundingLoss
 from bifocal.models import GroundingModel, build_model
 from bifocal.scores import Scores
-from bifocal.text import Text
+from bifocal.text import TextBatch
 
 LEVELS, CELLS, DIM = 2, 4, 6
 CONFIGURATION: dict[str, Any] = {
@@ -48,7 +48,7 @@ def new_batch(images: int, captions_each: int, pad: int = 0) -> Batch:
             torch.ones(images, LEVELS * CELLS, dtype=torch.bool),
             torch.zeros(images, LEVELS * CELLS, 4),
         ),
-        text=Text(torch.nn.functional.pad(values, (0, 0, 0, pad)), lengths),
+        text=TextBatch(torch.nn.functional.pad(values, (0, 0, 0, pad)), lengths),
         matches=torch.eye(images, dtype=torch.bool).repeat_interleave(captions_each, dim=1),
     )
 
@@ -154,6 +154,6 @@ def test_every_text_attends_to_something_before_training(seed: int) -> None:
     cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)
     values = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(9, 3, 5, 64)
     images = model.embed_images(RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0)))
-    sentences, words = model.embed_captions(Text(values, torch.full((9,), 5)))
+    sentences, words = model.embed_captions(TextBatch(values, torch.full((9,), 5)))
     for texts in (sentences, words.flatten(0, 1)):
         assert (torch.einsum("td,nlrd->tnlr", texts, images) > 0).double().mean() > 0.99

@@ -23,12 +23,12 @@ from bifocal.text import Vocabulary, tokenize
         ("under_score a/b", ["under", "score", "a", "b"]),
     ],
 )
-def test_tokens_of(text: str, tokens: list[str]) -> None:
+def test_text_is_split_into_tokens(text: str, tokens: list[str]) -> None:
     assert tokenize(text) == [unicodedata.normalize("NFKC", token) for token in tokens]
 
 
 @given(st.text())
-def test_tokens_are_stable_and_clean(text: str) -> None:
+def test_tokens_are_stable_and_contain_no_space(text: str) -> None:
     tokens = tokenize(text)
     assert tokenize(" ".join(tokens)) == tokens
     assert all(token and not any(sign.isspace() for sign in token) for token in tokens)
@@ -38,7 +38,7 @@ def test_case_is_kept_on_request() -> None:
     assert tokenize("The Dog", lower=False) == ["The", "Dog"]
 
 
-def test_vocabulary_survives_the_file(tmp_path: Path) -> None:
+def test_vocabulary_is_loaded_as_saved(tmp_path: Path) -> None:
     vocabulary = Vocabulary(["a", "犬"], buckets=3)
     vocabulary.save(tmp_path / "vocabulary.json")
     loaded = Vocabulary.load(tmp_path / "vocabulary.json")
@@ -47,19 +47,19 @@ def test_vocabulary_survives_the_file(tmp_path: Path) -> None:
     assert loaded.encode(tokens) == vocabulary.encode(tokens)
 
 
-def test_unknown_words_are_unk_or_fall_into_buckets() -> None:
+def test_unknown_words_are_unk_or_in_buckets() -> None:
     assert Vocabulary(["a"]).encode(["b", "a", "c"]) == [1, 2, 1]
     words = [str(number) for number in range(100)]
     ids = Vocabulary(["a"], buckets=4).encode(words)
     assert set(ids) == {3, 4, 5, 6}
 
 
-def test_a_word_comes_once() -> None:
-    with pytest.raises(ValueError, match="'a' comes twice"):
+def test_repeated_word_is_rejected() -> None:
+    with pytest.raises(ValueError, match="word 'a' is repeated"):
         Vocabulary(["a", "b", "a"])
 
 
-def test_refuses_a_file_that_is_no_vocabulary(tmp_path: Path) -> None:
+def test_file_that_is_not_a_vocabulary_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "words.json").write_text('{"words": ["a"], "buckets": 0}')
-    with pytest.raises(ValueError, match="is no vocabulary"):
+    with pytest.raises(ValueError, match="is not a vocabulary"):
         Vocabulary.load(tmp_path / "words.json")

@@ -11,7 +11,7 @@ from bifocal.batch import ImageCaptionPairs
 from bifocal.features import RegionBatch
 from bifocal.losses import InfoNCELoss, SigmoidLoss
 from bifocal.models import TwoBranchModel
-from bifocal.text import Text
+from bifocal.text import TextBatch
 from bifocal.training.distributed import World
 from bifocal.training.gradients import Precision, backward
 
@@ -68,7 +68,7 @@ def test_the_second_pass_draws_the_same_numbers_and_counts_once(
             for parts in zip(*(part.tensor_split(3) for part in batch.regions), strict=True)
         ]
         captions = [
-            reference.embed_captions(Text(*parts))
+            reference.embed_captions(TextBatch(*parts))
             for parts in zip(*(part.tensor_split(3) for part in batch.text), strict=True)
         ]
         scores = reference.score(torch.cat(images), torch.cat(captions))
@@ -96,7 +96,7 @@ def test_an_encoding_may_have_several_parts(pairs: ImageCaptionPairs, new_model:
         def embed_images(self, regions: RegionBatch) -> tuple[Tensor, Tensor]:
             return self.hidden.image_encoder.convolution(regions.features.float()), regions.mask
 
-        def embed_captions(self, text: Text) -> Tensor:
+        def embed_captions(self, text: TextBatch) -> Tensor:
             return self.hidden.embed_captions(text)
 
         def score(self, images: tuple[Tensor, Tensor], captions: Tensor) -> Any:

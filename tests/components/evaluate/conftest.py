@@ -50,7 +50,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     model = build_model(
         {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
-        feature_dim=DIM, text_dim=WORDS, text_format=text.kind, vocabulary_size=len(text.word_vectors),
+        feature_dim=DIM, text_dim=WORDS, text_format=text.format.name, vocabulary_size=len(text.word_vectors),
     )  # fmt: skip
     save_model(partial["embedding"], model)
     for name in INPUTS:

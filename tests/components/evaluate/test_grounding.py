@@ -103,7 +103,7 @@ def test_a_phrase_in_a_sentence_is_found_by_its_words_there(pointer: Pointer, wh
     torch.manual_seed(0)
     vectorizer = ElmoLayers()
     vectorizer.elmo = Elmo(ElmoOptions(filters=((1, 4),), lstm_dim=4, projection_dim=4)).eval()
-    texts = ElmoMixtureEncoder(vectorizer.layout.dim, 6, layers=vectorizer.layout.layers)
+    texts = ElmoMixtureEncoder(vectorizer.format.dim, 6, layers=vectorizer.format.layers)
     model = GroundingModel(MultiLevelEncoder(DIM, 6, levels=1), texts, text_format="contextual").eval()
     reader = FittedVectorizer(vectorizer)
     few = replace(whole, phrases=split.phrases.iloc[:8])

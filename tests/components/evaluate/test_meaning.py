@@ -55,7 +55,7 @@ def test_people_agree_with_what_is_nearer(
     whole: Dataset, images: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three triplets of the split and one that is not: votes 4 1 0, 0 3 1 and 2 2 2."""
-    monkeypatch.setattr("components.evaluate.meaning.FISHER", {"dim": 8, "centres": 2, "components": 8, "epochs": 1})
+    monkeypatch.setattr("components.evaluate.meaning.FISHER", {"dim": 8, "centers": 2, "components": 8, "epochs": 1})
     split = whole.split("test")
     ids = list(split.images["image_id"])
     rows = [(0, 1, 2, 4, 1, 0), (3, 4, 5, 0, 3, 1), (6, 7, 8, 2, 2, 2)]

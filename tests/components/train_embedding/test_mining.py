@@ -76,7 +76,7 @@ def test_mined_triplets_train_and_ndcg_chooses_the_epoch(
     untrained = build_model(
         {"name": "TwoBranchModel", "dim": 16, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"},
         feature_dim=features.dim, text_dim=text.dim,
-        text_format=text.kind,
+        text_format=text.format.name,
     )  # fmt: skip
     assert history["ndcg"][best] > judge(untrained)["ndcg"] + 5
     # Without the joint losses texts are only read: their map is as it was.

@@ -1,4 +1,4 @@
-"""The blocks of the README are parameters that the stage accepts."""
+"""The YAML blocks of the README are valid parameters of the stage."""
 
 import re
 from pathlib import Path
@@ -14,6 +14,6 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_block_is_accepted(block: str) -> None:
+def test_block_of_the_readme_is_valid(block: str) -> None:
     sections = validate({"seed": 0, **yaml.safe_load(block)}, [COMPONENT])
     assert set(sections) == {"vectorize_captions"}

@@ -1,4 +1,4 @@
-"""The stage vectorize_captions, from a dataset on disk to the text store."""
+"""Stage vectorize_captions, from a dataset on disk to the text store."""
 
 import json
 from pathlib import Path
@@ -38,12 +38,12 @@ def params(name: str = "Word2Vec", **arguments: object) -> VectorizeCaptionsPara
     return VectorizeCaptionsParams(seed=0, vectorizer=ClassRef(name=name, **arguments))
 
 
-def test_learns_from_the_training_captions_alone(dataset: Path, tmp_path: Path) -> None:
-    figures = stage.run(params(dim=4, min_count=1, epochs=1), dataset=dataset, text=tmp_path)
+def test_vectorizer_is_fitted_on_the_training_captions(dataset: Path, tmp_path: Path) -> None:
+    metrics = stage.run(params(dim=4, min_count=1, epochs=1), dataset=dataset, text=tmp_path)
     store = TextStore(tmp_path)
     assert set(store.vocabulary.words[2:]) == {"a", "dog", "runs", "sleeps"}
-    assert figures["unknown_share"] == pytest.approx(1 / 9)
-    assert figures["empty_captions"] == 2
+    assert metrics["unknown_share"] == pytest.approx(1 / 9)
+    assert metrics["empty_captions"] == 2
     assert store.caption_ids.tolist() == [4, 2, 9, 7, 1]
     zebra = store.gather(store.rows([9]))
     assert zebra.values.tolist() == [store.vocabulary.encode(["a", "zebra", "runs"])]

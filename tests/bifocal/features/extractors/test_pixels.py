@@ -11,7 +11,7 @@ from bifocal.batch import Batch
 from bifocal.features import FeatureStore, FeatureWriter, RegionBatch
 from bifocal.features.extractors import Pixels
 from bifocal.models import build_model
-from bifocal.text import Text
+from bifocal.text import TextBatch
 
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}
 
@@ -57,7 +57,7 @@ def test_a_two_branch_model_trains_on_them(tmp_path: Path) -> None:
         text_dim=4,
         text_format="vectors",
     )
-    text = Text(torch.randn(2, 4), torch.ones(2, dtype=torch.int64))
+    text = TextBatch(torch.randn(2, 4), torch.ones(2, dtype=torch.int64))
     batch = Batch(["a", "b"], store.gather([0, 1]), text, torch.eye(2, dtype=torch.bool))
     scores = model(batch.to(torch.device("cpu")))
     assert scores.cross.shape == (2, 2)

@@ -63,7 +63,7 @@ def test_captions_are_matched_with_their_best_partners(split: Dataset) -> None:
     products = [dot(slow(CAPTIONS[x]), slow(CAPTIONS[3])) for x in (0, 1)]
     # Both captions of "a" with the one of "c", and that one with the better of them.
     assert matched_captions(vectors, [0, 1], [3]) == pytest.approx((sum(products) + max(products)) / 3)
-    fisher = FisherVectors(dim=4, centres=2, components=3, epochs=1, iterations=2)
+    fisher = FisherVectors(dim=4, centers=2, components=3, epochs=1, iterations=2)
     fisher.fit(TRAINING * 3, seed=0)
     dense = caption_vectors(fisher, CAPTIONS)
     assert matched_captions(dense, [0], [0]) == pytest.approx(1.0)

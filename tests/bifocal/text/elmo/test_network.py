@@ -1,4 +1,4 @@
-"""ELMo against a slow reference: float64, one sentence, direction and token at a time, from the HDF5 file itself."""
+"""ELMo against a slow reference in float64: one sentence, direction and token at a time, read from the HDF5 file."""
 
 import json
 from pathlib import Path
@@ -32,12 +32,12 @@ def token_vector(file: Any, options: Any, token: str | int) -> np.ndarray:
     maxima: list[float] = []
     for index, (width, count) in enumerate(letters["filters"]):
         weight, bias = file[f"CNN/W_cnn_{index}"][0].astype(np.float64), file[f"CNN/b_cnn_{index}"][...]
-        places = [
+        outputs = [
             sum(embedded[start + offset] @ weight[offset] for offset in range(width)) + bias
             for start in range(longest - width + 1)
         ]
         assert len(bias) == count
-        maxima += np.maximum(np.max(places, axis=0), 0).tolist()
+        maxima += np.maximum(np.max(outputs, axis=0), 0).tolist()
     x = np.array(maxima)
     for index in range(letters["n_highway"]):
         high = file[f"CNN_high_{index}"]
@@ -76,7 +76,7 @@ def reference(folder: Path, sentence: list[str]) -> np.ndarray:
 
 
 def write_random(folder: Path, scale: float = 0.4) -> Path:
-    """A small model of random weights in the published format, large enough in its values to reach the clips."""
+    """Write a small network of random weights in the published format, with values large enough to be clipped."""
     generator = np.random.default_rng(0)
     filters, width, dim, projection = [[1, 3], [2, 4], [3, 5]], 12, 6, 4
     options = {
@@ -114,27 +114,27 @@ def load(folder: Path) -> Elmo:
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_layers_are_the_equations(tmp_path: Path, published: bool) -> None:
+def test_layers_equal_the_reference(tmp_path: Path, published: bool) -> None:
     if published and not PUBLISHED.is_dir():
-        pytest.skip(f"{PUBLISHED} is not at hand")
+        pytest.skip(f"{PUBLISHED} is not available")
     folder = PUBLISHED if published else write_random(tmp_path / "elmo")
-    for sentence, found in zip(SENTENCES, load(folder).layers(SENTENCES), strict=True):
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, reference(folder, sentence), atol=1e-5)
+    for sentence, layers in zip(SENTENCES, load(folder).layers(SENTENCES), strict=True):
+        assert layers.dtype == np.float32
+        np.testing.assert_allclose(layers, reference(folder, sentence), atol=1e-5)
         if len(sentence) > 1 and not published:
-            assert np.abs(found[1]).max() == np.float32(0.1)  # the clip of the projection is reached
+            assert np.abs(layers[1]).max() == np.float32(0.1)  # the projection is clipped
 
 
-def test_layer_0_is_the_token_twice_and_company_changes_nothing(tmp_path: Path) -> None:
+def test_layer_0_repeats_the_token_and_batches_do_not_change_layers(tmp_path: Path) -> None:
     elmo = load(write_random(tmp_path / "elmo"))
     together = elmo.layers(SENTENCES, batch_size=3)
-    for sentence, found in zip(SENTENCES, together, strict=True):
-        assert found.shape == (3, len(sentence), elmo.dim)
-        np.testing.assert_array_equal(found[0, :, : elmo.dim // 2], found[0, :, elmo.dim // 2 :])
-        np.testing.assert_allclose(elmo.layers([sentence])[0], found, atol=1e-6)
+    for sentence, layers in zip(SENTENCES, together, strict=True):
+        assert layers.shape == (3, len(sentence), elmo.dim)
+        np.testing.assert_array_equal(layers[0, :, : elmo.dim // 2], layers[0, :, elmo.dim // 2 :])
+        np.testing.assert_allclose(elmo.layers([sentence])[0], layers, atol=1e-6)
 
 
-def test_says_what_is_wrong_with_the_files(tmp_path: Path) -> None:
+def test_invalid_files_are_named(tmp_path: Path) -> None:
     folder = write_random(tmp_path / "elmo")
     options, weights = folder / "options.json", folder / "lm_weights.hdf5"
     with pytest.raises(FileNotFoundError, match="no such file"):
@@ -142,11 +142,11 @@ def test_says_what_is_wrong_with_the_files(tmp_path: Path) -> None:
     values = json.loads(options.read_text())
     values["lstm"]["projection_dim"] = 2
     (folder / "other.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="belong to different models"):
+    with pytest.raises(ValueError, match="belong to different networks"):
         Elmo.load(folder / "other.json", weights)
     (folder / "empty.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"is no options\.json of ELMo"):
+    with pytest.raises(ValueError, match=r"is not an options\.json of ELMo"):
         Elmo.load(folder / "empty.json", weights)
     weights.write_bytes(weights.read_bytes()[:2000])
-    with pytest.raises(ValueError, match="cut off"):
+    with pytest.raises(ValueError, match="is truncated"):
         Elmo.load(options, weights)

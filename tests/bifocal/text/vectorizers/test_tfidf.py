@@ -1,4 +1,4 @@
-"""tf-idf against scikit-learn, lemmas against WordNet's rules."""
+"""TFIDF against scikit-learn, and lemmas against WordNet's rules."""
 
 from pathlib import Path
 
@@ -28,11 +28,11 @@ def dense(vectorizer: TFIDF, captions: list[str], directory: Path) -> np.ndarray
 
 @pytest.mark.parametrize("stop_words", [True, False])
 @pytest.mark.parametrize("min_count", [1, 2])
-def test_is_scikit_learn_s(tmp_path: Path, stop_words: bool, min_count: int) -> None:
+def test_tfidf_equals_scikit_learn(tmp_path: Path, stop_words: bool, min_count: int) -> None:
     stem = stemmer("english").stemWord
-    stops = ENGLISH_STOP_WORDS if stop_words else ()
+    excluded = ENGLISH_STOP_WORDS if stop_words else ()
     peer = TfidfVectorizer(
-        analyzer=lambda text: [stem(word) for word in tokenize(text) if word not in stops], min_df=min_count
+        analyzer=lambda text: [stem(word) for word in tokenize(text) if word not in excluded], min_df=min_count
     )
     expected = peer.fit(TRAINING).transform(TRAINING + NEW).toarray()
     vectorizer = TFIDF(stop_words=stop_words, min_count=min_count)
@@ -51,18 +51,18 @@ def write_wordnet(folder: Path) -> Path:
     return folder
 
 
-def test_lemmas_are_wordnet_s(tmp_path: Path) -> None:
+def test_lemmas_are_those_of_wordnet(tmp_path: Path) -> None:
     vectorizer = TFIDF(form="lemma", path=write_wordnet(tmp_path / "wordnet"), stop_words=False)
-    figures = vectorizer.fit(["dogs men churches leaves glasses cities gas runs"], seed=0)
-    assert figures["lemmatized"] == 1
+    metrics = vectorizer.fit(["dogs men churches leaves glasses cities gas runs"], seed=0)
+    assert metrics["lemmatized"] == 1
     assert list(vectorizer.terms) == ["church", "city", "dog", "gas", "glass", "leaf", "man", "runs"]
     (tmp_path / "text").mkdir()
     stored = dense(vectorizer, ["a dog and two dogs", "man"], tmp_path / "text")
-    again = load_vectorizer(tmp_path / "text").vectorize(["a dog and two dogs", "man"])
-    np.testing.assert_array_equal(stored, again.values.numpy())
+    loaded = load_vectorizer(tmp_path / "text").vectorize(["a dog and two dogs", "man"])
+    np.testing.assert_array_equal(stored, loaded.values.numpy())
 
 
-def test_missing_wordnet_is_named_or_stems_stand_in(tmp_path: Path) -> None:
+def test_missing_wordnet_is_named_or_replaced_by_stems(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"index\.noun and noun\.exc"):
         TFIDF(form="lemma").fit(TRAINING, seed=0)
     with pytest.raises(FileNotFoundError, match=r"index\.noun: no such file"):
@@ -74,6 +74,6 @@ def test_missing_wordnet_is_named_or_stems_stand_in(tmp_path: Path) -> None:
     assert vectorizer.terms == stems.terms
 
 
-def test_says_when_no_term_is_left() -> None:
+def test_captions_without_frequent_terms_are_rejected() -> None:
     with pytest.raises(ValueError, match="no term occurs in 2 of 1 captions"):
         TFIDF(min_count=2).fit(["a dog"], seed=0)

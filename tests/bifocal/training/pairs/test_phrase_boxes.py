@@ -9,7 +9,7 @@ import torch
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter, RegionBatch
-from bifocal.text import Text
+from bifocal.text import TextBatch
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.training.pairs import PhraseBoxPairs
@@ -60,7 +60,7 @@ def test_overlapping_boxes_are_neither_positives_nor_negatives(tmp_path: Path) -
         def embed_images(self, regions: RegionBatch) -> torch.Tensor:
             return regions.features[:, 0]
 
-        def embed_captions(self, text: Text) -> torch.Tensor:
+        def embed_captions(self, text: TextBatch) -> torch.Tensor:
             return torch.tensor([[0.0, 1.0]])
 
     assert [rows.tolist() for rows in pairs.hard_negatives(PrefersTheSecondFeature(), torch.Generator())] == [[2]]

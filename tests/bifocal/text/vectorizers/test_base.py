@@ -1,0 +1,38 @@
+"""Saving and loading vectorizers, and contradictions between their arguments."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bifocal import registry
+from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer
+
+
+def test_folder_without_vectorizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"holds no vectorizer: config\.json is missing"):
+        load_vectorizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "messages"),
+    [
+        ("PretrainedWordVectors", {}, ["path is missing"]),
+        ("PretrainedWordVectors", {"path": "a", "buckets": 9}, ["buckets 9 has no effect unless unknown is 'bucket'"]),
+        ("PretrainedWordVectors", {"path": "a", "buckets": 9, "unknown": "bucket"}, []),
+        ("MeanWordVectors", {"path": "a", "dim": 8, "epochs": 2}, ["dim 8 has no effect", "epochs 2 has no effect"]),
+        ("MeanWordVectors", {"path": None, "dim": 8}, []),
+        ("FisherVectors", {"path": "a", "subsample": 0.0}, ["subsample 0.0 has no effect with path"]),
+        ("ElmoLayers", {"path": "a", "lstm_dim": 8, "batch_size": 4}, ["lstm_dim 8 has no effect with path"]),
+        ("TFIDF", {"path": "a"}, ["path 'a' has no effect with form 'stem'"]),
+        ("TFIDF", {"form": "stem", "fallback": "stem"}, ["fallback 'stem' has no effect with form 'stem'"]),
+        ("TFIDF", {"form": "lemma"}, ["form 'lemma' needs path"]),
+        ("TFIDF", {"form": "lemma", "path": "a", "fallback": "stem"}, ["fallback 'stem' has no effect with path"]),
+        ("TFIDF", {"form": "lemma", "fallback": "stem"}, []),
+    ],
+)
+def test_conflicts_name_argument_and_value(name: str, arguments: dict[str, Any], messages: list[str]) -> None:
+    conflicts = list(registry.get(PACKAGE, name).conflicts(arguments))
+    assert len(conflicts) == len(messages)
+    for conflict, message in zip(conflicts, messages, strict=True):
+        assert message in conflict

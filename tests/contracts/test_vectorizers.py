@@ -1,0 +1,120 @@
+"""Every registered vectorizer keeps the same promises: stored captions equal new sentences, same seed, same bytes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bifocal import registry
+from bifocal.text import TextStore
+from bifocal.text.format import DTYPES
+from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, write_text
+
+TRAINING = [
+    "A brown dog runs over the green grass.",
+    "Two dogs run over grass; one dog is brown.",
+    "A man rides a red bicycle down the street.",
+    "The man on the bicycle wears a red helmet.",
+    "A girl throws a ball to her dog.",
+    "Children play with a ball on the grass.",
+] * 3
+UNUSUAL = ["", "...", "word " * 10_000, "собака бежит по траве", "犬が走る", "🐕", "xyzzy"]
+CAPTIONS = [*TRAINING[:6], *UNUSUAL, "a dog on the street"]
+VECTORS = "dog 1 2 3\ngrass 2 3 4\nred 0 0 1\na 0 1 0\nunk 1 1 1\n"
+
+FISHER = {"name": "FisherVectors", "dim": 6, "centers": 3, "components": 10, "epochs": 1, "iterations": 3}
+REFS: dict[str, dict[str, Any]] = {
+    "skip-gram": {"name": "Word2Vec", "dim": 8, "min_count": 2, "epochs": 2},
+    "cbow": {"name": "Word2Vec", "dim": 8, "min_count": 2, "epochs": 2, "algorithm": "cbow"},
+    "pretrained": {"name": "PretrainedWordVectors", "path": VECTORS, "unknown": "bucket", "buckets": 5},
+    "elmo": {"name": "ElmoLayers", "projection_dim": 4, "lstm_dim": 6, "filters": ((1, 3), (2, 4)), "epochs": 1}
+    | {"batch_size": 8},
+    "tf-idf": {"name": "TFIDF"},
+    "mean": {"name": "MeanWordVectors", "dim": 8, "epochs": 1},
+    "mean of pretrained": {"name": "MeanWordVectors", "path": VECTORS},
+    "hglmm": FISHER,
+    "gmm": FISHER | {"mixture": "gmm"},
+}
+"""Small instances of every class; ``path`` is the content of the user's file."""
+
+
+def fit(name: str, folder: Path, seed: int = 0) -> tuple[Vectorizer, dict[str, float]]:
+    ref = dict(REFS[name])
+    if "path" in ref:
+        path = folder / "vectors.vec"
+        path.write_text(ref["path"])
+        ref["path"] = str(path)
+    vectorizer: Vectorizer = registry.build(PACKAGE, ref)
+    return vectorizer, vectorizer.fit(TRAINING, seed)
+
+
+def write(name: str, folder: Path, seed: int = 0) -> dict[str, float]:
+    """Fit on ``TRAINING`` and write ``CAPTIONS`` to ``folder / "text"``."""
+    (folder / "text").mkdir(parents=True)
+    vectorizer, metrics = fit(name, folder, seed)
+    return metrics | write_text(folder / "text", vectorizer, list(range(len(CAPTIONS))), CAPTIONS)
+
+
+def test_every_registered_vectorizer_is_tested() -> None:
+    assert {ref["name"] for ref in REFS.values()} == set(registry.registered(PACKAGE))
+
+
+@pytest.mark.parametrize("name", registry.registered(PACKAGE))
+def test_vectorizer_builds_from_its_name(name: str) -> None:
+    vectorizer = registry.build(PACKAGE, name)
+    assert callable(vectorizer.fit)
+    assert callable(vectorizer.transform)
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_small_instance_has_no_conflicts(name: str) -> None:
+    ref = REFS[name]
+    arguments = {key: value for key, value in ref.items() if key != "name"}
+    conflicts = getattr(registry.get(PACKAGE, ref["name"]), "conflicts", lambda arguments: [])
+    assert list(conflicts(arguments)) == []
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_encoded_captions_have_the_dtype_and_size_of_the_format(name: str, tmp_path: Path) -> None:
+    vectorizer, metrics = fit(name, tmp_path)
+    encoded, text_format = vectorizer.transform(CAPTIONS), vectorizer.format
+    assert len(encoded.values) == len(CAPTIONS)
+    assert {row.dtype for row in encoded.values} == {np.dtype(DTYPES[text_format.name])}
+    assert (encoded.indices is not None) == (text_format.name == "sparse")
+    assert all(isinstance(value, int | float) for value in metrics.values())
+    sizes = {"vectors": text_format.dim, "contextual": text_format.layers * text_format.dim}
+    assert all(len(row) % sizes.get(text_format.name, 1) == 0 for row in encoded.values)
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_loaded_vectorizer_gives_new_sentences_the_values_of_the_store(name: str, tmp_path: Path) -> None:
+    write(name, tmp_path)
+    store, vectorizer = TextStore(tmp_path / "text"), load_vectorizer(tmp_path / "text")
+    assert vectorizer.vectorizer.format == store.format
+    stored, new = store.gather(range(len(CAPTIONS))), vectorizer.vectorize(CAPTIONS)
+    assert torch.equal(stored.values, new.values)
+    assert torch.equal(stored.lengths, new.lengths)
+    assert torch.isfinite(stored.values.float()).all()
+    for row, caption in enumerate(CAPTIONS):
+        single = vectorizer.vectorize([caption])
+        torch.testing.assert_close(store.gather([row]).values, single.values, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_loaded_vectorizer_needs_no_user_file(name: str, tmp_path: Path) -> None:
+    write(name, tmp_path)
+    (tmp_path / "vectors.vec").unlink(missing_ok=True)
+    assert len(load_vectorizer(tmp_path / "text").vectorize(["a dog"]).values) == 1
+    assert "vectors.vec" not in (tmp_path / "text" / "config.json").read_text()
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_same_seed_gives_same_bytes(name: str, tmp_path: Path) -> None:
+    files = []
+    for folder in ("first", "second"):
+        write(name, tmp_path / folder, seed=3)
+        text = tmp_path / folder / "text"
+        files.append({path.relative_to(text): path.read_bytes() for path in text.rglob("*") if path.is_file()})
+    assert files[0] == files[1]
