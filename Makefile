@@ -17,7 +17,7 @@ $(READY): requirements/dev.txt
 	touch $@
 
 repro: setup
-	python -m pipelines render $(if $(RECIPE),--recipe $(RECIPE))
+	python -m pipelines render --dvc-only $(if $(RECIPE),--recipe $(RECIPE))
 	dvc repro $(RUN)/dvc.yaml
 	python -m pipelines metrics $(RUN)
 

@@ -77,7 +77,7 @@ def _group_members(group: type[BaseModel], value: Any) -> tuple[Parameter, ...]:
     if not value:
         return tuple(describe(group, {}))
     return tuple(
-        Parameter(str(index), to_yaml(entry), "group", "", members=_group_members(group, entry))
+        Parameter(str(index), to_yaml(entry), "", "", members=_group_members(group, entry))
         for index, entry in enumerate(value)
     )
 

@@ -38,7 +38,7 @@ def run(
         _call(Path(folder), "git", "clone", "--quiet", "--no-checkout", repository, "clone")
         _call(clone, "git", "checkout", "--quiet", "--detach", revision)
         (clone / "params.yaml").write_text(yaml.safe_dump(params.values, sort_keys=False))
-        _call(clone, sys.executable, "-m", "pipelines", "render")
+        _call(clone, sys.executable, "-m", "pipelines", "render", "--dvc-only")
         if user_files is not None:
             shutil.copytree(user_files, clone, dirs_exist_ok=True, ignore=shutil.ignore_patterns("manifest.json"))
         for name, path in artifacts.items():

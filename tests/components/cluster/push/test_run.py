@@ -67,7 +67,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (home / "data" / "words.txt").write_text("dog 0.1 0.2\n")
         dvc(home, "add", "--quiet", "data/words.txt")
         dvc(home, "push", "--quiet")
-        call(home, sys.executable, "-m", "pipelines", "render")
+        call(home, sys.executable, "-m", "pipelines", "render", "--dvc-only")
         call(home, "git", "add", ".")
         call(home, "git", "commit", "--quiet", "--message", "first")
         shutil.rmtree(home / ".dvc" / "cache")

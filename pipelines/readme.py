@@ -1,0 +1,121 @@
+"""Tables of the READMEs, rendered from the stages' declarations.
+
+A README contains pairs of comments ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``; the lines between them are
+rendered. The blocks of a component's README are ``artifacts``, ``parameters`` and ``parts``; the block of the root
+README is ``stages``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.catalog import all_components, configurable_components, pipeline_components
+from runtime.describe import Parameter, describe, parts_table
+from runtime.spec import Component
+
+BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def render(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
+    """Return the text of each README with its tables rendered.
+
+    Args:
+        root: of the repository.
+        values: of ``params.yaml``.
+
+    Raises:
+        ValueError: a component has no README, or its README lacks a block.
+    """
+    texts = {root / "README.md": {"stages": stages_table()}}
+    for component in all_components().values():
+        readme = root / component.module.replace(".", "/") / "README.md"
+        texts[readme] = component_blocks(component, values.get(component.name, {}))
+    return {readme: fill(readme, blocks) for readme, blocks in texts.items()}
+
+
+def component_blocks(component: Component, section: Mapping[str, Any]) -> dict[str, str]:
+    """Return the rendered blocks of a component's README by name."""
+    blocks = {"artifacts": artifacts_table(component)}
+    if component.has_parameters:
+        # The seed is not in the section: it is set once, at the top of params.yaml.
+        described = [parameter for parameter in describe(component.params, section) if parameter.name != "seed"]
+        blocks["parameters"] = _table(("parameter", "value", "type", "meaning"), _parameter_rows(described))
+        packages = dict.fromkeys(_packages(described))
+        if packages:
+            blocks["parts"] = "\n".join(_parts(package) for package in packages)
+    return blocks
+
+
+def stages_table() -> str:
+    """Table of the stages in the root README: the default pipeline in topological order, then the other stages."""
+    pipeline = {stage.name: stage for stage in pipeline_components()}
+    rows = [
+        (
+            f"[`{stage.name}`](components/{stage.name}/README.md)"
+            + ("" if stage.name in pipeline else " (not in the pipeline)"),
+            stage.summary,
+            _names(stage.inputs),
+            _names(stage.outputs),
+        )
+        for stage in (pipeline | configurable_components()).values()
+    ]
+    return _table(("stage", "task", "inputs", "outputs"), rows)
+
+
+def artifacts_table(component: Component) -> str:
+    """Table of inputs and outputs; each input with the stage that writes it."""
+    writer = {output: stage.name for stage in configurable_components().values() for output in stage.outputs}
+    inputs = ", ".join(f"`{name}` (of `{writer[name]}`)" for name in component.inputs)
+    return _table(("inputs", "outputs"), [(inputs or "none", _names(component.outputs))])
+
+
+def _parameter_rows(described: Iterable[Parameter], prefix: str = "") -> Iterator[Sequence[str]]:
+    for parameter in described:
+        name = f"{prefix}{parameter.name}"
+        is_group = bool(parameter.members) and parameter.package is None
+        value = "" if is_group and parameter.value != "null" else parameter.value
+        if parameter.type:  # an entry of a list has no type of its own
+            yield f"`{name}`", f"`{value}`" if value else "", parameter.type, parameter.description
+        if is_group:
+            yield from _parameter_rows(parameter.members, f"{name}.")
+
+
+def _packages(described: Iterable[Parameter]) -> Iterator[str]:
+    """Packages of the library that the parameters, and arguments of chosen parts, may name parts of."""
+    for parameter in described:
+        if parameter.package is not None and parameter.package.startswith("bifocal."):
+            yield parameter.package
+        yield from _packages(parameter.members)
+
+
+def _parts(package: str) -> str:
+    rows = [(f"`{name}`", summary.replace("``", "`")) for name, summary in parts_table(package).items()]
+    return _table((f"part of `{package}`", "meaning"), rows)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def fill(readme: Path, blocks: Mapping[str, str]) -> str:
+    """Return the text of ``readme`` with the contents of its blocks replaced.
+
+    Raises:
+        ValueError: the file is missing or has other blocks.
+    """
+    if not readme.is_file():
+        raise ValueError(f"{readme} is missing: every component has a README with the blocks {', '.join(blocks)}")
+    text = readme.read_text(encoding="utf-8")
+    present = BLOCK.findall(text)
+    if sorted(present) != sorted(blocks):
+        raise ValueError(
+            f"{readme} has the blocks {', '.join(present) or 'none'}, expected {', '.join(blocks)}: "
+            "write '<!-- rendered: BLOCK -->' and '<!-- end -->' on lines of their own"
+        )
+    return BLOCK.sub(lambda block: f"<!-- rendered: {block[1]} -->\n\n{blocks[block[1]]}\n<!-- end -->", text)
