@@ -1,1 +1,1 @@
-"""Targets and losses of networks that are trained before the embedding."""
+"""Targets and losses of the networks that are trained before the embedding; ``bifocal.training`` has the loop."""

@@ -1,30 +1,32 @@
-"""Pretraining of BEAN's adaptation layer, and of its backbone, as a classifier of images."""
+"""Pretrain the backbone and the adaptation layer of BEAN as an image classifier."""
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from bifocal.backbones.trainable import random_crops
-from bifocal.checkpoint import load_checkpoint, save_checkpoint
 from bifocal.datasets import open_image
 from bifocal.features.extraction import prefetch
 from bifocal.features.extractors.pixels import Pixels
 from bifocal.image_encoders.bean import BEANEncoder
-from bifocal.pretraining.labeled_images import LabelledImages
-from bifocal.progress import log_line, track
+from bifocal.pretraining.labeled_images import ClassificationImages
+from bifocal.training.loop import TrainingTask, run_epochs
+from bifocal.training.schedules import Cosine
+from bifocal.training.state import RunState
+
+EVALUATION_BATCH_SIZE = 32
 
 
 def pretrain_classifier(
-    kind: Pixels,
-    train: LabelledImages,
-    validation: LabelledImages,
+    extractor: Pixels,
+    train: ClassificationImages,
+    validation: ClassificationImages,
     *,
     maps: int,
     epochs: int,
@@ -35,67 +37,79 @@ def pretrain_classifier(
     checkpoints: Path,
     seed: int,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Train the adaptation with a post-pooling projection to the classes, which is thrown away.
+    """Train the adaptation layer with a projection to the classes on its pooled maps; the projection is discarded.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. Random crops as in training the embedding;
-    softmax over exclusive classes, a logistic loss for each label otherwise. A run that was killed goes on after its
-    last whole epoch.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. Images are cropped at random as in the
+    training of the embedding. The loss is a softmax over exclusive classes, and otherwise a logistic loss for each
+    label. An interrupted run resumes at its last checkpoint, see ``run_epochs``.
 
     Args:
-        kind: its backbone, with the weights to start from, trains in place.
-        maps: D', of the adaptation.
+        extractor: its backbone holds the initial weights and is trained in place.
+        maps: D', number of maps of the adaptation.
         epochs: passes over the images.
-        batch_size: images.
-        learning_rate: of AdamW, falling to 0 as a cosine.
-        weight_decay: of AdamW.
-        train_backbone: whether the backbone learns too, or the adaptation alone.
+        batch_size: images per step.
+        learning_rate: initial learning rate of AdamW; it falls to 0 as a cosine.
+        weight_decay: weight decay of AdamW.
+        train_backbone: whether the backbone trains too, or the adaptation alone.
         checkpoints: a directory of this run alone.
 
     Returns:
-        ``adaptation.weight`` (D', D), and of the images of ``validation``: ``classifier_top1`` of exclusive classes,
-        else ``classifier_ap``, mean average precision over the labels, both in [0, 1]; ``..._chance`` beside it.
+        The state ``adaptation.weight`` (D', D), and metrics of ``validation`` in [0, 1]: ``classifier_top1`` for
+        exclusive classes, otherwise ``classifier_ap``, the mean average precision over the labels; each with its
+        chance level, ``..._chance``.
     """
     torch.manual_seed(seed)
-    device = kind.backbone.device
+    backbone = extractor.backbone
     model = BEANEncoder(
         dim=train.targets.shape[1],
         maps=maps,
         dropout=0.0,
-        backbone=kind.backbone.name,
-        image_size=kind.backbone.size,
-        model_arguments=kind.backbone.model_arguments,
-    ).to(device)
+        backbone=backbone.name,
+        image_size=backbone.size,
+        model_arguments=backbone.model_arguments,
+    ).to(backbone.device)
     assert model.backbone is not None
-    model.backbone.network.load_state_dict(kind.backbone.network.state_dict())
+    model.backbone.network.load_state_dict(backbone.network.state_dict())
     model.backbone.requires_grad_(train_backbone)
-    optimizer = torch.optim.AdamW(
-        [weight for weight in model.parameters() if weight.requires_grad], lr=learning_rate, weight_decay=weight_decay
-    )
-    last = checkpoints / "classifier.safetensors"
-    first = load_checkpoint(last, model, optimizer)["epoch"] if last.is_file() else 0
-    steps = math.ceil(len(train.paths) / batch_size)
-    crop = min(model.crop or kind.backbone.size, kind.backbone.size)
-    for epoch in range(first, epochs):
-        # What is drawn in an epoch depends on it alone, so that a run that goes on draws the same.
-        torch.manual_seed(seed * 10_007 + epoch)
-        order = np.random.default_rng([seed, epoch]).permutation(len(train.paths))
-        model.train(train_backbone)
-        total = 0.0
-        batches = _batches(kind, train, order, batch_size)
-        for step, (pixels, targets) in enumerate(track(batches, f"classifier {epoch + 1}/{epochs}", total=steps)):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * (epoch + step / steps) / epochs))
-            whole = torch.ones_like(pixels[:, 0], dtype=torch.bool)
-            logits = _logits(model, random_crops(pixels.to(device).float(), whole, crop))
-            loss = _loss(logits, targets.to(device), train.exclusive)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += loss.item()
-        save_checkpoint(last, model, optimizer, {"epoch": epoch + 1})
-        log_line(f"classifier {epoch + 1}/{epochs}: loss {total / steps:.3f}")
-    kind.backbone.network.load_state_dict(model.backbone.network.state_dict())
-    return {"adaptation.weight": model.adaptation.weight.detach().cpu()}, _figures(kind, model.eval(), validation)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+    task = _ClassifierTask(extractor, model, train, batch_size, train_backbone, seed)
+    state = RunState(checkpoints, {"model": model}, optimizer)
+    run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=Cosine())
+    backbone.network.load_state_dict(model.backbone.network.state_dict())
+    return {"adaptation.weight": model.adaptation.weight.detach().cpu()}, _evaluate(extractor, model, validation)
+
+
+@dataclass
+class _ClassifierTask(TrainingTask[tuple[Tensor, Tensor]]):
+    extractor: Pixels
+    model: BEANEncoder
+    images: ClassificationImages
+    batch_size: int
+    train_backbone: bool
+    seed: int
+
+    name = "classifier"
+
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.images.paths)).tolist()
+        rows = order[first_step * self.batch_size :]
+        return -(-len(order) // self.batch_size), _read(self.extractor, self.images, rows, self.batch_size)
+
+    def start_epoch(self, epoch: int) -> None:
+        self.model.train(self.train_backbone)
+
+    def backward(self, batch: tuple[Tensor, Tensor], epoch: int, step: int) -> Tensor:
+        pixels, targets = (tensor.to(self.extractor.backbone.device) for tensor in batch)
+        size = self.extractor.backbone.size
+        mask = torch.ones_like(pixels[:, 0], dtype=torch.bool)
+        crops = random_crops(pixels.float(), mask, min(self.model.crop or size, size))
+        loss = _loss(_logits(self.model, crops), targets, self.images.exclusive)
+        loss.backward()
+        return loss.detach()
+
+    def size(self, batch: tuple[Tensor, Tensor]) -> int:
+        return len(batch[0])
 
 
 def _logits(model: BEANEncoder, pixels: Tensor) -> Tensor:
@@ -112,24 +126,26 @@ def _loss(logits: Tensor, targets: Tensor, exclusive: bool) -> Tensor:
     return binary_cross_entropy_with_logits(logits[known], targets[known])
 
 
-def _batches(
-    kind: Pixels, images: LabelledImages, order: NDArray[np.integer], size: int
+def _read(
+    extractor: Pixels, images: ClassificationImages, rows: Sequence[int], batch_size: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pixels (B, 3, S, S) uint8 and targets (B, K)."""
-    pixels = prefetch(lambda path: kind.preprocess(open_image(path)), [images.paths[i] for i in order], 2 * size)
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        yield torch.stack([next(pixels) for _ in rows]), torch.from_numpy(images.targets[rows])
+    """Yield pixels (B, 3, S, S) uint8 and targets (B, K)."""
+    paths = [images.paths[row] for row in rows]
+    pixels = prefetch(lambda path: extractor.preprocess(open_image(path)), paths, 2 * batch_size)
+    for start in range(0, len(rows), batch_size):
+        batch = list(rows[start : start + batch_size])
+        yield torch.stack([next(pixels) for _ in batch]), torch.from_numpy(images.targets[batch])
 
 
 @torch.inference_mode()
-def _figures(kind: Pixels, model: BEANEncoder, images: LabelledImages) -> dict[str, float]:
-    device = next(model.parameters()).device
-    batches = _batches(kind, images, np.arange(len(images.paths)), 32)
+def _evaluate(extractor: Pixels, model: BEANEncoder, images: ClassificationImages) -> dict[str, float]:
+    model.eval()
+    batches = _read(extractor, images, range(len(images.paths)), EVALUATION_BATCH_SIZE)
+    device = extractor.backbone.device
     scores = np.concatenate([_logits(model, pixels.to(device).float()).cpu().numpy() for pixels, _ in batches])
     if images.exclusive:
-        top = (scores.argmax(axis=1) == images.targets.argmax(axis=1)).mean()
-        return {"classifier_top1": float(top), "classifier_top1_chance": 1 / images.targets.shape[1]}
+        top1 = (scores.argmax(axis=1) == images.targets.argmax(axis=1)).mean()
+        return {"classifier_top1": float(top1), "classifier_top1_chance": 1 / images.targets.shape[1]}
     precisions, chances = [], []
     for score, target in zip(scores.T, images.targets.T, strict=True):
         known = ~np.isnan(target)

@@ -1,4 +1,4 @@
-"""Images with labels, to pretrain an image encoder as a classifier on."""
+"""Labeled images on which an image encoder is pretrained as a classifier."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from bifocal.datasets import Dataset
 
 
 @dataclass(frozen=True)
-class LabelledImages:
-    """Images with what is known of each.
+class ClassificationImages:
+    """Image files and their classes or labels.
 
     Attributes:
-        paths: (N,) of the files.
-        names: (K,) of the labels or classes.
-        targets: (N, K) in [0, 1]; NaN where nobody knows.
+        paths: N image files.
+        names: K classes or labels.
+        targets: (N, K) in [0, 1]; NaN where a label is unknown.
         exclusive: whether each image has exactly one class.
     """
 
@@ -27,14 +27,14 @@ class LabelledImages:
     exclusive: bool
 
 
-def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -> LabelledImages:
-    """The images of a dataset that have labels of ``task``; a label that is not given to an image is absent.
+def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -> ClassificationImages:
+    """Return the images of a dataset that have labels of ``task``; a label that an image lacks counts as absent.
 
     Args:
-        names: of the labels that count; None for all.
+        names: labels to use; None for all.
 
     Raises:
-        ValueError: no image has any; names the tasks that there are.
+        ValueError: no image has a label of the task, or a label is not in [0, 1].
     """
     rows = dataset.labels[dataset.labels["task"] == task]
     if rows.empty:
@@ -42,29 +42,30 @@ def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -
         raise ValueError(f"no image of the split has labels of the task {task!r}; there are labels of {known}")
     wanted = sorted(rows["label"].unique()) if names is None else list(names)
     column, image_ids = {name: k for k, name in enumerate(wanted)}, sorted(rows["image_id"].unique())
-    place = {image_id: n for n, image_id in enumerate(image_ids)}
+    index = {image_id: n for n, image_id in enumerate(image_ids)}
     targets = np.zeros((len(image_ids), len(wanted)), np.float32)
     for image_id, label, value in zip(rows["image_id"], rows["label"], rows["value"], strict=True):
         if label in column:
-            targets[place[image_id], column[label]] = np.nan if value is None else value
+            targets[index[image_id], column[label]] = np.nan if value is None else value
     if not ((targets >= 0) & (targets <= 1) | np.isnan(targets)).all():
-        raise ValueError(f"labels of the task {task!r} are not all in [0, 1]: a classifier learns what is present")
-    return LabelledImages([dataset.image_path(image_id) for image_id in image_ids], wanted, targets, exclusive=False)
+        raise ValueError(f"labels of the task {task!r} are not all in [0, 1]: a classifier predicts presence")
+    paths = [dataset.image_path(image_id) for image_id in image_ids]
+    return ClassificationImages(paths, wanted, targets, exclusive=False)
 
 
-def class_folders(root: Path, names: Sequence[str] | None = None) -> LabelledImages:
-    """The images of ``root/<class>/``, as ImageNet is unpacked.
+def class_folders(root: Path, names: Sequence[str] | None = None) -> ClassificationImages:
+    """Return the images of ``root/<class>/``, the layout of ImageNet.
 
     Args:
-        names: of the classes that count; None for all folders.
+        names: classes to use; None for all folders.
 
     Raises:
         ValueError: there are no such folders.
     """
     folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     wanted = [folder.name for folder in folders] if names is None else list(names)
-    found = [(path, folder.name) for folder in folders if folder.name in wanted for path in sorted(folder.iterdir())]
-    if not found:
-        raise ValueError(f"{root} has no folders of images: expected one for each class, as ImageNet is unpacked")
-    targets = np.eye(len(wanted), dtype=np.float32)[[wanted.index(name) for _, name in found]]
-    return LabelledImages([path for path, _ in found], wanted, targets, exclusive=True)
+    files = [(path, folder.name) for folder in folders if folder.name in wanted for path in sorted(folder.iterdir())]
+    if not files:
+        raise ValueError(f"{root} has no folders of images: expected one folder per class, as in ImageNet")
+    targets = np.eye(len(wanted), dtype=np.float32)[[wanted.index(name) for _, name in files]]
+    return ClassificationImages([path for path, _ in files], wanted, targets, exclusive=True)

@@ -1,36 +1,34 @@
-"""Training a sorter on synthetic scores, thesis 5.3.1 and 5.3.2."""
+"""Train a sorter on synthetic scores, thesis 5.3.1 and 5.3.2."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import l1_loss
 
-from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
 from bifocal.sorters.lstm import LSTMSorter
 from bifocal.sorters.ranks import exact_ranks
 from bifocal.sorters.synthetic import synthetic_scores
+from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.schedules import Constant, Schedule
+from bifocal.training.state import RunState
 
 HELD_OUT_VECTORS = 10_000
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One row of the history; L1 errors of ranks divided by n, as in table 5.1."""
-
-    epoch: int
-    learning_rate: float
-    training_l1: float
-    held_out_l1: float
-
-
 def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
-    """Mean absolute error of a sorter's ranks, divided by n: the unit of table 5.1.
+    """Mean absolute error of a sorter's ranks divided by n, the unit of thesis table 5.1.
 
     Shape:
         scores (count, n).
+
+    Example:
+        >>> from bifocal.sorters import BifocalSorter
+        >>> rank_l1(BifocalSorter(), torch.randn(4, 10))
+        0.0
     """
     error = 0.0
     with torch.no_grad():
@@ -40,79 +38,106 @@ def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
 
 
 def held_out_scores(length: int, seed: int) -> Tensor:
-    """The (10,000, length) vectors that no training sees: epochs count from 1, and this is number 0."""
-    return synthetic_scores(HELD_OUT_VECTORS, length, _generator(seed, epoch=0))
+    """Return 10,000 score vectors that no training with ``seed`` uses.
+
+    Shape:
+        -> (10000, length) float32.
+    """
+    return synthetic_scores(HELD_OUT_VECTORS, length, _generator(seed, 0))
 
 
-def pretrain(
+def pretrain_sorter(
     sorter: nn.Module,
     *,
     length: int,
     batch_size: int,
     learning_rate: float,
-    halve_every: int,
+    schedule: Schedule = Constant(),  # noqa: B008 - immutable
     vectors_per_epoch: int,
     epochs: int,
     patience: int,
     tolerance: float,
-    seed: int,
     checkpoints: Path,
-) -> Iterator[Epoch]:
-    """Train ``sorter`` with Adam on the L1 error of its ranks, eq. (5.1); yield every epoch as it ends.
+    seed: int,
+    on_epoch: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Train ``sorter`` in place with Adam on the L1 error of its ranks, eq. (5.1), and return the history.
 
-    When the last one is taken, ``sorter`` holds the weights of the epoch with the least held-out error.
+    The weights of the epoch with the lowest held-out error are kept. An interrupted run resumes at its last checkpoint,
+    see ``run_epochs``.
 
     Args:
-        length: scores per vector; an ``LSTMSorter`` is given batches of all of its lengths.
-        halve_every: epochs after which the learning rate is halved.
-        vectors_per_epoch: drawn anew for every epoch.
-        epochs: at most; fewer if the loss is stable.
-        patience: epochs in which the held-out error must fall by more than ``tolerance``, a fraction of itself.
-        seed: of the vectors; the same one gives the same weights on the same machine.
-        checkpoints: a directory of this run alone, written after every epoch. A run that was killed and is called
-            again goes on from it and yields its epochs again: it ends with the weights that an undisturbed one
-            has (on a CPU, bit for bit).
+        length: scores per vector; an ``LSTMSorter`` is trained on all of its lengths.
+        batch_size: vectors per step.
+        learning_rate: base learning rate, which ``schedule`` multiplies.
+        vectors_per_epoch: vectors that are drawn for each epoch.
+        epochs: maximum number of epochs.
+        patience: stop if the held-out error did not fall by more than ``tolerance`` in so many epochs.
+        tolerance: fraction of the error.
+        checkpoints: a directory of this run alone.
+        on_epoch: called with each row: epoch, loss, learning_rate and held_out_l1, errors divided by n.
     """
     device = next(sorter.parameters()).device
+    optimizer = torch.optim.Adam(sorter.parameters(), learning_rate)
+    state = RunState(checkpoints, {"sorter": sorter}, optimizer, eval_model=sorter)
     held_out = held_out_scores(length, seed).to(device)
-    shortest = sorter.shortest if isinstance(sorter, LSTMSorter) else length
-    adam = torch.optim.Adam(sorter.parameters(), learning_rate)
-    last, best = checkpoints / "last.safetensors", checkpoints / "best.safetensors"
-    history: list[Epoch] = []
-    if last.is_file():
-        history = [Epoch(**row) for row in load_checkpoint(last, sorter, adam)["history"]]
-        yield from history
-    while len(history) < epochs and not _is_stable(history, patience, tolerance):
-        number = len(history) + 1
-        generator = _generator(seed, number)
-        rate = learning_rate * 0.5 ** (len(history) // halve_every)
-        adam.param_groups[0]["lr"] = rate
-        sorter.train()
-        total = torch.zeros((), device=device)
-        for start in range(0, vectors_per_epoch, batch_size):
-            count = min(batch_size, vectors_per_epoch - start)
-            width = int(torch.randint(shortest, length + 1, (), generator=generator))
-            scores = synthetic_scores(count, width, generator).to(device)
-            loss = l1_loss(sorter(scores) / width, exact_ranks(scores) / width)
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-            total += loss.detach() * count
-        sorter.eval()
-        error = rank_l1(sorter, held_out)
-        if error < min((epoch.held_out_l1 for epoch in history), default=float("inf")):
-            write_tensors(best, sorter.state_dict(), {"epoch": number})
-        history.append(Epoch(number, rate, total.item() / vectors_per_epoch, error))
-        save_checkpoint(last, sorter, adam, {"history": [asdict(epoch) for epoch in history]})
-        yield history[-1]
-    sorter.load_state_dict(read_tensors(best)[0])
+    task = _SorterTask(sorter, held_out, length, batch_size, vectors_per_epoch, patience, tolerance, seed)
+    history = run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=schedule, on_epoch=on_epoch)
+    state.load_best(sorter)
     sorter.eval()
+    return history
 
 
-def _generator(seed: int, epoch: int) -> Generator:
-    return Generator().manual_seed(seed * 2**20 + epoch)
+@dataclass
+class _SorterTask(TrainingTask[Tensor]):
+    sorter: nn.Module
+    held_out: Tensor
+    length: int
+    batch_size: int
+    vectors_per_epoch: int
+    patience: int
+    tolerance: float
+    seed: int
+
+    name = "sorter"
+    monitor = "held_out_l1"
+    higher_is_better = False
+
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[Tensor]]:
+        return -(-self.vectors_per_epoch // self.batch_size), islice(self._draw(epoch), first_step, None)
+
+    def start_epoch(self, epoch: int) -> None:
+        self.sorter.train()
+
+    def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
+        scores = batch.to(self.held_out.device)
+        width = scores.shape[1]
+        loss = l1_loss(self.sorter(scores) / width, exact_ranks(scores) / width)
+        loss.backward()
+        return loss.detach()
+
+    def validate(self) -> dict[str, float]:
+        self.sorter.eval()
+        return {"held_out_l1": rank_l1(self.sorter, self.held_out)}
+
+    def is_converged(self, history: Sequence[Row]) -> bool:
+        errors = [row["held_out_l1"] for row in history]
+        if len(errors) <= self.patience:
+            return False
+        return min(errors[-self.patience :]) > (1 - self.tolerance) * min(errors[: -self.patience])
+
+    def size(self, batch: Tensor) -> int:
+        return len(batch)
+
+    def _draw(self, epoch: int) -> Iterator[Tensor]:
+        shortest = self.sorter.shortest if isinstance(self.sorter, LSTMSorter) else self.length
+        generator = _generator(self.seed, epoch + 1)
+        for start in range(0, self.vectors_per_epoch, self.batch_size):
+            count = min(self.batch_size, self.vectors_per_epoch - start)
+            width = int(torch.randint(shortest, self.length + 1, (), generator=generator))
+            yield synthetic_scores(count, width, generator)
 
 
-def _is_stable(history: list[Epoch], patience: int, tolerance: float) -> bool:
-    errors = [epoch.held_out_l1 for epoch in history]
-    return len(errors) > patience and min(errors[-patience:]) > (1 - tolerance) * min(errors[:-patience])
+def _generator(seed: int, stream: int) -> Generator:
+    """Generator of one stream of random numbers: 0 for the held-out vectors, i for the i-th epoch."""
+    return Generator().manual_seed(seed * 2**20 + stream)

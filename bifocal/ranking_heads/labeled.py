@@ -1,4 +1,4 @@
-"""Images with labels of one task, and how predictions of them are measured."""
+"""Features of labeled images, and the metrics of their predictions."""
 
 from typing import Literal, NamedTuple
 
@@ -9,25 +9,25 @@ from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.metrics import mean_average_precision, spearman
 
-Measure = Literal["spearman", "average_precision"]
+MetricName = Literal["spearman", "average_precision"]
 
 
-class LabelledImages:
-    """The images of a dataset that have the labels of a task, with their features.
+class LabeledFeatures:
+    """Features of the images that have labels of one task.
 
     Args:
-        dataset: of the split that is wanted.
-        features: a store that has every image with a label.
-        task: of ``bifocal.datasets.tables.LABELS``.
+        dataset: one split.
+        features: a store that contains every labeled image.
+        task: a task of ``dataset.labels``.
 
     Raises:
-        ValueError: no image has a label of the task; an image lacks one that others have, or its features.
+        ValueError: no image has a label of the task, or an image lacks a label that others have.
 
     Attributes:
         labels: names of the C labels, in alphabetical order.
-        values: (n, C) float32; NaN where the label is not to be measured.
-        groups: names of the G groups of images that are judged together.
-        group_of_image: (n,) int64, row in ``groups``.
+        values: (n, C) float32; NaN where the label is excluded from the metric.
+        groups: names of the G groups of images whose predictions are averaged.
+        group_of_image: (n,) int64, index into ``groups``.
     """
 
     def __init__(self, dataset: Dataset, features: FeatureStore, task: str) -> None:
@@ -35,69 +35,74 @@ class LabelledImages:
         if table.empty:
             tasks = sorted(set(dataset.labels["task"]))
             raise ValueError(f"no image of this split has a label of the task {task!r}; there are {tasks or 'none'}")
-        # A null is a label too: rows are counted before their values are looked at.
+        # A null value is a label too: count the rows before looking at values.
         counts = table.groupby("image_id")["label"].nunique()
         self.labels = sorted(set(table["label"]))
-        lacking = counts[counts < len(self.labels)]
-        if len(lacking):
+        incomplete = counts[counts < len(self.labels)]
+        if len(incomplete):
             raise ValueError(
-                f"{len(lacking)} images lack labels of {task!r} that others have, such as {lacking.index[0]!r}"
+                f"{len(incomplete)} images lack labels of {task!r} that others have, such as {incomplete.index[0]!r}"
             )
         wide = table.pivot(index="image_id", columns="label", values="value")[self.labels]
         groups = table.groupby("image_id")["group"].first()
         self.image_ids = [str(image_id) for image_id in wide.index]
         self.values = torch.from_numpy(wide.to_numpy(dtype="float32", copy=True))
         self.groups = sorted(set(groups))
-        row = {group: number for number, group in enumerate(self.groups)}
-        self.group_of_image = torch.tensor([row[group] for group in groups])
+        index = {group: number for number, group in enumerate(self.groups)}
+        self.group_of_image = torch.tensor([index[group] for group in groups])
         self.features = features
         self._rows = features.rows(self.image_ids)
 
     def __len__(self) -> int:
-        """n, the number of images."""
+        """Number of images, n."""
         return len(self.image_ids)
 
     def batch(self, images: Tensor) -> RegionBatch:
-        """Features of the images in these rows."""
+        """Return the features of the images with these indices."""
         return self.features.gather(self._rows[images.numpy()])
 
-    def targets(self, images: Tensor, kind: Measure) -> Tensor:
-        """What a loss takes as its matches: one row a label, (C, len(images)), graded or bool.
+    def targets(self, images: Tensor, metric: MetricName) -> Tensor:
+        """Return the matches for a loss, one row per label: (C, len(images)), graded for Spearman, else bool.
 
-        What is not measured is present, if hard to see, and is learnt as such.
+        "Difficult" labels (NaN) count as present in training and are excluded from the metric.
         """
         values = self.values[images].T
-        return values if kind == "spearman" else values.nan_to_num(1.0) > 0.5
+        return values if metric == "spearman" else values.nan_to_num(1.0) > 0.5
 
-    def per_group(self, values: Tensor) -> Tensor:
-        """The mean over the images of each group: (n, C) -> (G, C)."""
+    def group_means(self, values: Tensor) -> Tensor:
+        """Average over the images of each group: (n, C) -> (G, C)."""
         sums = torch.zeros(len(self.groups), values.shape[1], dtype=torch.float64)
         sums.index_add_(0, self.group_of_image, values.double())
         return sums / self.group_of_image.bincount().unsqueeze(1)
 
 
 class GroupPredictions(NamedTuple):
-    """Predictions and truth of every group, (G, C) float64; the truth is NaN where it is not measured."""
+    """Predicted scores and ground truth of each group, (G, C) float64; the truth is NaN where it is excluded."""
 
     scores: Tensor
     truth: Tensor
 
 
-def judge(samples: LabelledImages, scores: Tensor) -> GroupPredictions:
-    """Average the scores (n, C) of the images of every group (frames of a video, thesis 5.5.1)."""
-    return GroupPredictions(samples.per_group(scores), samples.per_group(samples.values))
+def pool_by_group(samples: LabeledFeatures, scores: Tensor) -> GroupPredictions:
+    """Average the scores (n, C) over the images of each group, such as the frames of a video (thesis 5.5.1)."""
+    return GroupPredictions(samples.group_means(scores), samples.group_means(samples.values))
 
 
-def measure(judged: GroupPredictions, kind: Measure) -> float:
-    """The mean over the labels of Spearman's correlation, or mean average precision.
+def score(predictions: GroupPredictions, metric: MetricName) -> float:
+    """Mean over the labels of Spearman's rank correlation, or mean average precision.
 
     Raises:
-        ValueError: average precision of labels that are graded.
+        ValueError: average precision of labels that are not 0 or 1.
+
+    Example:
+        >>> truth = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
+        >>> round(score(GroupPredictions(truth.exp(), truth), "spearman"), 3)
+        1.0
     """
-    scores, truth = judged.scores.T, judged.truth.T
+    scores, truth = predictions.scores.T, predictions.truth.T
     known = ~truth.isnan()
-    if kind == "spearman":
-        values = [spearman(row[rows], wanted[rows]) for row, wanted, rows in zip(scores, truth, known, strict=True)]
+    if metric == "spearman":
+        values = [spearman(row[mask], target[mask]) for row, target, mask in zip(scores, truth, known, strict=True)]
         return sum(values) / len(values)
     graded = known & (truth != 0) & (truth != 1)
     if graded.any():

@@ -4,17 +4,22 @@ from torch import Tensor, nn
 
 
 class MLPHead(nn.Module):
-    """The mean over the regions, then a perceptron of two layers.
+    """Average the regions of an image and score the mean with a perceptron of two layers.
 
-    Thesis 5.5.1 regresses features of an image to its memorability by such a perceptron.
+    Thesis 5.5.1 predicts the memorability of an image this way.
 
     Args:
         input_dim: D, channels of a region's feature.
-        labels: C, scores of an image.
-        hidden: units between the two layers; 0 for one layer alone, a linear head.
+        labels: C, scores per image.
+        hidden: units of the hidden layer; 0 gives a single linear layer.
 
     Shape:
-        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, C).
+        features (B, R, D), mask (B, R) bool, true for regions that exist -> (B, C).
+
+    Example:
+        >>> import torch
+        >>> MLPHead(input_dim=4, labels=3)(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 3])
     """
 
     def __init__(self, input_dim: int = 2048, labels: int = 1, hidden: int = 512) -> None:

@@ -1,115 +1,136 @@
-"""Fitting a head over stored features with any loss on scores."""
+"""Train a ranking head on stored features with any loss on scores."""
 
 from collections.abc import Callable, Iterator
-from math import inf, isnan
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
 from bifocal.features import RegionBatch
-from bifocal.ranking_heads.labeled import LabelledImages, Measure, judge, measure
+from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.scores import Scores
+from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.schedules import Constant, Schedule
+from bifocal.training.state import RunState
 
-IMAGES_AT_ONCE = 256
+PREDICTION_BATCH_SIZE = 256
 
 
 def fit_head(
     head: nn.Module,
     loss: nn.Module,
-    train: LabelledImages,
-    validation: LabelledImages,
+    train: LabeledFeatures,
+    validation: LabeledFeatures,
     *,
-    kind: Measure,
+    metric: MetricName,
     checkpoints: Path,
     epochs: int,
     batch_size: int,
     learning_rate: float,
-    halve_every: int,
+    schedule: Schedule = Constant(),  # noqa: B008 - immutable
     seed: int,
-    on_epoch: Callable[[dict[str, float]], None] = lambda row: None,
-) -> list[dict[str, float]]:
-    """Train ``head`` in place, end with the weights of its best epoch, and return one row of figures per epoch.
+    on_epoch: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Train ``head`` in place with Adam, load the weights of its best epoch, and return the history.
 
-    What the loss has of its own, the weights of a sorter that is fine-tuned and the count of its alignment, is trained
-    and kept with the head. A run that was killed and is called again goes on after its last whole epoch, and ends with
-    the weights that it would have had (on a CPU, bit for bit).
+    Parameters and buffers of the loss (a sorter that is fine-tuned) are trained and saved with the head. An interrupted
+    run resumes at its last checkpoint, see ``run_epochs``.
 
     Args:
-        loss: loss(scores, matches) -> scalar; its scores.cross are (C labels, images of the batch).
-        kind: "spearman" for graded labels, "average_precision" for labels that are 0 or 1.
+        loss: ``loss(scores, matches) -> scalar`` with ``scores.cross`` (C labels, images of the batch).
+        metric: chooses the best epoch: "spearman" for graded labels, "average_precision" for labels 0 and 1.
         checkpoints: a directory of this run alone.
-        batch_size: images, of every batch: a sorter may rank one length alone. The last batch of an epoch is filled
-            up with images of the first.
-        learning_rate: of Adam (thesis 5.5.1: 0.001).
-        halve_every: epochs after which it is halved (there: 3).
-        on_epoch: called with each row: epoch (from 1), loss, learning_rate, and ``validation``, the measure.
+        batch_size: images of every batch, since a sorter may accept one length only; the last batch of an epoch is
+            completed with images of the first.
+        learning_rate: base learning rate, which ``schedule`` multiplies.
+        on_epoch: called with each row: epoch, loss, learning_rate, and the metric under its name.
 
     Raises:
-        ValueError: there are fewer images than ``batch_size``; the splits have other labels.
-        FloatingPointError: the loss is no number.
+        ValueError: there are fewer images than ``batch_size``, or the splits have different labels.
+        FloatingPointError: the loss is NaN or infinite.
     """
     if len(train) < batch_size:
         raise ValueError(f"batch_size is {batch_size}, but the split has {len(train)} images with a label: lower it")
     if train.labels != validation.labels:
-        raise ValueError(f"the splits have other labels: {train.labels} to train on, {validation.labels} to validate")
-    device = next(head.parameters()).device
-    whole = nn.ModuleDict({"head": head, "loss": loss.to(device)})
-    adam = torch.optim.Adam([weight for weight in whole.parameters() if weight.requires_grad], learning_rate)
-    last, best = checkpoints / "last.safetensors", checkpoints / "best.safetensors"
-    history: list[dict[str, float]] = load_checkpoint(last, whole, adam)["history"] if last.is_file() else []
-    for epoch in range(len(history), epochs):
-        rate = learning_rate * 0.5 ** (epoch // halve_every)
-        adam.param_groups[0]["lr"] = rate
-        whole.train()
-        total, batches = 0.0, epoch_batches(len(train), batch_size, seed, epoch)
-        for step, images in enumerate(batches):
-            scores = Scores(_scores(head, train.batch(images), device).T)
-            value = loss(scores, train.targets(images, kind).to(device))
-            if not torch.isfinite(value):
-                raise FloatingPointError(
-                    f"the loss is {value.item()} at epoch {epoch + 1}, step {step}: lower the learning rate"
-                )
-            adam.zero_grad()
-            value.backward()
-            adam.step()
-            total += value.item()
-        found = measure(judge(validation, predict(head, validation)), kind)
-        row = {"epoch": epoch + 1, "loss": total / len(batches), "learning_rate": rate, "validation": found}
-        # It is no number where the head gives all images the same score.
-        former = max((row["validation"] for row in history if not isnan(row["validation"])), default=-inf)
-        if not history or found > former:
-            write_tensors(best, head.state_dict(), {"epoch": epoch + 1})
-        history.append(row)
-        save_checkpoint(last, whole, adam, {"history": history})
-        on_epoch(row)
-    head.load_state_dict(read_tensors(best)[0])
+        raise ValueError(f"the splits have different labels: training {train.labels}, validation {validation.labels}")
+    loss.to(next(head.parameters()).device)
+    parameters = [parameter for parameter in (*head.parameters(), *loss.parameters()) if parameter.requires_grad]
+    optimizer = torch.optim.Adam(parameters, learning_rate)
+    state = RunState(checkpoints, {"head": head, "loss": loss}, optimizer, eval_model=head)
+    task = _HeadTask(head, loss, train, validation, metric, batch_size, seed)
+    history = run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=schedule, on_epoch=on_epoch)
+    state.load_best(head)
     head.eval()
     return history
 
 
+@dataclass
+class _HeadTask(TrainingTask[Tensor]):
+    head: nn.Module
+    loss: nn.Module
+    train: LabeledFeatures
+    validation: LabeledFeatures
+    metric: MetricName
+    batch_size: int
+    seed: int
+
+    name = "ranking head"
+
+    def __post_init__(self) -> None:
+        self.monitor = self.metric
+        self.device = next(self.head.parameters()).device
+
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Tensor]:
+        rows = epoch_batches(len(self.train), self.batch_size, self.seed, epoch)
+        return len(rows), rows[first_step:]
+
+    def start_epoch(self, epoch: int) -> None:
+        self.head.train()
+        self.loss.train()
+
+    def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
+        scores = Scores(_scores(self.head, self.train.batch(batch), self.device).T)
+        value: Tensor = self.loss(scores, self.train.targets(batch, self.metric).to(self.device))
+        value.backward()
+        return value.detach()
+
+    def validate(self) -> dict[str, float]:
+        predictions = pool_by_group(self.validation, predict(self.head, self.validation))
+        return {self.metric: score(predictions, self.metric)}
+
+    def size(self, batch: Tensor) -> int:
+        return len(batch)
+
+    def describe(self, batch: Tensor) -> dict[str, list[str]]:
+        return {"images": [self.train.image_ids[row] for row in batch.tolist()]}
+
+
 def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:
-    """Every image once, in the random order of one epoch; the last batch filled up from the first.
+    """Return every index once, in random order; the last batch is completed from the first.
 
     Shape:
         -> (batches, batch_size) int64.
+
+    Example:
+        >>> epoch_batches(5, batch_size=3, seed=0, epoch=0).shape
+        torch.Size([2, 3])
     """
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 10_007 + epoch))
     batches = -(-count // batch_size)
     return torch.cat([order, order[: batches * batch_size - count]]).view(batches, batch_size)
 
 
-def predict(head: nn.Module, samples: LabelledImages) -> Tensor:
-    """Scores of all images, (n, C) float32 on the CPU; leaves the head in evaluation mode."""
+def predict(head: nn.Module, samples: LabeledFeatures) -> Tensor:
+    """Return the scores of all images, (n, C) float32 on the CPU; leave the head in evaluation mode."""
     head.eval()
     device = next(head.parameters()).device
     with torch.inference_mode():
-        return torch.cat([_scores(head, regions, device).cpu() for regions in _batches(samples)])
+        return torch.cat([_scores(head, regions, device).cpu() for regions in _read(samples)])
 
 
-def _batches(samples: LabelledImages) -> Iterator[RegionBatch]:
-    return (samples.batch(rows) for rows in torch.arange(len(samples)).split(IMAGES_AT_ONCE))
+def _read(samples: LabeledFeatures) -> Iterator[RegionBatch]:
+    return (samples.batch(rows) for rows in torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE))
 
 
 def _scores(head: nn.Module, regions: RegionBatch, device: torch.device) -> Tensor:

@@ -1,29 +1,37 @@
-"""WILDCAT: class maps, and a pooling that looks at their highest and their lowest places."""
+"""WILDCAT: class maps, pooled by their highest and lowest activations."""
 
 import torch
 from torch import Tensor, nn
 
 
 class WildcatHead(nn.Module):
-    """Class maps over grid cells or regions, pooled by their highest and their lowest values.
+    """Class maps over grid cells or regions, pooled by their highest and lowest values.
 
     Durand, Mordan, Thome and Cord, "WILDCAT: weakly supervised learning of deep ConvNets for image classification,
-    pointwise localization and segmentation", CVPR 2017: a 1 x 1 convolution to ``maps`` maps of each class, their
-    mean, and for each class
+    pointwise localization and segmentation", CVPR 2017: a 1 x 1 convolution gives M maps per class, which are averaged;
+    the score of a class is
 
         mean of the k+ highest values + alpha x mean of the k- lowest values.
 
-    The model of thesis 5.5.2. (The authors' code halves the sum; the paper does not.)
+    This is the model of thesis 5.5.2. The authors' code halves the sum; the paper does not.
 
     Args:
         input_dim: D, channels of a region's feature.
         labels: C, classes.
-        maps: M, maps of each class, for its different looks.
-        alpha: weight of the lowest places, which speak against a class; 0 leaves them out.
-        highest, lowest: k+ and k-, as fractions of the image's regions in (0, 1], one region at least.
+        maps: M, maps per class.
+        alpha: weight of the lowest values, which are evidence against a class; 0 ignores them.
+        highest, lowest: k+ and k-, as fractions of the image's regions in (0, 1]; at least one region.
 
     Shape:
-        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, C).
+        features (B, R, D), mask (B, R) bool, true for regions that exist -> (B, C).
+
+    Raises:
+        ValueError: ``highest`` or ``lowest`` is not in (0, 1].
+
+    Example:
+        >>> head = WildcatHead(input_dim=4, labels=3)
+        >>> head(torch.randn(2, 9, 4), torch.ones(2, 9, dtype=torch.bool)).shape
+        torch.Size([2, 3])
     """
 
     def __init__(
@@ -44,11 +52,11 @@ class WildcatHead(nn.Module):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         maps = self.class_maps(features)
-        scores = _mean_of_first(maps, mask, self.highest, descending=True)
-        return scores + self.alpha * _mean_of_first(maps, mask, self.lowest, descending=False)
+        scores = _mean_of_extremes(maps, mask, self.highest, descending=True)
+        return scores + self.alpha * _mean_of_extremes(maps, mask, self.lowest, descending=False)
 
     def class_maps(self, features: Tensor) -> Tensor:
-        """What each region says for each class; a heatmap, where regions are cells.
+        """Return the score of each class in each region: a heatmap if the regions are grid cells.
 
         Shape:
             (B, R, D) -> (B, R, C).
@@ -57,12 +65,12 @@ class WildcatHead(nn.Module):
         return maps
 
 
-def _mean_of_first(maps: Tensor, mask: Tensor, fraction: float, *, descending: bool) -> Tensor:
-    """Mean of the first ``fraction`` of an image's values in their order, of each class: (B, R, C) -> (B, C)."""
+def _mean_of_extremes(maps: Tensor, mask: Tensor, fraction: float, *, descending: bool) -> Tensor:
+    """Mean over the first ``fraction`` of an image's sorted values, for each class: (B, R, C) -> (B, C)."""
     last = -torch.inf if descending else torch.inf
     ordered = maps.masked_fill(~mask.unsqueeze(2), last).sort(dim=1, descending=descending).values
     count = (fraction * mask.sum(dim=1)).round().clamp(min=1)
-    taken = torch.arange(maps.shape[1], device=maps.device) < count.unsqueeze(1)
-    # Where there is nothing, infinities wait behind what is taken.
-    mean: Tensor = ordered.masked_fill(~taken.unsqueeze(2), 0).sum(dim=1) / count.unsqueeze(1)
+    selected = torch.arange(maps.shape[1], device=maps.device) < count.unsqueeze(1)
+    # Regions that do not exist are sorted last, with infinite values: replace them before the sum.
+    mean: Tensor = ordered.masked_fill(~selected.unsqueeze(2), 0).sum(dim=1) / count.unsqueeze(1)
     return mean

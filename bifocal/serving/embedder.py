@@ -65,12 +65,8 @@ class Embedder:
         return self.embed_features(list(_run(self.backbone, (pixels,)).astype(np.float16)))
 
     def embed_features(self, features: Sequence[Any]) -> Array:
-        """Return the embeddings (B, d) float32 of B arrays (R, D), or nested lists; R may differ.
-
-        Raises:
-            ValueError: the features of an image are not R lists of D numbers.
-        """
-        regions = [read_regions(image) for image in features]
+        """Return the embeddings (B, d) float32 of B arrays (R, D), or nested lists; R may differ."""
+        regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
         longest = max(len(image) for image in regions)
         padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
         mask = np.zeros((len(regions), longest), dtype=bool)
@@ -113,24 +109,6 @@ def read_pixels(encoded: str, size: int, interpolation: str) -> Array:
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling[interpolation.upper()])
     return np.array(image).transpose(2, 0, 1)
-
-
-def read_regions(features: Any) -> Array:
-    """Return the features (R, D) float32 of an image's regions, from an array or nested lists of numbers.
-
-    Raises:
-        ValueError: ``features`` is empty or not a list of lists of equally many numbers.
-    """
-    expected = "expected R lists of D numbers, one list per region"
-    if not isinstance(features, list | tuple | np.ndarray):
-        raise ValueError(f"features are {type(features).__name__}; {expected}")
-    try:
-        regions = np.asarray([np.asarray(region) for region in features], dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"features cannot be read: {error}; {expected}") from error
-    if regions.ndim != 2 or not regions.size:
-        raise ValueError(f"features have shape {regions.shape}; {expected}")
-    return regions
 
 
 def _session(file: Path) -> onnxruntime.InferenceSession:

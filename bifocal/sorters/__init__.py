@@ -8,4 +8,4 @@ from bifocal.sorters.pairwise import PairwiseSorter
 from bifocal.sorters.permutahedron import PermutahedronSorter
 from bifocal.sorters.ranks import exact_ranks
 from bifocal.sorters.relaxed_permutation import NeuralSorter, SoftSorter
-from bifocal.sorters.serialization import build_sorter, load_sorter, save_sorter
+from bifocal.sorters.serialization import load_sorter, save_sorter

@@ -1,46 +1,53 @@
-"""The adversary of thesis 5.6: a model with so much freedom that it could lower the loss without ranking better."""
+"""The adversary of thesis 5.6: free scores that lower a rank loss, perhaps without ranking better."""
 
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bifocal.sorters.ranks import exact_ranks
 
 
 class RankGap(NamedTuple):
-    """Mean rank of the positives, divided by n: what the sorter says, and what is true."""
+    """Mean rank of the positives divided by n: predicted by the sorter, and actual."""
 
-    said: float
-    true: float
+    predicted: float
+    actual: float
 
 
 def run_adversary(
     sorter: nn.Module, *, length: int, rows: int, steps: int, learning_rate: float, seed: int
 ) -> tuple[RankGap, RankGap]:
-    """Lower the rank that ``sorter`` gives to the first score of every row, eq. (5.13), all scores being free.
+    """Minimize the rank that ``sorter`` predicts for the first score of every row, eq. (5.13), over all scores.
 
-    The scores start uniform over [-1, 1], as the synthetic ones that sorters are trained on, and Adam moves them. A
-    sorter is tricked where what it says falls while what is true does not.
+    The scores start uniform over [-1, 1], as in the training of sorters, and Adam updates them. A sorter is fooled if
+    the predicted rank falls while the actual rank does not.
 
     Args:
-        learning_rate: of Adam, in units of the scores.
+        length: scores per row.
+        learning_rate: learning rate of Adam, in units of the scores.
 
     Returns:
-        Before and after.
+        Ranks before and after the optimization.
+
+    Example:
+        >>> from bifocal.sorters import BifocalSorter
+        >>> before, after = run_adversary(BifocalSorter(), length=8, rows=4, steps=50, learning_rate=0.1, seed=0)
+        >>> after.actual < before.actual
+        True
     """
     generator = torch.Generator().manual_seed(seed)
     scores = (torch.rand(rows, length, generator=generator) * 2 - 1).requires_grad_()
     adam = torch.optim.Adam([scores], learning_rate)
-    before = _look(sorter, scores)
+    before = _mean_ranks(sorter, scores)
     for _ in range(steps):
         adam.zero_grad()
         sorter(scores)[:, 0].mean().backward()
         adam.step()
-    return before, _look(sorter, scores)
+    return before, _mean_ranks(sorter, scores)
 
 
 @torch.no_grad()
-def _look(sorter: nn.Module, scores: torch.Tensor) -> RankGap:
+def _mean_ranks(sorter: nn.Module, scores: Tensor) -> RankGap:
     ranks = (sorter(scores), exact_ranks(scores))
-    return RankGap(*(float(found[:, 0].mean()) / scores.shape[1] for found in ranks))
+    return RankGap(*(float(row_ranks[:, 0].mean()) / scores.shape[1] for row_ranks in ranks))

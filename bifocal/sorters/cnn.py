@@ -8,14 +8,14 @@ from bifocal.sorters.ranks import check_scores
 
 
 class CNNSorter(nn.Module):
-    """Blocks of convolution, batch normalisation and ReLU, then an affine layer over the positions.
+    """Blocks of convolution, batch norm and ReLU, then an affine layer over the positions.
 
-    Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. As there, the last block has as many channels
-    as there are scores: channel i becomes the rank of score i. The thesis leaves the filters open; ours are wide
-    enough, together, for the last block to see all scores from every position.
+    Engilberge et al., "SoDeep", CVPR 2019; thesis 5.3.1, figure 5.3b. The last block has as many channels as there are
+    scores: channel i becomes the rank of score i. The thesis does not state the filter sizes; here the receptive field
+    of the last block covers all scores.
 
-    The order of the scores matters: it is not permutation-equivariant. It must be trained, see
-    ``bifocal.sorters.pretrain``, and works at the length that it is trained for.
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``, and accepts only
+    the length that it is trained for.
 
     Args:
         length: scores per vector.
@@ -25,7 +25,12 @@ class CNNSorter(nn.Module):
         scores (..., length) -> ranks (..., length), 0 = best.
 
     Raises:
-        ValueError: a vector of another length.
+        ValueError: a vector has another length.
+
+    Example:
+        >>> import torch
+        >>> CNNSorter(length=8, blocks=2)(torch.randn(3, 8)).shape
+        torch.Size([3, 8])
     """
 
     def __init__(self, length: int = 100, blocks: int = 8) -> None:
@@ -43,9 +48,9 @@ class CNNSorter(nn.Module):
         scores = check_scores(scores).to(self.projection.weight.dtype)
         if scores.shape[-1] != self.length:
             raise ValueError(
-                f"this CNNSorter ranks {self.length} scores, not {scores.shape[-1]}: train one with length: "
-                f"{scores.shape[-1]} (stage pretrain_sorter), or take a sorter of any length"
+                f"this CNNSorter ranks {self.length} scores, not {scores.shape[-1]}: train one with length "
+                f"{scores.shape[-1]}, or use a sorter that accepts any length"
             )
         ranks: Tensor = self.projection(self.blocks(scores.reshape(-1, 1, self.length)))
-        # The network learns the rank as a fraction of the length, the unit of table 5.1.
+        # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
         return ranks.reshape(scores.shape) * self.length

@@ -1,4 +1,4 @@
-"""Lap-Sum: soft ranks from Laplace distribution functions."""
+"""LapSum: soft ranks from Laplace distribution functions."""
 
 from typing import Any
 
@@ -15,14 +15,22 @@ class LaplaceSorter(nn.Module):
     """Soft ranks as sums of Laplace distribution functions; O(n log n) time, O(n) memory.
 
     Struski, Bednarczyk, Podolak, Tabor, "LapSum - one method to differentiate them all: ranking, sorting and top-k
-    selection", 2025: rank_i = sum over j != i of F((s_j - s_i) / bandwidth). Permutation-equivariant, needs no
-    training, any n; equal scores get equal ranks. Scale and shift matter as the bandwidth says.
+    selection", 2025: rank_i = sum over j != i of F((s_j - s_i) / bandwidth). The sorter is permutation-equivariant,
+    needs no training and accepts any n; equal scores get equal ranks. A shift of the scores does not change the ranks;
+    their scale does, relative to the bandwidth.
 
     Args:
-        bandwidth: of the Laplace distribution, in units of the scores.
+        bandwidth: bandwidth of the Laplace distribution, in units of the scores.
 
     Shape:
         scores (..., n) -> ranks (..., n), 0 = best.
+
+    Raises:
+        ValueError: ``bandwidth`` is not positive.
+
+    Example:
+        >>> LaplaceSorter(bandwidth=0.1)(torch.tensor([0.0, 2.0, 1.0])).round()
+        tensor([2., 0., 1.])
     """
 
     def __init__(self, bandwidth: float = 0.1) -> None:

@@ -10,17 +10,16 @@ class LSTMSorter(nn.Module):
     """Bidirectional LSTM over the scores, then a linear projection at every position.
 
     Engilberge et al., "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019; thesis 5.3.1,
-    figure 5.3a. The thesis ends in one affine layer over the whole sequence, and the authors' code in a
-    convolution over all states at once: weights that exist at one length alone, most of the network's
-    parameters. Both directions of the LSTM already bring the whole sequence to every position, so ours projects
-    each position's state with the same few weights. It can then be trained over a range of lengths.
+    figure 5.3a. The thesis ends in one affine layer over the whole sequence, and the authors' code in a convolution
+    over all states: most of the parameters, and tied to one length. The two directions of the LSTM already carry the
+    whole sequence to every position, so here all positions share one small projection, and the sorter can be trained
+    on a range of lengths.
 
-    The order of the scores matters: it is not permutation-equivariant. It must be trained, see
-    ``bifocal.sorters.pretrain``.
+    The sorter is not permutation-equivariant. It must be trained, see ``bifocal.pretraining.sorter``.
 
     Args:
-        length: scores per vector, the most that it is trained on.
-        shortest: the fewest that it is trained on; ``length`` alone if not given.
+        length: maximum number of scores per vector in training.
+        shortest: minimum number of scores per vector in training; ``length`` by default.
         hidden: LSTM units per direction and layer.
         layers: LSTM layers.
 
@@ -28,7 +27,11 @@ class LSTMSorter(nn.Module):
         scores (..., n), shortest <= n <= length, -> ranks (..., n), 0 = best.
 
     Raises:
-        ValueError: a vector of a length that it was not trained on.
+        ValueError: ``shortest`` is not in [1, length], or a vector has a length outside [shortest, length].
+
+    Example:
+        >>> LSTMSorter(length=8, shortest=4, hidden=4)(torch.randn(3, 6)).shape
+        torch.Size([3, 6])
     """
 
     def __init__(self, length: int = 100, shortest: int | None = None, hidden: int = 128, layers: int = 2) -> None:
@@ -41,8 +44,9 @@ class LSTMSorter(nn.Module):
         self.projection = nn.Linear(2 * hidden, 1)
 
     def train(self, mode: bool = True) -> "LSTMSorter":
-        """As usual, but for the LSTM: cuDNN has no backward pass outside of training mode, and without
-        dropout both modes compute the same.
+        """Set the mode of all modules but the LSTM, which stays in training mode.
+
+        cuDNN has no backward pass in evaluation mode, and without dropout both modes compute the same.
         """
         super().train(mode)
         self.lstm.train()
@@ -55,8 +59,8 @@ class LSTMSorter(nn.Module):
             trained_on = f"{self.length}" if self.shortest == self.length else f"{self.shortest} to {self.length}"
             raise ValueError(
                 f"this LSTMSorter ranks {trained_on} scores, not {length}: "
-                f"train one with length: {length} (stage pretrain_sorter), or take a sorter of any length"
+                f"train one with length {length}, or use a sorter that accepts any length"
             )
         states, _ = self.lstm(scores.reshape(-1, length, 1))
-        # The network learns the rank as a fraction of the length, the unit of table 5.1.
+        # The network predicts the rank as a fraction of the length, the unit of thesis table 5.1.
         return torch.mul(self.projection(states).reshape(scores.shape), length)

@@ -1,20 +1,24 @@
-"""Sorting rows, and sums that decay along them: the two steps of every O(n log n) sorter."""
+"""Sorted rows and exponentially decaying sums along them: the two steps of the O(n log n) sorters."""
 
 import torch
 from torch import Tensor
 
 
 def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The scores of every row in ascending order, and where each came from.
+    """Return the scores of every row in ascending order, and their indices in the row.
 
     Shape:
         scores (rows, n) float32 or float64 -> (rows, n), (rows, n) int64.
+
+    Example:
+        >>> sort_rows(torch.tensor([[0.3, 0.1, 0.2]]))
+        (tensor([[0.1000, 0.2000, 0.3000]]), tensor([[1, 2, 0]]))
     """
     if scores.device.type != "cpu" or scores.dtype != torch.float32:
         ordered, order = scores.sort(dim=-1)
         return ordered, order
-    # A float32 and its place, packed into one integer that sorts alike: NumPy sorts those with vector instructions,
-    # several times faster than torch sorts pairs.
+    # Pack a float32 and its index into one int64 with the same order: NumPy sorts integers with vector instructions,
+    # several times faster than torch sorts values with indices.
     bits = scores.contiguous().view(torch.int32)
     keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32
     keys |= torch.arange(scores.shape[-1])
@@ -24,11 +28,11 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums along a row in which every value fades with its distance, from the left and from the right.
+    """Return the sums along a row in which values decay with their distance, from the left and from the right.
 
-    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i the same over j >= i. The sums
-    are doubled in reach log2(n) times, with decays that are at most 1: nothing overflows, however far a row extends, as
-    it does in a cumulative sum of exponentials.
+    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i the same over j >= i. The
+    reach of the sums is doubled log2(n) times. All decays are at most 1, so nothing overflows for long rows, unlike in a
+    cumulative sum of exponentials.
 
     Shape:
         values (..., n), steps (..., n - 1), not negative, -> left (..., n), right (..., n).

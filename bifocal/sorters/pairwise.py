@@ -9,16 +9,20 @@ from bifocal.sorters.ranks import check_scores
 class PairwiseSorter(nn.Module):
     """Sum of sigmoid comparisons with every other score; O(n²) time and memory.
 
-    Thesis eq. (5.2)-(5.3): rank_i = sum over j != i of sigmoid(lambda (s_j - s_i)). It is permutation-equivariant,
-    needs no training, ranks any number of scores, and gives equal scores equal ranks.
+    Thesis eq. (5.2)-(5.3): rank_i = sum over j != i of sigmoid(lambda (s_j - s_i)). The sorter is
+    permutation-equivariant, needs no training and accepts any n; equal scores get equal ranks.
 
     Args:
         steepness: lambda of eq. (5.2), per unit of the scores.
-        adaptive: divide lambda by the standard deviation of each vector (1 if that is 0), so that neither the scale
-            nor the shift of the scores matters; lambda is then per standard deviation.
+        adaptive: divide lambda by the standard deviation of each vector (by 1 if that is 0), so that the ranks do not
+            depend on the scale of the scores; lambda is then per standard deviation.
 
     Shape:
         scores (..., n) -> ranks (..., n), 0 = best.
+
+    Example:
+        >>> PairwiseSorter(steepness=100.0)(torch.tensor([0.0, 2.0, 1.0])).round()
+        tensor([2., 0., 1.])
     """
 
     def __init__(self, steepness: float = 10.0, adaptive: bool = False) -> None:

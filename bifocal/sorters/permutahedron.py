@@ -16,15 +16,22 @@ from bifocal.sorters.ranks import check_scores
 class PermutahedronSorter(nn.Module):
     """Euclidean projection of -scores / strength onto the permutahedron of the ranks; O(n log n) time, O(n) memory.
 
-    Blondel et al., "Fast differentiable sorting and ranking", ICML 2020, eq. (5)-(8) with quadratic regularisation.
-    SciPy's isotonic regression does the work, on the CPU. Permutation-equivariant, needs no training, any n. Scores
-    further apart than ``strength`` have exact ranks, and no gradient.
+    Blondel et al., "Fast differentiable sorting and ranking", ICML 2020, eq. (5)-(8) with quadratic regularization,
+    computed by SciPy's isotonic regression on the CPU. The sorter is permutation-equivariant, needs no training and
+    accepts any n. Scores that differ by more than ``strength`` get exact ranks and no gradient.
 
     Args:
-        strength: epsilon of the paper, of the regularisation, in units of the scores.
+        strength: epsilon of the paper, strength of the regularization in units of the scores.
 
     Shape:
         scores (..., n) -> ranks (..., n), 0 = best.
+
+    Raises:
+        ValueError: ``strength`` is not positive.
+
+    Example:
+        >>> PermutahedronSorter(strength=0.1)(torch.tensor([0.0, 2.0, 1.0]))
+        tensor([2., 0., 1.])
     """
 
     def __init__(self, strength: float = 1.0) -> None:
@@ -43,20 +50,18 @@ class _ProjectedRanks(Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, strength: float) -> Tensor:
         ordered, order = sort_rows(rows)
-        # Ascending scores are descending z; ranks are z minus the decreasing regression of z - (n - 1, ..., 0).
+        # Ascending scores give descending z; ranks are z minus the decreasing regression of z - (n - 1, ..., 0).
         z = -ordered.double().cpu().numpy() / strength
         residual = z - np.arange(rows.shape[-1] - 1, -1, -1)
-        # One regression for all rows: far enough below each other, they share no block.
-        distance = np.ptp(residual) + 1
-        apart = distance * np.arange(len(residual))[:, None]
-        blocks = isotonic_regression((residual - apart).ravel(), increasing=False).blocks
+        # One regression for all rows: offsets between them keep their blocks separate.
+        offsets = (np.ptp(residual) + 1) * np.arange(len(residual))[:, None]
+        blocks = isotonic_regression((residual - offsets).ravel(), increasing=False).blocks
         counts = np.diff(blocks)
         mean = np.add.reduceat(residual.ravel(), blocks[:-1]) / counts
-        ranks = z - np.repeat(mean, counts).reshape(z.shape)
+        ranks = torch.from_numpy(z - np.repeat(mean, counts).reshape(z.shape)).to(rows)
         ctx.save_for_backward(order)
         ctx.blocks, ctx.strength = blocks, strength
-        found = torch.from_numpy(ranks).to(rows)
-        return torch.empty_like(found).scatter_(-1, order, found)
+        return torch.empty_like(ranks).scatter_(-1, order, ranks)
 
     @staticmethod
     @once_differentiable

@@ -1,4 +1,4 @@
-"""Figures of thesis chapter 5 about sorters, each drawn on the Axes that the caller gives and owns."""
+"""Figures of thesis chapter 5 about sorters, drawn on the Axes of the caller."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from bifocal.sorters.ranks import exact_ranks
 
 
 def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:
-    """Table 5.1 as bars: the L1 error of ranks divided by n, by the name of the sorter."""
+    """Draw table 5.1 as bars on ``ax``: L1 error of ranks divided by n, by the name of the sorter."""
     bars = ax.barh(list(errors), list(errors.values()))
     ax.bar_label(bars, fmt="%.4f", padding=3)
     ax.invert_yaxis()
@@ -19,15 +19,15 @@ def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:
 
 
 def plot_depths(ax: Axes, errors: Mapping[int, Sequence[float]]) -> None:
-    """Figure 5.5: the error of convolutional sorters over the epochs, by their number of blocks."""
+    """Draw figure 5.5 on ``ax``: error of convolutional sorters per epoch, by their number of blocks."""
     for blocks, values in errors.items():
         ax.plot(range(1, len(values) + 1), values, label=f"{blocks} block{'s' * (blocks > 1)}")
     ax.set(xlabel="epoch", ylabel="L1 of ranks divided by n, held-out vectors", yscale="log")
     ax.legend(frameon=False)
 
 
-def plot_behaviour(ax: Axes, sorters: Mapping[str, nn.Module], length: int, seed: int) -> None:
-    """Figure 5.6: the rank of the first of ``length`` scores while it goes from -1 to 1 in steps of 0.001.
+def plot_behavior(ax: Axes, sorters: Mapping[str, nn.Module], length: int, seed: int) -> None:
+    """Draw figure 5.6 on ``ax``: the rank of the first of ``length`` scores as it moves from -1 to 1.
 
     The other scores are uniform over [-1, 1], drawn with ``seed``.
     """

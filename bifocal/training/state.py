@@ -38,14 +38,19 @@ class RunState:
         directory: a directory of this run alone.
         modules: all modules that have a state: model, loss, averaged weights.
         optimizer: optimizer of their parameters.
-        eval_model: module that is validated and whose best weights are kept.
+        eval_model: module that is validated and whose best weights are kept; None: all modules.
     """
 
     def __init__(
-        self, directory: Path, modules: Mapping[str, nn.Module], optimizer: Optimizer, eval_model: nn.Module
+        self,
+        directory: Path,
+        modules: Mapping[str, nn.Module],
+        optimizer: Optimizer,
+        eval_model: nn.Module | None = None,
     ) -> None:
         self.directory, self.modules, self.optimizer = directory, nn.ModuleDict(dict(modules)), optimizer
-        self.eval_model, self.world = eval_model, World.current()
+        self.eval_model = self.modules if eval_model is None else eval_model
+        self.world = World.current()
         self.last = directory / "last.safetensors"
         self.best = directory / "best.safetensors"
 

@@ -16,7 +16,7 @@ from bifocal.features.extraction import NetworkFeatures
 from bifocal.features.extractors import RMAC, Grid, Pixels, Proposals
 from bifocal.pretraining.image_classifier import pretrain_classifier
 from bifocal.pretraining.labeled_images import class_folders, labels_of
-from bifocal.pretraining.phrase_words import pretrain
+from bifocal.pretraining.phrase_words import pretrain_on_phrases
 from components.extract_features.spec import ClassifierParams, ExtractFeaturesParams
 
 PARTS = ("whitening.mean", "whitening.projection")
@@ -63,7 +63,7 @@ def prepare(
                 f"{type(kind).__name__}: set it to null"
             )
         checkpoints = features / "checkpoints"
-        figures = pretrain(cells, tables, **dict(params.pretraining), checkpoints=checkpoints, seed=params.seed)
+        figures = pretrain_on_phrases(cells, tables, **dict(params.pretraining), checkpoints=checkpoints, seed=params.seed)
         write_tensors(carried, kind.backbone.network.state_dict(), figures)
         return _restore(kind, carried)
     if params.classifier is None or not params.classifier.random_start:

@@ -1,7 +1,6 @@
-"""How pretrain_sorter works."""
+"""Stage pretrain_sorter: run."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -9,27 +8,35 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from bifocal.pretraining.sorter import Epoch, held_out_scores, pretrain, rank_l1
-from bifocal.progress import track
-from bifocal.sorters import BifocalSorter, CNNSorter, PairwiseSorter, build_sorter, save_sorter
-from bifocal.sorters.plots import plot_behaviour, plot_depths, plot_errors
-from components.pretrain_sorter.spec import PretrainSorterParams
+from bifocal.pretraining.sorter import held_out_scores, pretrain_sorter, rank_l1
+from bifocal.registry import build
+from bifocal.sorters import BifocalSorter, CNNSorter, PairwiseSorter, save_sorter
+from bifocal.sorters.plots import plot_behavior, plot_depths, plot_errors
+from bifocal.training.loop import Row
+from components.pretrain_sorter.spec import PretrainSorterParams, SorterTrainingParams
 from runtime.mlflow import log_figure, log_metrics
+
+HISTORY = ["epoch", "loss", "learning_rate", "held_out_l1"]
 
 
 def run(params: PretrainSorterParams, *, sorter: Path) -> dict[str, float]:
-    """Write the sorter, its history and the figures; L1 is that of ranks divided by n, on held-out vectors."""
+    """Write the sorter, its history and figures; errors are L1 errors of ranks divided by n, on held-out vectors.
+
+    Raises:
+        ValueError: a sorter without weights is to be trained, or a sorter with weights is not.
+    """
     torch.manual_seed(params.seed)
-    model = build_sorter(params.sorter.name, params.sorter.arguments, params.length)
-    history: list[Epoch] = []
-    if any(True for _ in model.parameters()):
-        epochs = _train(params, model, sorter / "checkpoints" / "sorter")
-        for epoch in track(epochs, "pretraining the sorter", total=params.epochs):
-            history.append(epoch)
-            log_metrics({"training_l1": epoch.training_l1, "held_out_l1": epoch.held_out_l1}, step=epoch.epoch)
+    model: nn.Module = build("bifocal.sorters", params.sorter, length=params.length)
+    trainable = any(True for _ in model.parameters())
+    if params.training is not None and not trainable:
+        raise ValueError(f"{params.sorter.name} has no weights to train: set training to null")
+    if params.training is None and trainable:
+        raise ValueError(f"training is null, but {params.sorter.name} has weights: set training")
+    history: list[Row] = []
+    if params.training is not None:
+        history = _train(params, params.training, model, sorter / "checkpoints" / "sorter", _log)
     save_sorter(sorter, model.cpu(), params.sorter.arguments)
-    table = pd.DataFrame([asdict(epoch) for epoch in history], columns=[field.name for field in fields(Epoch)])
-    table.to_csv(sorter / "history.csv", index=False)
+    pd.DataFrame(history, columns=HISTORY).to_csv(sorter / "history.csv", index=False)
 
     sorters = {"PairwiseSorter": PairwiseSorter(), "BifocalSorter": BifocalSorter(), params.sorter.name: model}
     held_out = held_out_scores(params.length, params.seed)
@@ -39,39 +46,50 @@ def run(params: PretrainSorterParams, *, sorter: Path) -> dict[str, float]:
     plot_errors(figure.add_subplot(), errors)
     _write(figure, sorter / "l1.png")
     figure = Figure(figsize=(6, 5), layout="constrained")
-    plot_behaviour(figure.add_subplot(), sorters, params.length, params.seed)
-    _write(figure, sorter / "behaviour.png")
-    if params.depths:
+    plot_behavior(figure.add_subplot(), sorters, params.length, params.seed)
+    _write(figure, sorter / "behavior.png")
+    if params.training is not None and params.training.depths:
         figure = Figure(figsize=(6, 4.5), layout="constrained")
-        plot_depths(figure.add_subplot(), _depth_curves(params, sorter))
+        plot_depths(figure.add_subplot(), _depth_curves(params, params.training, sorter))
         _write(figure, sorter / "depths.png")
     return {"held_out_l1": errors[params.sorter.name], "epochs": len(history)}
 
 
-def _train(params: PretrainSorterParams, model: nn.Module, checkpoints: Path) -> Iterator[Epoch]:
-    return pretrain(
+def _train(
+    params: PretrainSorterParams,
+    training: SorterTrainingParams,
+    model: nn.Module,
+    checkpoints: Path,
+    on_epoch: Callable[[Row], None],
+) -> list[Row]:
+    return pretrain_sorter(
         model.to("cuda" if torch.cuda.is_available() else "cpu"),
         length=params.length,
-        batch_size=params.batch_size,
-        learning_rate=params.learning_rate,
-        halve_every=params.halve_every,
-        vectors_per_epoch=params.vectors_per_epoch,
-        epochs=params.epochs,
-        patience=params.patience,
-        tolerance=params.tolerance,
-        seed=params.seed,
+        batch_size=training.batch_size,
+        learning_rate=training.learning_rate,
+        schedule=build("bifocal.training.schedules", training.schedule),
+        vectors_per_epoch=training.vectors_per_epoch,
+        epochs=training.epochs,
+        patience=training.patience,
+        tolerance=training.tolerance,
         checkpoints=checkpoints,
+        seed=params.seed,
+        on_epoch=on_epoch,
     )
 
 
-def _depth_curves(params: PretrainSorterParams, sorter: Path) -> dict[int, list[float]]:
-    """Train a convolutional sorter of every depth, and write their errors."""
+def _log(row: Row) -> None:
+    log_metrics({"training_l1": row["loss"], "held_out_l1": row["held_out_l1"]}, step=int(row["epoch"]))
+
+
+def _depth_curves(params: PretrainSorterParams, training: SorterTrainingParams, sorter: Path) -> dict[int, list[float]]:
+    """Train a convolutional sorter of each depth, and write the errors."""
     curves: dict[int, list[float]] = {}
-    for blocks in params.depths:
+    for blocks in training.depths:
         torch.manual_seed(params.seed)
-        epochs = _train(params, CNNSorter(params.length, blocks), sorter / "checkpoints" / f"{blocks}_blocks")
-        tracked = track(epochs, f"pretraining {blocks} blocks", total=params.epochs)
-        curves[blocks] = [epoch.held_out_l1 for epoch in tracked]
+        checkpoints = sorter / "checkpoints" / f"{blocks}_blocks"
+        history = _train(params, training, CNNSorter(params.length, blocks), checkpoints, lambda row: None)
+        curves[blocks] = [row["held_out_l1"] for row in history]
     rows = [(blocks, epoch, error) for blocks, curve in curves.items() for epoch, error in enumerate(curve, start=1)]
     pd.DataFrame(rows, columns=["blocks", "epoch", "held_out_l1"]).to_csv(sorter / "depths.csv", index=False)
     return curves

@@ -1,37 +1,70 @@
-"""What pretrain_sorter writes and is told."""
+"""Stage pretrain_sorter: parameters, inputs and outputs."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
+
+
+class SorterTrainingParams(StrictModel):
+    """Training of a sorter on synthetic scores."""
+
+    batch_size: int = Field(ge=1, description="vectors per step")
+    learning_rate: float = Field(gt=0, description="base learning rate of Adam")
+    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
+        description="learning-rate schedule, see bifocal/training/schedules.py"
+    )
+    vectors_per_epoch: int = Field(ge=1, description="synthetic vectors drawn for each epoch")
+    epochs: int = Field(ge=1, description="maximum number of epochs")
+    patience: int = Field(ge=1, description="stop if the held-out L1 error did not fall in so many epochs")
+    tolerance: float = Field(ge=0, lt=1, description="fraction by which the error must fall")
+    depths: list[Annotated[int, Field(ge=1)]] = Field(
+        description="also train convolutional sorters with so many blocks, for the depth curve; [] for none"
+    )
 
 
 class PretrainSorterParams(Params):
     """Section ``pretrain_sorter`` of params.yaml."""
 
     sorter: Annotated[ClassRef, FromRegistry("bifocal.sorters", injected=("length",))] = Field(
-        description="see bifocal/sorters; one without weights is stored as it is, and nothing below is used"
+        description="see bifocal/sorters"
     )
-    length: int = Field(ge=2, description="scores per vector; the most, for a sorter of several lengths")
-    batch_size: int = Field(ge=1, description="vectors")
-    learning_rate: float = Field(gt=0, description="of Adam")
-    halve_every: int = Field(ge=1, description="epochs after which the learning rate is halved")
-    vectors_per_epoch: int = Field(ge=1, description="drawn anew for every epoch")
-    epochs: int = Field(ge=1, description="at most")
-    patience: int = Field(ge=1, description="epochs in which the held-out L1 must fall, or training ends")
-    tolerance: float = Field(ge=0, lt=1, description="fraction by which it must fall")
-    depths: list[Annotated[int, Field(ge=1)]] = Field(
-        description="blocks of convolutional sorters to train as well, for the depth curve; [] for none"
+    length: int = Field(ge=2, description="scores per vector; the maximum for a sorter that accepts several lengths")
+    training: SorterTrainingParams | None = Field(
+        description="training of a sorter with weights; null for a sorter without weights, such as BifocalSorter"
     )
 
 
 COMPONENT = Component(
     name="pretrain_sorter",
-    summary="Train a sorter, which turns scores into ranks with a gradient, on synthetic scores.",
+    summary="Train a sorter, a differentiable function from scores to ranks, on synthetic scores.",
     image="gpu",
     params=PretrainSorterParams,
     outputs=("sorter",),
-    code_paths=("bifocal/sorters", "bifocal/checkpoint.py"),
-    plots=(Plot("sorter/history.csv", x="epoch", y="held_out_l1", title="L1 of ranks divided by n"),),
+    code_paths=(
+        "bifocal/sorters",
+        "bifocal/pretraining/sorter.py",
+        "bifocal/training/loop.py",
+        "bifocal/training/schedules.py",
+        "bifocal/training/state.py",
+        "bifocal/checkpoint.py",
+        "bifocal/serialization.py",
+    ),
+    plots=(Plot("sorter/history.csv", x="epoch", y="held_out_l1", title="L1 of ranks divided by n, held-out vectors"),),
+    former_keys={
+        "halve_every": "training.schedule: {name: Step, step_size: ..., gamma: 0.5}",
+        **{
+            key: f"training.{key}"
+            for key in (
+                "batch_size",
+                "learning_rate",
+                "vectors_per_epoch",
+                "epochs",
+                "patience",
+                "tolerance",
+                "depths",
+            )
+        },
+    },
 )

@@ -1,1 +1,1 @@
-"""Fit a head over stored features with a rank loss."""
+"""Stage train_ranking_head."""

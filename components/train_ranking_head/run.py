@@ -1,21 +1,21 @@
-"""How train_ranking_head works."""
+"""Stage train_ranking_head: run."""
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
-from bifocal.ranking_heads.labeled import LabelledImages, judge, measure
+from bifocal.ranking_heads.labeled import LabeledFeatures, pool_by_group, score
 from bifocal.ranking_heads.serialization import save_head
 from bifocal.ranking_heads.training import fit_head, predict
-from bifocal.registry import build, get
+from bifocal.registry import build
 from bifocal.sorters import load_sorter
+from bifocal.training.loop import Row
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.mlflow import log_metrics
 from runtime.spec import ClassRef
@@ -24,95 +24,105 @@ from runtime.spec import ClassRef
 def run(
     params: TrainRankingHeadParams, *, dataset: Path, features: Path, sorter: Path, ranking_head: Path
 ) -> dict[str, float]:
-    """Fit on the split "train", choose epoch and learning rate on "val", judge on "test"; measures in [-1, 1]."""
-    tables, store = read_dataset(dataset), FeatureStore(features)
-    splits = {name: LabelledImages(tables.split(name), store, params.task) for name in ("train", "val", "test")}
+    """Train on the split "train", choose the epoch and the learning rate on "val", and evaluate on "test".
+
+    Returns:
+        Metrics in [-1, 1].
+
+    Raises:
+        ValueError: a sorter is given that must be trained first or that no loss uses.
+    """
     losses = {"loss": params.loss} | ({"surrogate": params.surrogate} if params.surrogate else {})
-    report: dict[str, Any] = {"task": params.task, "measure": params.measure}
-    tables_of: list[pd.DataFrame] = []
-    judged = pd.DataFrame()
-    for role, part in losses.items():
-        fitted = max(
-            (
-                _fit(params, part, rate, splits, store.dim, sorter, ranking_head / "checkpoints" / role)
-                for rate in params.learning_rates
-            ),
-            key=lambda found: found.validation,
-        )
-        tables_of.append(pd.DataFrame(fitted.history).assign(loss_name=part.name))
-        found = judge(splits["test"], predict(fitted.head, splits["test"]))
-        figures = {"validation": fitted.validation, "test": measure(found, params.measure)}
-        report[role] = {"name": part.name, "learning_rate": fitted.rate} | figures
-        judged[role] = found.scores.flatten().numpy()
-        judged["truth"] = found.truth.flatten().numpy()
+    _check_sorter(params, losses)
+    tables, store = read_dataset(dataset), FeatureStore(features)
+    splits = {name: LabeledFeatures(tables.split(name), store, params.task) for name in ("train", "val", "test")}
+    report: dict[str, Any] = {"task": params.task, "measure": params.metric}
+    histories: list[pd.DataFrame] = []
+    predictions = pd.DataFrame()
+    for role, loss in losses.items():
+        candidates = [
+            _fit(params, loss, rate, splits, store.dim, sorter, ranking_head / "checkpoints" / role)
+            for rate in params.learning_rates
+        ]
+        best = max(candidates, key=lambda candidate: candidate.validation)
+        histories.append(pd.DataFrame(best.history).assign(loss_name=loss.name))
+        pooled = pool_by_group(splits["test"], predict(best.head, splits["test"]))
+        metrics = {"validation": best.validation, "test": score(pooled, params.metric)}
+        report[role] = {"name": loss.name, "learning_rate": best.learning_rate} | metrics
+        predictions[role] = pooled.scores.flatten().numpy()
+        predictions["truth"] = pooled.truth.flatten().numpy()
         if role == "loss":
             save_head(
                 ranking_head,
-                fitted.head.cpu(),
+                best.head.cpu(),
                 params.head.arguments,
                 input_dim=store.dim,
                 task=params.task,
                 labels=splits["train"].labels,
             )
     test = splits["test"]
-    judged.insert(0, "group", [group for group in test.groups for _ in test.labels])
-    judged.insert(1, "label", test.labels * len(test.groups))
-    judged.to_parquet(ranking_head / "predictions.parquet")
-    pd.concat(tables_of).to_csv(ranking_head / "history.csv", index=False)
+    predictions.insert(0, "group", [group for group in test.groups for _ in test.labels])
+    predictions.insert(1, "label", test.labels * len(test.groups))
+    predictions.to_parquet(ranking_head / "predictions.parquet")
+    pd.concat(histories).to_csv(ranking_head / "history.csv", index=False)
     (ranking_head / "metrics.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
     return {f"{role}_{split}": report[role][split] for role in losses for split in ("validation", "test")}
 
 
-class _Fitted(NamedTuple):
+class _Candidate(NamedTuple):
+    """A head that was trained with one learning rate; ``validation`` is its best metric on "val"."""
+
     head: nn.Module
-    history: list[dict[str, float]]
-    rate: float
+    history: list[Row]
+    learning_rate: float
     validation: float
 
 
 def _fit(
     params: TrainRankingHeadParams,
-    part: ClassRef,
-    rate: float,
-    splits: dict[str, LabelledImages],
+    loss: ClassRef,
+    learning_rate: float,
+    splits: dict[str, LabeledFeatures],
     dim: int,
     sorter: Path,
     checkpoints: Path,
-) -> _Fitted:
+) -> _Candidate:
     torch.manual_seed(params.seed)
-    labels = len(splits["train"].labels)
-    head = build("bifocal.ranking_heads", params.head.name, **params.head.arguments, input_dim=dim, labels=labels)
+    head: nn.Module = build("bifocal.ranking_heads", params.head, input_dim=dim, labels=len(splits["train"].labels))
     head.to("cuda" if torch.cuda.is_available() else "cpu")
+    # A sorter for each training: a loss may fine-tune it.
+    own_sorter = load_sorter(sorter) if params.sorter is None else build("bifocal.sorters", params.sorter)
+
+    def log(row: Row) -> None:
+        log_metrics({f"{loss.name}.{learning_rate:g}.{key}": row[key] for key in row}, int(row["epoch"]))
+
     history = fit_head(
         head,
-        _build_loss(part, params.sorter, sorter),
+        build("bifocal.losses", loss, sorter=own_sorter),
         splits["train"],
         splits["val"],
-        kind=params.measure,
-        checkpoints=checkpoints / f"{rate:g}",
+        metric=params.metric,
+        checkpoints=checkpoints / f"{learning_rate:g}",
         epochs=params.epochs,
         batch_size=params.batch_size,
-        learning_rate=rate,
-        halve_every=params.halve_every,
+        learning_rate=learning_rate,
+        schedule=build("bifocal.training.schedules", params.schedule),
         seed=params.seed,
-        on_epoch=lambda row: log_metrics({f"{part.name}.{rate:g}.{key}": row[key] for key in row}, int(row["epoch"])),
+        on_epoch=log,
     )
-    return _Fitted(head, history, rate, max(row["validation"] for row in history))
+    return _Candidate(head, history, learning_rate, max(row[params.metric] for row in history))
 
 
-def _build_loss(part: ClassRef, sorter: ClassRef | None, pretrained: Path) -> nn.Module:
-    given: dict[str, nn.Module] = {}
-    if "sorter" in inspect.signature(get("bifocal.losses", part.name)).parameters:
-        given["sorter"] = load_sorter(pretrained) if sorter is None else _untrained(sorter)
-    loss: nn.Module = build("bifocal.losses", part.name, **part.arguments, **given)
-    return loss
-
-
-def _untrained(part: ClassRef) -> nn.Module:
-    sorter: nn.Module = build("bifocal.sorters", part.name, **part.arguments)
-    weights: list[Tensor] = list(sorter.parameters())
-    if weights:
+def _check_sorter(params: TrainRankingHeadParams, losses: dict[str, ClassRef]) -> None:
+    if params.sorter is None:
+        return
+    sorter: nn.Module = build("bifocal.sorters", params.sorter)
+    if any(True for _ in sorter.parameters()):
         raise ValueError(
-            f"train_ranking_head.sorter: {part.name} must be trained first: pretrain_sorter, and null here"
+            f"sorter is {params.sorter.name}, which must be trained first: train it with pretrain_sorter and set "
+            "sorter to null"
         )
-    return sorter
+    built = [build("bifocal.losses", loss, sorter=sorter) for loss in losses.values()]
+    if not any(module is sorter for loss in built for module in loss.modules()):
+        names = " and ".join(loss.name for loss in losses.values())
+        raise ValueError(f"sorter is {params.sorter.name}, but {names} use no sorter: set sorter to null")

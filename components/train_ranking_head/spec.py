@@ -1,4 +1,4 @@
-"""What train_ranking_head reads, writes and is told."""
+"""Stage train_ranking_head: parameters, inputs and outputs."""
 
 from typing import Annotated, Literal
 
@@ -10,33 +10,36 @@ from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot
 class TrainRankingHeadParams(Params):
     """Section ``train_ranking_head`` of params.yaml."""
 
-    task: str = Field(description="of the dataset's labels: count or shapes of Scenes, memorability of LaMem ...")
-    measure: Literal["spearman", "average_precision"] = Field(
-        description="by which the best epoch is chosen: spearman of graded labels, average_precision of 0 and 1"
+    task: str = Field(description="task of the dataset's labels: count or shapes of Scenes, memorability of LaMem ...")
+    metric: Literal["spearman", "average_precision"] = Field(
+        description="metric that chooses the best epoch: spearman for graded labels, average_precision for 0 and 1"
     )
     head: Annotated[ClassRef, FromRegistry("bifocal.ranking_heads", injected=("input_dim", "labels"))] = Field(
         description="see bifocal/ranking_heads"
     )
     loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="see bifocal/losses; one that takes a sorter gets the one below"
-    )
-    sorter: Annotated[ClassRef | None, FromRegistry("bifocal.sorters")] = Field(
-        description="one without weights; null for that of pretrain_sorter, whose length must be batch_size"
+        description="see bifocal/losses"
     )
     surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="a plain loss that a second head is fitted with, the same way, to be compared; null for none"
+        description="plain loss of a second head, which is trained in the same way for comparison; null for none"
+    )
+    sorter: Annotated[ClassRef | None, FromRegistry("bifocal.sorters")] = Field(
+        description="sorter without weights for losses on ranks; null for the pretrained sorter, whose length must be "
+        "batch_size"
     )
     epochs: int = Field(ge=1, description="passes over the images")
-    batch_size: int = Field(ge=2, description="images; the scores that are ranked")
+    batch_size: int = Field(ge=2, description="images per step, which are ranked together")
     learning_rates: list[Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="of Adam; each is tried, and the head that is best on the split val is kept"
+        min_length=1, description="base learning rates of Adam; the head with the best metric on val is kept"
     )
-    halve_every: int = Field(ge=1, description="epochs after which the learning rate is halved")
+    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
+        description="learning-rate schedule, see bifocal/training/schedules.py"
+    )
 
 
 COMPONENT = Component(
     name="train_ranking_head",
-    summary="Fit a head over stored features with a rank loss: ordinal regression, or multi-label classification.",
+    summary="Train a head on stored features with a rank loss: ordinal regression or multi-label classification.",
     image="gpu",
     params=TrainRankingHeadParams,
     inputs=("dataset", "features", "sorter"),
@@ -44,5 +47,6 @@ COMPONENT = Component(
     in_pipeline=False,
     code_paths=("bifocal",),
     metrics=("ranking_head/metrics.json",),
-    plots=(Plot("ranking_head/history.csv", x="epoch", y="validation", title="Ranking head: measure on val"),),
+    plots=(Plot("ranking_head/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),),
+    former_keys={"measure": "metric", "halve_every": "schedule: {name: Step, step_size: ..., gamma: 0.5}"},
 )

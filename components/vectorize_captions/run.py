@@ -12,6 +12,7 @@ def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[s
     """Fit the vectorizer on the captions of the split "train" and write the captions of every split."""
     tables = read_dataset(dataset)
     vectorizer: Vectorizer = build("bifocal.text.vectorizers", params.vectorizer)
-    metrics = vectorizer.fit(tables.split("train").captions["text"].tolist(), params.seed)
+    train = tables.split("train").captions["text"].tolist()
+    metrics = vectorizer.fit(train, params.seed, text / "checkpoints")
     captions = tables.captions
     return metrics | write_text(text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist())

@@ -10,7 +10,7 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.types.schema import AnyType
+from mlflow.types.schema import Array
 
 from runtime.mlflow.connection import connect
 from runtime.mlflow.runs import git_commit
@@ -21,14 +21,8 @@ COLUMNS: dict[str, ColSpec | TensorSpec] = {
     "text": ColSpec(DataType.string, "text", required=False),
     # The base64 of an image file.
     "image": ColSpec(DataType.string, "image", required=False),
-    # Lists of lists of numbers. Array(Array(double)) would reject integers, and rows without features.
-    "features": ColSpec(AnyType(), "features", required=False),
+    "features": ColSpec(Array(Array(DataType.double)), "features", required=False),
 }
-
-
-def input_schema(columns: Sequence[str]) -> Schema:
-    """Schema of the inputs of a registered model that accepts ``columns``, from ``COLUMNS``."""
-    return Schema([COLUMNS[name] for name in columns])
 
 
 def register(
@@ -62,14 +56,14 @@ def register(
         description: of the version, in Markdown: its model card.
     """
     mlflow.log_artifacts(str(evaluation), EVALUATION_DIR)
-    outputs = infer_signature(example, prediction).outputs
+    inputs, outputs = Schema([COLUMNS[name] for name in columns]), infer_signature(example, prediction).outputs
     logged = mlflow.pyfunc.log_model(
         name=model,
         loader_module=loader,
         data_path=str(data),
         code_paths=[str(path) for path in code],
         pip_requirements=list(requirements),
-        signature=ModelSignature(input_schema(columns), outputs),
+        signature=ModelSignature(inputs, outputs),
         input_example=example,
     )
     version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **tags})

@@ -1,5 +1,7 @@
 """A small collection with real stores: eight kinds of image, told apart by a few words."""
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,7 +59,7 @@ def pairs(stores: tuple[Dataset, FeatureStore, TextStore]) -> ImageCaptionPairs:
 
 @pytest.fixture
 def kill_at() -> Callable[[int], Callable[[], None]]:
-    """``kill_at(n)``: a function that raises ``KeyboardInterrupt`` when it is called the n-th time."""
+    """Function ``kill_at(n)``: it returns a function whose n-th call raises ``KeyboardInterrupt``."""
 
     def make(number: int) -> Callable[[], None]:
         calls = iter(range(1, number + 1))
@@ -65,6 +67,22 @@ def kill_at() -> Callable[[int], Callable[[], None]]:
         def tick() -> None:
             if next(calls, number) == number:
                 raise KeyboardInterrupt
+
+        return tick
+
+    return make
+
+
+@pytest.fixture
+def sigterm_at() -> Callable[[int], Callable[[], None]]:
+    """Function ``sigterm_at(n)``: it returns a function whose n-th call sends SIGTERM to this process."""
+
+    def make(number: int) -> Callable[[], None]:
+        calls = iter(range(1, number + 1))
+
+        def tick() -> None:
+            if next(calls, None) == number:
+                os.kill(os.getpid(), signal.SIGTERM)
 
         return tick
 

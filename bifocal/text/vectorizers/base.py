@@ -27,8 +27,12 @@ class Vectorizer(Protocol):
     def format(self) -> TextFormat:
         """Format of the encoded captions; known after ``fit`` or ``load``."""
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
-        """Learn from the training captions and return metrics of the fit."""
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+        """Learn from the training captions and return metrics of the fit.
+
+        Args:
+            checkpoints: directory from which an interrupted training resumes; None: it starts again.
+        """
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Encode captions."""

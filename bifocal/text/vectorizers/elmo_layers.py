@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
-from bifocal.pretraining.elmo import pretrain
+from bifocal.pretraining.elmo import pretrain_elmo
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo.format import FILTERS, ElmoOptions
 from bifocal.text.elmo.network import Elmo
@@ -62,7 +63,7 @@ class ElmoLayers:
         """Contextual vectors: the layer of the tokens and one layer per LSTM."""
         return TextFormat("contextual", self.elmo.dim, 1 + self.elmo.options.layers)
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Load the published network, or train one.
 
         Raises:
@@ -78,11 +79,11 @@ class ElmoLayers:
             return {}
         sentences = [_truncate(caption)[0] for caption in captions]
         counts = Counter(token for sentence in sentences for token in sentence)
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), TemporaryDirectory() as temporary:
             torch.manual_seed(seed)
             options = ElmoOptions(filters=self.filters, lstm_dim=self.lstm_dim, projection_dim=self.projection_dim)
             self.elmo = Elmo(options).to(device)
-            history = pretrain(
+            history = pretrain_elmo(
                 self.elmo,
                 sentences,
                 sorted(counts, key=lambda word: (-counts[word], word)),
@@ -91,6 +92,7 @@ class ElmoLayers:
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 samples=self.samples,
+                checkpoints=checkpoints or Path(temporary),
             )
         return {"perplexity_untrained": history[0], "perplexity": history[-1]}
 

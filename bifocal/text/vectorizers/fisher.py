@@ -69,7 +69,7 @@ class FisherVectors:
         """Vectors with the dimension after PCA."""
         return TextFormat("vectors", self.state["components"].shape[1])
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Fit word vectors, independent components, mixture and principal components."""
         self.word_vectors, metrics = fit_word_vectors(
             captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path

@@ -54,7 +54,7 @@ class MeanWordVectors:
         """Vectors with the dimension of the word vectors."""
         return TextFormat("vectors", self.word_vectors.dim)
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Train or read the word vectors."""
         self.word_vectors, metrics = fit_word_vectors(
             captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path

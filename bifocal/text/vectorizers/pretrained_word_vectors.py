@@ -53,7 +53,7 @@ class PretrainedWordVectors:
         """Tokens with the dimension of their vectors."""
         return TextFormat("tokens", self.word_vectors.dim)
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Look up the words of ``captions`` in the file.
 
         Raises:

@@ -70,7 +70,7 @@ class TFIDF:
         """Sparse vectors with one dimension per term."""
         return TextFormat("sparse", len(self.terms))
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Learn the terms and their weights; the seed has no effect.
 
         Raises:

@@ -50,7 +50,7 @@ class Word2Vec:
         """Tokens with the dimension of their vectors."""
         return TextFormat("tokens", self.dim)
 
-    def fit(self, captions: Sequence[str], seed: int) -> dict[str, float]:
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Train on ``captions``, or on the file ``path``.
 
         Raises:

@@ -1,35 +1,60 @@
-"""The language model: its loss by hand, and that it learns."""
+"""The language model of ELMo: loss, perplexity, learning and resume."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from bifocal.pretraining.elmo import Softmax, perplexity, predictions, pretrain
+from bifocal.pretraining import elmo as pretraining
+from bifocal.pretraining.elmo import SampledSoftmax, perplexity, predictions, pretrain_elmo
 from bifocal.text import Elmo
 from bifocal.text.elmo.format import ElmoOptions
 from bifocal.text.vectorizers import ElmoLayers
 
+Interrupt = Callable[[int], Callable[[], None]]
 OPTIONS = ElmoOptions(symbol_dim=4, filters=((1, 4), (2, 8)), max_symbols=8, lstm_dim=16, projection_dim=8)
 SENTENCES = [["the", animal, verb, "here"] for animal in ("dog", "cat") for verb in ("runs", "sits", "eats")] * 20
 WORDS = ["the", "here", "dog", "cat", "runs", "sits", "eats"]
 
 
+def train(checkpoints: Path, **changes: Any) -> tuple[Elmo, list[float]]:
+    torch.manual_seed(1)
+    elmo = Elmo(OPTIONS)
+    arguments: dict[str, Any] = {"epochs": 12, "batch_size": 16, "learning_rate": 0.01, "samples": 4, "seed": 1}
+    return elmo, pretrain_elmo(elmo, SENTENCES, WORDS, checkpoints=checkpoints, **arguments | changes)
+
+
 @pytest.mark.parametrize("samples", [4, 100])
-def test_perplexity_falls(samples: int) -> None:
-    torch.manual_seed(0)
-    history = pretrain(
-        Elmo(OPTIONS), SENTENCES, WORDS, seed=0, epochs=12, batch_size=16, learning_rate=0.01, samples=samples
-    )
+def test_pretrain_elmo_lowers_the_perplexity(tmp_path: Path, samples: int) -> None:
+    elmo, history = train(tmp_path, samples=samples)
     assert len(history) == 13
-    # Two animals and three verbs in five words are all that cannot be foretold; untrained, any of ten words may come.
+    assert not elmo.training
+    # Two animals and three verbs in five words are all that cannot be predicted; untrained, any of ten words may come.
     assert 6**0.2 < history[-1] < 2 * 6**0.2 < 5 < history[0]
+
+
+def test_pretrain_elmo_resumes_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_at: Interrupt, sigterm_at: Interrupt
+) -> None:
+    expected, history = train(tmp_path / "whole", epochs=3)
+    draw = pretraining.predictions
+    for name, tick in {"killed": kill_at(20), "terminated": sigterm_at(20)}.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(pretraining, "predictions", lambda *arguments, tick=tick: (tick(), draw(*arguments))[1])
+            with pytest.raises((KeyboardInterrupt, SystemExit)):
+                train(tmp_path / name, epochs=3)
+        resumed, again = train(tmp_path / name, epochs=3)
+        assert again == history
+        for key, tensor in expected.state_dict().items():
+            assert torch.equal(resumed.state_dict()[key], tensor)
 
 
 def test_each_direction_predicts_its_next_word() -> None:
     torch.manual_seed(0)
-    elmo, softmax = Elmo(OPTIONS).eval(), Softmax(WORDS, OPTIONS.projection_dim, samples=100)
+    elmo, softmax = Elmo(OPTIONS).eval(), SampledSoftmax(WORDS, OPTIONS.projection_dim, samples=100)
     sentences = [["the", "dog"], ["zebra"]]
     ahead, back = predictions(elmo, softmax, sentences)
     begin, end, the, dog, other = 1, 2, 3, 5, 0
@@ -41,9 +66,9 @@ def test_each_direction_predicts_its_next_word() -> None:
         assert outputs.shape == (3, OPTIONS.projection_dim)
 
 
-def test_perplexity_is_that_of_single_words() -> None:
+def test_perplexity_is_the_mean_over_single_words() -> None:
     torch.manual_seed(0)
-    elmo, softmax = Elmo(OPTIONS).eval(), Softmax(WORDS, OPTIONS.projection_dim, samples=100)
+    elmo, softmax = Elmo(OPTIONS).eval(), SampledSoftmax(WORDS, OPTIONS.projection_dim, samples=100)
     sentences = SENTENCES[:5]
     logs = []
     for sentence in sentences:
@@ -55,16 +80,16 @@ def test_perplexity_is_that_of_single_words() -> None:
     assert perplexity(elmo, softmax, sentences, batch_size=2) == pytest.approx(expected, rel=1e-4)
 
 
-def test_sampled_loss_approaches_the_full_one() -> None:
+def test_sampled_softmax_approaches_the_full_softmax() -> None:
     torch.manual_seed(0)
     words = [str(number) for number in range(500)]
     outputs, targets = torch.randn(50, 8), torch.randint(503, (50,))
-    softmax = Softmax(words, 8, samples=400)
+    softmax = SampledSoftmax(words, 8, samples=400)
     full = softmax.loss(outputs, targets, None)
     sampled = torch.stack([softmax.loss(outputs, targets, torch.Generator().manual_seed(seed)) for seed in range(30)])
     assert sampled.mean().item() == pytest.approx(full.item(), rel=0.05)
 
 
-def test_a_folder_without_the_two_files_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"must hold options\.json and one \*\.hdf5, it has 0"):
-        ElmoLayers(source=tmp_path).fit([], seed=0)
+def test_elmo_layers_names_a_folder_without_the_two_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"must contain options\.json and one \*\.hdf5; it has 0"):
+        ElmoLayers(path=tmp_path).fit([], seed=0)

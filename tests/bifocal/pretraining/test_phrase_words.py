@@ -1,5 +1,6 @@
-"""Training a backbone on phrases and boxes: its targets, that it learns, and that it goes on where it was killed."""
+"""Training a backbone on phrases and boxes: targets, learning and resume."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 
 from bifocal.datasets import Dataset
 from bifocal.features.extractors import Grid
-from bifocal.pretraining import phrase_words as pretraining
-from bifocal.pretraining.phrase_words import pretrain, rate
-from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, learnt_words
+from bifocal.pretraining.phrase_words import WordHeads, _PhraseWordsTask, pretrain_on_phrases
+from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
 
-CONFIGURATION: dict[str, Any] = {
+Interrupt = Callable[[int], Callable[[], None]]
+ARGUMENTS: dict[str, Any] = {
     "epochs": 10,
     "batch_size": 16,
     "learning_rate": 0.01,
@@ -32,17 +33,19 @@ def small_grid(seed: int = 0) -> Grid:
     return Grid("resnet10t", stage=2, size=32, model_arguments={"channels": (8, 16, 24, 32), "stem_width": 8})
 
 
-def test_words_are_those_of_phrases_and_of_captions_alone(squares: Dataset) -> None:
-    assert learnt_words(squares.split("train"), 5) == TargetVocabulary(
+def test_target_vocabulary_has_words_of_phrases_and_words_of_captions_only(squares: Dataset) -> None:
+    assert build_target_vocabulary(squares.split("train"), 5) == TargetVocabulary(
         ["blue", "green", "red", "square"], ["dark", "light", "squares"]
     )
-    with pytest.raises(ValueError, match="no word stands in 1000 phrases with boxes"):
-        learnt_words(squares, 1000)
+    with pytest.raises(ValueError, match="no word occurs in 1000 phrases with boxes"):
+        build_target_vocabulary(squares, 1000)
 
 
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 6), columns=st.integers(1, 6))
-def test_a_cell_has_the_words_of_the_boxes_it_lies_in(squares: Dataset, seed: int, rows: int, columns: int) -> None:
-    words = learnt_words(squares, 5)
+def test_cell_targets_are_the_words_of_the_boxes_that_cover_the_cell(
+    squares: Dataset, seed: int, rows: int, columns: int
+) -> None:
+    words = build_target_vocabulary(squares, 5)
     image_id = str(np.random.default_rng(seed).choice(squares.images["image_id"]))
     targets = WordTargets(squares, words, [image_id])
     expected = np.zeros((rows, columns, len(words.cell) + 1))
@@ -56,74 +59,64 @@ def test_a_cell_has_the_words_of_the_boxes_it_lies_in(squares: Dataset, seed: in
                         expected[row, column, -1] = 1
                         for number, word in enumerate(words.cell):
                             expected[row, column, number] += word in phrase.split()
-    found = targets.of_cells(image_id, targets.boxes[image_id], rows, columns)
-    np.testing.assert_array_equal(found, expected > 0)
+    actual = targets.of_cells(image_id, targets.boxes[image_id], rows, columns)
+    np.testing.assert_array_equal(actual, expected > 0)
     caption = squares.captions.set_index("image_id")["text"][image_id]
     assert targets.of_scene(image_id).tolist() == [word in caption.split() for word in words.scene]
 
 
-def test_an_image_without_phrases_has_no_words(squares: Dataset) -> None:
-    words = learnt_words(squares, 5)
+def test_image_without_phrases_has_no_cell_targets(squares: Dataset) -> None:
+    words = build_target_vocabulary(squares, 5)
     targets = WordTargets(squares, words, ["nothing"])
     assert not targets.of_cells("nothing", targets.boxes["nothing"], 2, 2).any()
 
 
-def test_boxes_are_mirrored_and_moved_with_the_pixels(squares: Dataset) -> None:
-    kind, words = small_grid(), learnt_words(squares, 5)
+def test_boxes_are_mirrored_and_shifted_with_the_pixels(squares: Dataset) -> None:
+    extractor, words = small_grid(), build_target_vocabulary(squares, 5)
     image_ids = list(squares.images["image_id"])
     targets = WordTargets(squares, words, image_ids)
-    grid = (32, 32)  # a cell is a pixel
-    colour_of = {"blue": 2, "green": 1, "red": 0}
-    seen = 0
-    for pixels, cells, _ in pretraining._batches(kind, squares, targets, image_ids, 16, grid, 0, 0):
-        for image, wanted in zip(pixels, cells, strict=True):
-            for word, channel in colour_of.items():
+    extractor.map_shape = (3, 32, 32)  # a cell is a pixel
+    task = _PhraseWordsTask(extractor, WordHeads(3, 1, 1), squares, targets, image_ids, 16, 5.0, 2.0, 0)
+    color_of = {"blue": 2, "green": 1, "red": 0}
+    labeled_cells = 0
+    count, batches = task.batches(0, first_step=0)
+    for pixels, cells, _ in batches:
+        count -= 1
+        for image, target in zip(pixels, cells, strict=True):
+            for word, channel in color_of.items():
                 others = [c for c in range(3) if c != channel]
                 painted = (image[channel] > 195) & (image[others] < 60).all(dim=0)
-                labelled = wanted[:, :, words.cell.index(word)] > 0
-                # Where the border is reflected, colour may stand without a box.
-                assert (painted & labelled).sum() >= 0.99 * labelled.sum()
-                seen += int(labelled.sum())
-    assert seen > len(image_ids) * 100
+                labeled = target[:, :, words.cell.index(word)] > 0
+                # A reflected border may be painted without a box.
+                assert (painted & labeled).sum() >= 0.99 * labeled.sum()
+                labeled_cells += int(labeled.sum())
+    assert count == 0
+    assert labeled_cells > len(image_ids) * 100
 
 
-def test_the_rate_rises_and_falls() -> None:
-    rates = [rate(done) for done in np.linspace(0, 1, 101)]
-    assert rates[0] == 0
-    assert rates[100] == pytest.approx(0)
-    assert max(rates) == pytest.approx(1)
-    peak = int(np.argmax(rates))
-    assert rates == sorted(rates[: peak + 1]) + sorted(rates[peak + 1 :], reverse=True)
-
-
-def test_it_learns_what_stands_where_and_resumes_bit_for_bit(
-    squares: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_pretrain_on_phrases_learns_and_resumes_bit_for_bit(
+    squares: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_at: Interrupt, sigterm_at: Interrupt
 ) -> None:
     undisturbed = small_grid()
-    figures = pretrain(undisturbed, squares, checkpoints=tmp_path / "undisturbed", **CONFIGURATION)
-    assert figures["word_ap"] > 0.9 > 3 * figures["word_ap_chance"]
-    assert figures["object_ap"] > 0.9
-    assert figures["scene_word_ap"] > 0.9
+    metrics = pretrain_on_phrases(undisturbed, squares, checkpoints=tmp_path / "undisturbed", **ARGUMENTS)
+    assert metrics["word_ap"] > 0.9 > 3 * metrics["word_ap_chance"]
+    assert metrics["object_ap"] > 0.9
+    assert metrics["scene_word_ap"] > 0.9
     assert not undisturbed.backbone.network.training
 
-    save = pretraining.save_checkpoint
-
-    def save_and_die(path: Path, model: Any, optimizer: Any, progress: dict[str, Any]) -> None:
-        save(path, model, optimizer, progress)
-        if progress["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(pretraining, "save_checkpoint", save_and_die)
-    with pytest.raises(KeyboardInterrupt):
-        pretrain(small_grid(), squares, checkpoints=tmp_path / "killed", **CONFIGURATION)
-    monkeypatch.setattr(pretraining, "save_checkpoint", save)
-    resumed = small_grid(seed=9)
-    assert pretrain(resumed, squares, checkpoints=tmp_path / "killed", **CONFIGURATION) == figures
-    for name, tensor in undisturbed.backbone.network.state_dict().items():
-        assert torch.equal(tensor, resumed.backbone.network.state_dict()[name])
+    forward = WordHeads.forward
+    for name, tick in {"killed": kill_at(11), "terminated": sigterm_at(11)}.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(WordHeads, "forward", lambda *arguments, tick=tick: (tick(), forward(*arguments))[1])
+            with pytest.raises((KeyboardInterrupt, SystemExit)):
+                pretrain_on_phrases(small_grid(), squares, checkpoints=tmp_path / name, **ARGUMENTS)
+        resumed = small_grid(seed=9)
+        assert pretrain_on_phrases(resumed, squares, checkpoints=tmp_path / name, **ARGUMENTS) == metrics
+        for key, tensor in undisturbed.backbone.network.state_dict().items():
+            assert torch.equal(tensor, resumed.backbone.network.state_dict()[key])
 
 
-def test_images_of_many_shapes_are_refused(squares: Dataset, tmp_path: Path) -> None:
+def test_pretrain_on_phrases_rejects_images_of_different_shapes(squares: Dataset, tmp_path: Path) -> None:
     grid = Grid("resnet10t", size=32, resize="aspect")
     with pytest.raises(ValueError, match="set resize to 'square'"):
-        pretrain(grid, squares, checkpoints=tmp_path, **CONFIGURATION)
+        pretrain_on_phrases(grid, squares, checkpoints=tmp_path, **ARGUMENTS)

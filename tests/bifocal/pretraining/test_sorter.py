@@ -1,5 +1,6 @@
-"""Training of sorters: synthetic scores, true ranks, resuming, storing."""
+"""Training of sorters: synthetic scores, exact ranks, early stopping and resume."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,16 +8,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
-from bifocal.pretraining.sorter import Epoch, held_out_scores, pretrain, rank_l1
+from bifocal.pretraining.sorter import held_out_scores, pretrain_sorter, rank_l1
 from bifocal.sorters import LSTMSorter, exact_ranks, load_sorter, save_sorter
 from bifocal.sorters.synthetic import synthetic_scores
+from bifocal.training.schedules import Step
 
-SCHEDULE: dict[str, Any] = {
+ARGUMENTS: dict[str, Any] = {
     "length": 6,
     "batch_size": 32,
     "learning_rate": 0.01,
-    "halve_every": 2,
+    "schedule": Step(2, 0.5),
     "vectors_per_epoch": 500,
     "patience": 9,
     "tolerance": 0.0,
@@ -30,64 +33,79 @@ def small_sorter() -> LSTMSorter:
 
 
 def counted_ranks(scores: list[float]) -> list[float]:
-    """The documented rule, by counting: higher scores, and half of the others that are equal."""
+    """Count the higher scores, and half of the other equal ones."""
     return [sum(b > a for b in scores) + (sum(b == a for b in scores) - 1) / 2 for a in scores]
 
 
 @given(st.lists(st.sampled_from([-1.5, -0.1, 0.0, 0.3, 2.0, 7.0]), min_size=1, max_size=12))
-def test_exact_ranks_count_the_higher_scores_and_share_at_ties(scores):
+def test_exact_ranks_count_higher_scores_and_share_ties(scores: list[float]) -> None:
     assert exact_ranks(torch.tensor([scores, scores])).tolist() == [counted_ranks(scores)] * 2
 
 
-def test_synthetic_scores_are_the_four_distributions_in_equal_parts():
+def test_synthetic_scores_are_four_distributions_in_equal_parts() -> None:
     scores = synthetic_scores(4000, 64, torch.Generator().manual_seed(0))
     gaps = scores.sort(dim=1).values.diff(dim=1)
     even = (gaps.amax(dim=1) - gaps.amin(dim=1)) < 1e-5
     in_range = scores.abs().amax(dim=1) <= 1
     assert in_range[even].all()
     assert even.float().mean().item() == pytest.approx(0.25, abs=0.03)
-    # Normal vectors and nearly all mixtures leave [-1, 1]; a uniform one never does, and is not even.
+    # Normal vectors and nearly all mixtures leave [-1, 1]; a uniform vector never does, and is not even.
     assert (in_range & ~even).float().mean().item() == pytest.approx(0.25, abs=0.05)
     assert scores[in_range & ~even].std().item() == pytest.approx(3**-0.5, abs=0.02)
 
 
-def test_synthetic_scores_are_shuffled_and_reproducible():
+def test_synthetic_scores_are_shuffled_and_reproducible() -> None:
     first, again = (synthetic_scores(500, 10, torch.Generator().manual_seed(7)) for _ in range(2))
     assert torch.equal(first, again)
-    # The mean rank at every place is that of a random order.
+    # The mean rank at every position is that of a random order.
     torch.testing.assert_close(exact_ranks(first).mean(dim=0), torch.full((10,), 4.5), atol=0.6, rtol=0)
 
 
-def test_pretraining_learns_to_rank(tmp_path):
+def test_pretrain_sorter_learns_to_rank_and_keeps_the_best_epoch(tmp_path: Path) -> None:
     sorter = small_sorter()
     before = rank_l1(sorter, held_out_scores(6, seed=3))
-    history = list(pretrain(sorter, epochs=6, checkpoints=tmp_path, **SCHEDULE))
-    assert [row.epoch for row in history] == list(range(1, 7))
-    assert [row.learning_rate for row in history] == [0.01, 0.01, 0.005, 0.005, 0.0025, 0.0025]
-    best = min(row.held_out_l1 for row in history)
+    rows: list[dict[str, float]] = []
+    history = pretrain_sorter(sorter, epochs=6, checkpoints=tmp_path, on_epoch=rows.append, **ARGUMENTS)
+    assert rows == history
+    assert [row["epoch"] for row in history] == list(range(1, 7))
+    assert [row["learning_rate"] for row in history] == [0.01, 0.01, 0.005, 0.005, 0.0025, 0.0025]
+    best = min(row["held_out_l1"] for row in history)
     assert rank_l1(sorter, held_out_scores(6, seed=3)) == best < before / 2
 
 
-def test_a_killed_pretraining_ends_as_an_undisturbed_one(tmp_path: Path):
-    whole, killed, resumed = small_sorter(), small_sorter(), small_sorter()
-    expected = list(pretrain(whole, epochs=4, checkpoints=tmp_path / "whole", **SCHEDULE))
-    epochs = pretrain(killed, epochs=4, checkpoints=tmp_path / "killed", **SCHEDULE)
-    next(epochs)
-    next(epochs)
-    epochs.close()
+@pytest.mark.parametrize("step", [1, 20, 33])
+def test_interrupted_pretraining_resumes_bit_for_bit(
+    tmp_path: Path, kill_at: Callable[[int], Callable[[], None]], step: int
+) -> None:
+    class Interrupted(nn.Module):
+        """A sorter that is interrupted in one of its training steps, of which an epoch has 16."""
+
+        def __init__(self, tick: Callable[[], None]) -> None:
+            super().__init__()
+            self.sorter, self.tick = small_sorter(), tick
+
+        def forward(self, scores: Tensor) -> Tensor:
+            if self.training:
+                self.tick()
+            ranks: Tensor = self.sorter(scores)
+            return ranks
+
+    whole, resumed = Interrupted(lambda: None), Interrupted(lambda: None)
+    expected = pretrain_sorter(whole, epochs=4, checkpoints=tmp_path / "whole", **ARGUMENTS)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain_sorter(Interrupted(kill_at(step)), epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS)
     torch.rand(5)  # a new process has another random state
-    assert list(pretrain(resumed, epochs=4, checkpoints=tmp_path / "killed", **SCHEDULE)) == expected
+    assert pretrain_sorter(resumed, epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS) == expected
     for name, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weight)
 
 
-def test_pretraining_stops_when_the_loss_is_stable(tmp_path):
-    frozen = SCHEDULE | {"learning_rate": 1e-12, "patience": 3, "tolerance": 0.01}
-    history: list[Epoch] = list(pretrain(small_sorter(), epochs=50, checkpoints=tmp_path, **frozen))
-    assert len(history) == 1 + 3
+def test_pretraining_stops_when_the_error_is_stable(tmp_path: Path) -> None:
+    frozen = ARGUMENTS | {"learning_rate": 1e-12, "patience": 3, "tolerance": 0.01}
+    assert len(pretrain_sorter(small_sorter(), epochs=50, checkpoints=tmp_path, **frozen)) == 1 + 3
 
 
-def test_a_stored_sorter_comes_back_frozen_with_its_lengths(tmp_path):
+def test_load_sorter_freezes_the_weights_and_restores_the_lengths(tmp_path: Path) -> None:
     sorter = small_sorter()
     save_sorter(tmp_path, sorter, {"shortest": 4, "hidden": 8, "layers": 1})
     loaded = load_sorter(tmp_path)
@@ -98,6 +116,6 @@ def test_a_stored_sorter_comes_back_frozen_with_its_lengths(tmp_path):
         loaded(torch.randn(3, 7))
 
 
-def test_a_folder_without_a_sorter_says_which_stage_to_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match="pretrain_sorter"):
+def test_load_sorter_names_a_directory_without_a_sorter(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"holds no sorter: config\.json is missing"):
         load_sorter(tmp_path)

@@ -1,4 +1,4 @@
-"""A small labelled collection with a real store of features."""
+"""A small labeled collection with a real feature store."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,14 @@ import pytest
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.ranking_heads.labeled import LabelledImages
+from bifocal.ranking_heads.labeled import LabeledFeatures
 
 DIM = 6
 
 
 @pytest.fixture(scope="session")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore]:
-    """60 frames of 30 videos, graded by a direction in feature space ("grade"), and two labels of 0 and 1 ("kinds")."""
+    """60 frames of 30 videos with a graded label ("grade") and two binary labels ("kinds"), functions of the features."""
     folder = tmp_path_factory.mktemp("store")
     random = np.random.default_rng(0)
     rows, images = [], []
@@ -35,6 +35,6 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Featu
 
 
 @pytest.fixture(scope="session")
-def labelled(collection: tuple[Dataset, FeatureStore]) -> Callable[[str, str], LabelledImages]:
-    """``labelled(split, task)``."""
-    return lambda split, task: LabelledImages(collection[0].split(split), collection[1], task)
+def labeled(collection: tuple[Dataset, FeatureStore]) -> Callable[[str, str], LabeledFeatures]:
+    """Function ``labeled(split, task)``."""
+    return lambda split, task: LabeledFeatures(collection[0].split(split), collection[1], task)

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from bifocal.serving.embedder import Embedder, read_pixels, read_regions
+from bifocal.serving.embedder import Embedder, read_pixels
 from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
 
@@ -72,18 +72,3 @@ def test_string_that_is_no_image_is_refused() -> None:
         with pytest.raises(ValueError, match=r"an image cannot be read: .*; expected the base64 of an image file"):
             read_pixels(text, 64, "bicubic")
     assert (read_pixels(encoded(Image.new("L", (64, 64), 7)), 64, "bicubic") == 7).all()
-
-
-@pytest.mark.parametrize("features", [[[1, 2], [3, 4]], [[1, 2.0], [3, 4]], np.array([[1, 2], [3, 4]])], ids=repr)
-def test_features_may_be_integers(features: object) -> None:
-    regions = read_regions(features)
-    assert regions.dtype == np.float32
-    assert regions.tolist() == [[1, 2], [3, 4]]
-
-
-@pytest.mark.parametrize(
-    "features", ["abc", 3, [], [1, 2], [[1, 2], [3]], [["x"]], [[[1]]], {"a": 1}, [None]], ids=repr
-)
-def test_features_of_another_shape_are_an_error(features: object) -> None:
-    with pytest.raises(ValueError, match="expected R lists of D numbers, one list per region"):
-        read_regions(features)

@@ -68,24 +68,24 @@ def soft_sort_ranks(s: list[float], temperature: float) -> list[float]:
         (SoftSorter(temperature=0.3), lambda s: soft_sort_ranks(s, 0.3)),
     ],
 )
-def test_a_soft_sorter_is_its_equation(sorter: nn.Module, equation, n):
+def test_soft_sorter_is_its_equation(sorter: nn.Module, equation, n):
     for row in random_scores(4, n):
         assert sorter(row).tolist() == pytest.approx(equation(row.tolist()), abs=1e-9)
 
 
-def test_adaptive_pairwise_sees_neither_scale_nor_shift():
+def test_adaptive_pairwise_sorter_is_invariant_to_scale_and_shift():
     sorter, scores = PairwiseSorter(adaptive=True), random_scores(3, 8)
     torch.testing.assert_close(sorter(1e-3 * scores + 7), sorter(scores))
 
 
 @pytest.mark.parametrize("strength", [0.1, 1.0, 10.0])
-def test_permutahedron_ranks_are_the_nearest_point_of_the_permutahedron(strength):
+def test_permutahedron_sorter_projects_onto_the_permutahedron(strength):
     sorter = PermutahedronSorter(strength)
     vertices = torch.tensor(list(permutations(range(4))), dtype=torch.float64)
     for row in random_scores(5, 4):
         ranks, target = sorter(row), -row / strength
         assert ranks.sum().item() == pytest.approx(6)
-        # The optimality of a projection: no vertex lies on the target's side of the point.
+        # Optimality of a projection: no vertex lies on the target's side of the projected point.
         assert ((vertices - ranks) @ (target - ranks) <= 1e-9).all()
 
 
@@ -94,54 +94,54 @@ def test_permutahedron_ranks_are_the_nearest_point_of_the_permutahedron(strength
     [PairwiseSorter(), LaplaceSorter(0.4), PermutahedronSorter(0.3), NeuralSorter(), SoftSorter()],
     ids=lambda sorter: type(sorter).__name__,
 )
-def test_gradient_of_a_soft_sorter_is_that_of_its_ranks(sorter):
+def test_soft_sorter_has_the_gradient_of_its_ranks(sorter):
     assert gradcheck(sorter, random_scores(2, 6).requires_grad_())
 
 
 @pytest.mark.parametrize("sorter", [LSTMSorter(length=5, hidden=4), CNNSorter(length=5, blocks=2)])
-def test_gradient_of_a_network_is_that_of_its_ranks(sorter):
+def test_trained_sorter_has_the_gradient_of_its_ranks(sorter):
     assert gradcheck(sorter.double().eval(), random_scores(2, 5).requires_grad_())
 
 
-def smooth_gradient(s: list[float], g: list[float], bandwidth: float, widest_gap: float) -> list[float]:
-    """The formula in the docstring of BifocalSorter, by loops."""
+def smooth_gradient(s: list[float], g: list[float], bandwidth: float, max_gap: float) -> list[float]:
+    """Formula of the docstring of BifocalSorter, with loops."""
     n, order = len(s), sorted(range(len(s)), key=lambda i: s[i])
     mean = sum(s) / n
     b = bandwidth * ((sum((a - mean) ** 2 for a in s) / n) ** 0.5 or 1)
 
     def distance(i: int, j: int) -> float:
         first, last = sorted((order.index(i), order.index(j)))
-        return sum(min((s[order[k + 1]] - s[order[k]]) / b, widest_gap) for k in range(first, last))
+        return sum(min((s[order[k + 1]] - s[order[k]]) / b, max_gap) for k in range(first, last))
 
     return [sum((g[j] - g[i]) * exp(-distance(i, j)) for j in range(n)) / (2 * b) for i in range(n)]
 
 
 def gradient(scores: Tensor, weights: Tensor, sorter: nn.Module) -> Tensor:
     leaf = scores.clone().requires_grad_()
-    (found,) = torch.autograd.grad((sorter(leaf) * weights).sum(), leaf)
-    return found
+    (result,) = torch.autograd.grad((sorter(leaf) * weights).sum(), leaf)
+    return result
 
 
 @pytest.mark.parametrize("n", [1, 2, 17])
-@pytest.mark.parametrize("widest_gap", [0.5, 2.0, 50.0])
-def test_gradient_of_the_bifocal_sorter_is_its_formula(n, widest_gap):
+@pytest.mark.parametrize("max_gap", [0.5, 2.0, 50.0])
+def test_bifocal_sorter_has_the_gradient_of_its_formula(n, max_gap):
     scores, weights = random_scores(4, n), random_scores(4, n, seed=1)
     scores[0] = 0.25  # all equal
     scores[1, : n // 2] = scores[1, 0]
-    found = gradient(scores, weights, BifocalSorter(0.3, widest_gap))
-    for s, g, row in zip(scores.tolist(), weights.tolist(), found.tolist(), strict=True):
-        assert row == pytest.approx(smooth_gradient(s, g, 0.3, widest_gap), abs=1e-9)
+    result = gradient(scores, weights, BifocalSorter(0.3, max_gap))
+    for s, g, row in zip(scores.tolist(), weights.tolist(), result.tolist(), strict=True):
+        assert row == pytest.approx(smooth_gradient(s, g, 0.3, max_gap), abs=1e-9)
 
 
-def test_with_no_gap_too_wide_it_is_the_gradient_of_laplace_ranks():
+def test_bifocal_sorter_without_capped_gaps_has_the_gradient_of_the_laplace_sorter():
     scores, weights = random_scores(1, 30), random_scores(1, 30, seed=1)
     peer = LaplaceSorter(0.3 * scores.std(correction=0).item())
     torch.testing.assert_close(
-        gradient(scores, weights, BifocalSorter(0.3, widest_gap=1e9)), gradient(scores, weights, peer)
+        gradient(scores, weights, BifocalSorter(0.3, max_gap=1e9)), gradient(scores, weights, peer)
     )
 
 
-def test_its_soft_ranks_are_laplace_ranks_with_a_gradient_of_their_own():
+def test_soft_ranks_of_the_bifocal_sorter_are_those_of_the_laplace_sorter():
     scores, weights = random_scores(1, 30), random_scores(1, 30, seed=1)
     soft, peer = BifocalSorter(0.3, 1e9, exact=False), LaplaceSorter(0.3 * scores.std(correction=0).item())
     torch.testing.assert_close(soft(scores), peer(scores))
@@ -162,40 +162,40 @@ HARD = {
 
 
 @pytest.mark.parametrize("n", [2, 10, 1000])
-@pytest.mark.parametrize("kind", sorted(HARD))
-def test_the_bifocal_sorter_is_exact_and_alive_on(kind, n):
-    scores = HARD[kind](random_scores(3, n).float())
+@pytest.mark.parametrize("case", sorted(HARD))
+def test_bifocal_sorter_is_exact_with_a_nonzero_gradient_on_hard_scores(case, n):
+    scores = HARD[case](random_scores(3, n).float())
     ranks = BifocalSorter()(scores)
     higher = (scores[:, None, :] > scores[:, :, None]).sum(dim=2)
     equal = (scores[:, None, :] == scores[:, :, None]).sum(dim=2)
     assert torch.equal(ranks, higher + (equal - 1) / 2)
-    found = gradient(scores, random_scores(3, n, seed=1).float(), BifocalSorter())
-    assert found.isfinite().all()
-    assert (found != 0).all()
+    result = gradient(scores, random_scores(3, n, seed=1).float(), BifocalSorter())
+    assert result.isfinite().all()
+    assert (result != 0).all()
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 40), scale=st.floats(1e-6, 1e6), shift=st.floats(-9, 9))
 @settings(max_examples=50, deadline=None)
-def test_the_bifocal_gradient_knows_no_shift_and_undoes_the_scale(seed, n, scale, shift):
+def test_bifocal_gradient_is_invariant_to_shift_and_inverse_to_scale(seed, n, scale, shift):
     scores, weights = random_scores(2, n, seed=seed), random_scores(2, n, seed=seed + 1)
     expected = gradient(scores, weights, BifocalSorter())
-    found = gradient(scale * (scores + shift), weights, BifocalSorter())
-    torch.testing.assert_close(scale * found, expected, rtol=1e-6, atol=1e-8)
+    result = gradient(scale * (scores + shift), weights, BifocalSorter())
+    torch.testing.assert_close(scale * result, expected, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(expected.sum(dim=1), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
-def test_the_bifocal_gradient_goes_down_the_loss():
+def test_bifocal_gradient_decreases_the_loss():
     scores, weights = random_scores(50, 20), random_scores(50, 20, seed=1)
-    found = gradient(scores, weights, BifocalSorter())
+    result = gradient(scores, weights, BifocalSorter())
     # A small step against the gradient moves the soft ranks r so that the weighted sum w · r falls.
     soft = PairwiseSorter(steepness=2.0)
-    before, after = ((soft(s) * weights).sum(dim=1) for s in (scores, scores - 1e-4 * found))
+    before, after = ((soft(s) * weights).sum(dim=1) for s in (scores, scores - 1e-4 * result))
     assert (after < before).double().mean() > 0.95
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 30), decimals=st.integers(0, 3))
 @settings(max_examples=50, deadline=None)
-def test_sort_rows_is_the_order_of_torch(seed, n, decimals):
+def test_sort_rows_sorts_like_torch(seed, n, decimals):
     scores = random_scores(3, n, seed=seed).float().round(decimals=decimals)  # ties, and both zeros
     ordered, order = sort_rows(scores)
     torch.testing.assert_close(ordered, scores.sort(dim=-1).values, rtol=0, atol=0)
@@ -214,6 +214,6 @@ def test_decayed_sums_are_their_formula(seed, n, scale):
         assert right[i].item() == pytest.approx(sum(weight[j] * values[j].item() for j in range(i, n)), abs=1e-12)
 
 
-def test_exact_ranks_of_the_sorter_are_those_of_the_ground_truth():
+def test_bifocal_sorter_returns_exact_ranks_of_synthetic_scores():
     scores = synthetic_scores(200, 50, torch.Generator().manual_seed(0))
     assert torch.equal(BifocalSorter()(scores), exact_ranks(scores))

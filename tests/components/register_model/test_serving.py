@@ -148,9 +148,6 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
         regions = np.arange(12.0).reshape(3, 4)
         (answer,) = ask(port, [{"features": regions.tolist()}])
         assert answer["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
-        whole, sentence = ask(port, [{"features": [[1, 2, 0, 4]]}, {"text": "dog"}])
-        assert whole["embedding"] == [1, 2, 0, 4]
-        assert sentence["embedding"] == ask(port, [{"text": "dog"}])[0]["embedding"]
         pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
         mixed = ask(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
         assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
@@ -158,7 +155,6 @@ def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, mon
         for row, said in (
             ({"text": None}, "none, expected one of text, image, features"),
             ({"image": "x"}, "base64 of an image file"),
-            ({"features": [["x"]]}, "expected R lists of D numbers"),
             ({"txt": "dog"}, "no row has text or image or features; columns of other names are ignored"),
         ):
             with pytest.raises(HTTPError) as refused:

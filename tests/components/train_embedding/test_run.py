@@ -12,8 +12,9 @@ from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
-from bifocal.pretraining.sorter import pretrain
+from bifocal.pretraining.sorter import pretrain_sorter
 from bifocal.sorters import LSTMSorter, save_sorter
+from bifocal.training.schedules import Step
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
@@ -66,12 +67,12 @@ def artifacts(scened: Scened) -> dict[str, Path]:
             writer.add(str(image_id), np.stack([seen, 0.1 * random.normal(size=24)]).astype(np.float32))
     arguments = {"hidden": 8, "layers": 1}
     sorter = LSTMSorter(16, **arguments)
-    epochs = pretrain(
+    pretrain_sorter(
         sorter,
         length=16,
         batch_size=64,
         learning_rate=0.01,
-        halve_every=3,
+        schedule=Step(3, 0.5),
         vectors_per_epoch=1280,
         epochs=3,
         patience=9,
@@ -79,7 +80,6 @@ def artifacts(scened: Scened) -> dict[str, Path]:
         seed=0,
         checkpoints=paths["sorter"] / "checkpoints",
     )
-    assert len(list(epochs)) == 3
     save_sorter(paths["sorter"], sorter, arguments)
     return paths
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from bifocal.datasets import write_dataset
@@ -18,6 +19,7 @@ from components.__main__ import main
 from components.catalog import pipeline_components
 from components.train_ranking_head.run import run
 from components.train_ranking_head.spec import COMPONENT, TrainRankingHeadParams
+from pipelines import dvc
 from runtime import parameters
 from runtime.artifacts import hash_files
 from runtime.parameters import ParameterError
@@ -25,7 +27,7 @@ from runtime.parameters import ParameterError
 ROOT = Path(__file__).parents[3]
 SHAPES: dict[str, Any] = {
     "task": "shapes",
-    "measure": "average_precision",
+    "metric": "average_precision",
     "head": {"name": "WildcatHead", "maps": 2},
     "loss": {"name": "MeanAveragePrecisionLoss", "auxiliary_weight": 1.0},
     "sorter": {"name": "BifocalSorter"},
@@ -33,16 +35,16 @@ SHAPES: dict[str, Any] = {
     "epochs": 3,
     "batch_size": 16,
     "learning_rates": [0.03, 0.1],
-    "halve_every": 2,
+    "schedule": {"name": "Step", "step_size": 2},
 }
 COUNT = {
     "task": "count",
-    "measure": "spearman",
+    "metric": "spearman",
     "head": {"name": "MLPHead", "hidden": 0},
     "loss": {"name": "SpearmanLoss"},
     "surrogate": {"name": "RegressionLoss", "to_ranks": True},
     "epochs": 12,
-    "halve_every": 12,
+    "schedule": "Constant",
 }
 
 
@@ -55,7 +57,7 @@ def validated(**changes: Any) -> TrainRankingHeadParams:
 
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Scenes, features that hold which shape is where, and a small pretrained sorter."""
+    """Scenes, features that contain which shapes are present, and a small pretrained sorter."""
     folder = tmp_path_factory.mktemp("artifacts")
     paths = {name: folder / name for name in ("dataset", "features", "sorter")}
     for path in paths.values():
@@ -78,12 +80,12 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(("changes", "labels", "chance"), [({}, 10, 0.5), (COUNT, 1, 0.4)], ids=["shapes", "count"])
-def test_both_tasks_of_the_scenes_are_learnt_and_compared(tmp_path, artifacts, changes, labels, chance):
-    figures = run(validated(**changes), **artifacts, ranking_head=tmp_path)
-    assert set(figures) == {"loss_validation", "loss_test", "surrogate_validation", "surrogate_test"}
-    assert figures["loss_test"] > chance
+def test_run_learns_both_tasks_of_the_scenes(tmp_path, artifacts, changes, labels, chance):
+    metrics = run(validated(**changes), **artifacts, ranking_head=tmp_path)
+    assert set(metrics) == {"loss_validation", "loss_test", "surrogate_validation", "surrogate_test"}
+    assert metrics["loss_test"] > chance
     report = json.loads((tmp_path / "metrics.json").read_text())
-    assert report["loss"]["test"] == figures["loss_test"]
+    assert report["loss"]["test"] == metrics["loss_test"]
     assert report["surrogate"]["name"] == (changes or SHAPES)["surrogate"]["name"]
     head, names = load_head(tmp_path)
     assert type(head).__name__ == (changes or SHAPES)["head"]["name"]
@@ -91,44 +93,56 @@ def test_both_tasks_of_the_scenes_are_learnt_and_compared(tmp_path, artifacts, c
     table = pd.read_parquet(tmp_path / "predictions.parquet")
     assert len(table) == 30 * labels
     assert list(table.columns) == ["group", "label", "loss", "truth", "surrogate"]
-    assert len(pd.read_csv(tmp_path / "history.csv")) == 2 * (changes or SHAPES)["epochs"]
+    history = pd.read_csv(tmp_path / "history.csv")
+    assert len(history) == 2 * (changes or SHAPES)["epochs"]
+    assert history[(changes or SHAPES)["metric"]].notna().all()
 
 
-def test_the_same_seed_writes_the_same_bytes_and_a_pretrained_sorter_is_taken(tmp_path, artifacts):
+def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_seed(tmp_path, artifacts):
     written = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         params = validated(sorter=None, surrogate=None, learning_rates=[0.03])
-        figures = run(params, **artifacts, ranking_head=tmp_path / name)
+        metrics = run(params, **artifacts, ranking_head=tmp_path / name)
         written.append(hash_files(tmp_path / name))
-    assert set(figures) == {"loss_validation", "loss_test"}
+    assert set(metrics) == {"loss_validation", "loss_test"}
     assert written[0] == written[1]
     with pytest.raises(ValueError, match="this LSTMSorter ranks 16 scores, not 8"):
         run(validated(sorter=None, batch_size=8), **artifacts, ranking_head=tmp_path)
 
 
-def test_a_sorter_that_must_be_trained_is_not_taken_untrained(tmp_path, artifacts):
-    with pytest.raises(ValueError, match="LSTMSorter must be trained first: pretrain_sorter, and null here"):
+def test_run_rejects_an_untrained_sorter(tmp_path, artifacts):
+    with pytest.raises(ValueError, match="sorter is LSTMSorter, which must be trained first"):
         run(validated(sorter={"name": "LSTMSorter"}), **artifacts, ranking_head=tmp_path)
+
+
+def test_run_rejects_a_sorter_that_no_loss_uses(tmp_path, artifacts):
+    params = validated(loss="MultiLabelSoftMarginLoss", surrogate=None)
+    with pytest.raises(ValueError, match="sorter is BifocalSorter, but MultiLabelSoftMarginLoss use no sorter"):
+        run(params, **artifacts, ranking_head=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"loss": {"name": "SpearmanLos"}}, "did you mean 'SpearmanLoss'"),
-        ({"head": {"name": "MLPHead", "labels": 3}}, r"head\.labels: leave it out, the stage gives it"),
+        ({"head": {"name": "MLPHead", "labels": 3}}, r"head\.labels: leave it out"),
         ({"surrogate": {"name": "RegressionLoss", "power": 3}}, r"surrogate\.power: got 3"),
-        ({"measure": "accuracy"}, "measure: got 'accuracy'"),
+        ({"metric": "accuracy"}, "metric: got 'accuracy'"),
+        ({"measure": "spearman"}, r"train_ranking_head\.measure is now metric"),
+        ({"halve_every": 3}, r"train_ranking_head\.halve_every is now schedule"),
         ({"learning_rates": []}, "learning_rates"),
     ],
 )
-def test_parameters_are_checked(changes, message):
+def test_parameters_are_validated(changes, message):
     with pytest.raises(ParameterError, match=message):
         validated(**changes)
 
 
-def test_it_is_a_command_and_no_part_of_the_line():
+def test_stage_is_a_command_outside_the_default_pipeline():
     help_text = CliRunner().invoke(main, ["train_ranking_head", "--help"])
     assert help_text.exit_code == 0
     assert "artifacts/ranking_head" in help_text.output
     assert COMPONENT not in pipeline_components()
+    rendered = yaml.safe_load(dvc.render(parameters.load(ROOT / "params.yaml")))
+    assert COMPONENT.name not in rendered["stages"]
