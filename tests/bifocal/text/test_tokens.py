@@ -1,13 +1,12 @@
-"""Tokens and vocabulary."""
+"""Tokens of captions."""
 
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bifocal.text import Vocabulary, tokenize
+from bifocal.text import tokenize
 
 
 @pytest.mark.parametrize(
@@ -36,30 +35,3 @@ def test_tokens_are_stable_and_contain_no_space(text: str) -> None:
 
 def test_case_is_kept_on_request() -> None:
     assert tokenize("The Dog", lower=False) == ["The", "Dog"]
-
-
-def test_vocabulary_is_loaded_as_saved(tmp_path: Path) -> None:
-    vocabulary = Vocabulary(["a", "犬"], buckets=3)
-    vocabulary.save(tmp_path / "vocabulary.json")
-    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
-    tokens = ["犬", "cat", "a", "<unk>"]
-    assert len(loaded) == len(vocabulary) == 7
-    assert loaded.encode(tokens) == vocabulary.encode(tokens)
-
-
-def test_unknown_words_are_unk_or_in_buckets() -> None:
-    assert Vocabulary(["a"]).encode(["b", "a", "c"]) == [1, 2, 1]
-    words = [str(number) for number in range(100)]
-    ids = Vocabulary(["a"], buckets=4).encode(words)
-    assert set(ids) == {3, 4, 5, 6}
-
-
-def test_repeated_word_is_rejected() -> None:
-    with pytest.raises(ValueError, match="word 'a' is repeated"):
-        Vocabulary(["a", "b", "a"])
-
-
-def test_file_that_is_not_a_vocabulary_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "words.json").write_text('{"words": ["a"], "buckets": 0}')
-    with pytest.raises(ValueError, match="is not a vocabulary"):
-        Vocabulary.load(tmp_path / "words.json")

@@ -16,6 +16,7 @@ from bifocal.datasets.scenes.backgrounds import DRAWERS
 from bifocal.datasets.scenes.captions import ADJECTIVES, MIN_DISTANCE, NOUNS, ON
 from bifocal.datasets.scenes.drawing import OUTLINES, box_of, draw_scene, silhouette
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene, SceneObject
+from tests.bifocal.datasets.corpora.entries import label_values
 
 SIZE = 128
 SEEDS = st.integers(0, 2**32 - 1)
@@ -192,3 +193,15 @@ def test_every_background_has_texture():
 def test_invalid_sizes_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Scenes(**wrong)
+
+
+def test_labels_of_a_scene_match_its_layout(tmp_path):
+    corpus = Scenes(train=20, val=1, test=1, size=64)
+    labels = label_values(corpus.read(tmp_path))
+    for number in range(20):
+        scene, _ = corpus.scene("train", number)
+        shapes = [item.appearance.shape for group in scene.groups for item in group]
+        assert labels[f"train-{number:05d}", "objects"] == len(shapes)
+        assert [labels[f"train-{number:05d}", shape] for shape in SHAPES] == [
+            float(shape in shapes) for shape in SHAPES
+        ]

@@ -1,0 +1,34 @@
+"""Ids of words, known and unknown."""
+
+from pathlib import Path
+
+import pytest
+
+from bifocal.text import Vocabulary
+
+
+def test_vocabulary_is_loaded_as_saved(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["a", "犬"], buckets=3)
+    vocabulary.save(tmp_path / "vocabulary.json")
+    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
+    tokens = ["犬", "cat", "a", "<unk>"]
+    assert len(loaded) == len(vocabulary) == 7
+    assert loaded.encode(tokens) == vocabulary.encode(tokens)
+
+
+def test_unknown_words_are_unk_or_in_buckets() -> None:
+    assert Vocabulary(["a"]).encode(["b", "a", "c"]) == [1, 2, 1]
+    words = [str(number) for number in range(100)]
+    ids = Vocabulary(["a"], buckets=4).encode(words)
+    assert set(ids) == {3, 4, 5, 6}
+
+
+def test_repeated_word_is_rejected() -> None:
+    with pytest.raises(ValueError, match="word 'a' is repeated"):
+        Vocabulary(["a", "b", "a"])
+
+
+def test_file_that_is_not_a_vocabulary_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "words.json").write_text('{"words": ["a"], "buckets": 0}')
+    with pytest.raises(ValueError, match="is not a vocabulary"):
+        Vocabulary.load(tmp_path / "words.json")
