@@ -11,6 +11,7 @@ from pathlib import Path
 import boto3
 import pytest
 import torch
+from botocore.retries.standard import ExponentialBackoff
 from hypothesis import settings
 from moto.server import ThreadedMotoServer
 
@@ -26,7 +27,7 @@ settings.load_profile("bifocal")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of whole pipelines first: they take minutes, and the other worker has the rest meanwhile."""
+    """Run the tests of whole pipelines first: they take minutes, in which the other worker runs the rest."""
     items.sort(key=lambda item: "tests/pipelines/" not in item.path.as_posix())
 
 
@@ -72,7 +73,7 @@ def bucket(moto: int) -> Iterator[None]:
         client.delete_object(Bucket="bucket", Key=entry["Key"])
 
 
-def ask(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def set_endpoint(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "test",
@@ -85,18 +86,19 @@ def ask(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def s3(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server itself is asked."""
-    ask(moto, monkeypatch)
+    """Send requests to the server itself."""
+    set_endpoint(moto, monkeypatch)
 
 
 @pytest.fixture
 def faults(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
-    """The proxy is asked."""
+    """Send requests to a proxy that injects faults; the client retries at once."""
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
     broken = Faults(moto)
     handler = type("Broken", (Proxy,), {"faults": broken})
     server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    ask(server.server_address[1], monkeypatch)
+    set_endpoint(server.server_address[1], monkeypatch)
     yield broken
     broken.stalled.set()
     server.shutdown()

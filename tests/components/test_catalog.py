@@ -1,13 +1,16 @@
 """Declarations of the stages: discovery, committed parameters, ``--help``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pydantic import BaseModel
 
 from components.__main__ import main
-from components.catalog import configurable_components, pipeline_components
-from runtime.parameters import load, validate
+from components.catalog import all_components, configurable_components, pipeline_components
+from runtime.parameters import load, nested_models, validate
+from runtime.spec import ClassRef
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,20 +21,24 @@ def test_committed_parameters_are_valid(recipe: Path | None) -> None:
     assert list(validate(values, configurable_components().values())) == list(configurable_components())
 
 
-def test_every_stage_of_the_line_is_a_folder_here() -> None:
-    found = configurable_components()
-    assert all(found[component.name] is component for component in pipeline_components())
-    assert all(name == component.name for name, component in found.items())
+def test_every_component_is_found_by_its_folder() -> None:
+    for name, component in all_components().items():
+        assert component.name == name
+        assert (ROOT / component.module.replace(".", "/") / "run.py").is_file()
+    assert all(configurable_components()[stage.name] is stage for stage in pipeline_components())
 
 
-def test_help_explains_every_value_and_those_of_groups() -> None:
-    for name, stage in configurable_components().items():
-        text = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split())
-        for field in stage.params.model_fields.values():
-            assert " ".join((field.description or "?").split()) in text
-    text = CliRunner().invoke(main, ["train_embedding", "--help"]).output
-    # A group that is null shows which values it would have; one that is given shows them.
-    assert "  mining: null\n" in text
-    assert "    neighbours:\n      images of the nearest texts" in text
-    assert "    fine_tuning:\n" in text
-    assert "    epochs: 16\n" in CliRunner().invoke(main, ["extract_features", "--help"]).output
+def descriptions(model: type[BaseModel]) -> Iterator[str]:
+    for field in model.model_fields.values():
+        assert field.description, f"{model.__name__} has a field without a description"
+        yield field.description
+        for group in nested_models(field.annotation):
+            if not issubclass(group, ClassRef):
+                yield from descriptions(group)
+
+
+@pytest.mark.parametrize("stage", configurable_components())
+def test_help_describes_every_parameter(stage: str) -> None:
+    text = " ".join(CliRunner().invoke(main, [stage, "--help"], catch_exceptions=False).output.split())
+    for description in descriptions(configurable_components()[stage].params):
+        assert " ".join(description.split()) in text

@@ -67,7 +67,7 @@ def test_unchanged_files_are_not_transferred_again(faults: Faults, tmp_path: Pat
 @pytest.mark.parametrize("fault", ["500", "503", "close", "stall"])
 def test_transient_faults_are_retried_without_data_loss(faults: Faults, tmp_path: Path, fault: str) -> None:
     files = write_artifact(tmp_path / "dataset", large=PART + 1000)
-    storage = Storage(part_bytes=PART, timeout=1.0)
+    storage = Storage(part_bytes=PART, timeout=0.5)
     faults.planned = {"PUT": [fault] * 2, "POST": [fault], "HEAD": ["503"]}
     storage.upload(tmp_path / "dataset", "s3://bucket/b")
     faults.planned = {"GET": [fault] * 3, "HEAD": ["500"]}
