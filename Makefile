@@ -29,7 +29,7 @@ containers-test: setup
 	containers/test.sh
 
 leaderboard: setup
-	python -m benchmarks.quality.leaderboard
+	python -m benchmarks run quality.leaderboard
 
 check: setup
 	ruff check .
@@ -37,6 +37,7 @@ check: setup
 	mypy
 	lint-imports
 	python -m pipelines render --check
+	python -m benchmarks render --check
 
 # dev.txt is what 'make setup' installs, the others are what the images hold.
 PIN := uv pip compile --quiet --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements"

@@ -1,4 +1,7 @@
-"""What the benchmarks of sorters share: the sorters, one a row, and the line that they print."""
+"""Sorters that the benchmarks of sorters compare."""
+
+from collections.abc import Iterable
+from pathlib import Path
 
 from torch import nn
 
@@ -9,6 +12,7 @@ from bifocal.sorters import (
     PairwiseSorter,
     PermutahedronSorter,
     SoftSorter,
+    load_sorter,
 )
 
 OURS = "BifocalSorter"
@@ -24,9 +28,10 @@ HANDCRAFTED: dict[str, nn.Module] = {
     "SoftSorter": SoftSorter(),
 }
 QUADRATIC = ("PairwiseSorter", "PairwiseSorter, adaptive", "NeuralSorter", "SoftSorter")
+"""Sorters whose memory grows with n squared."""
 
 
-def line(name: str, figure: str, reference: str = "", holds: bool | None = None) -> None:
-    """Print a figure beside its bar and its floor or peer; ``ok`` or ``MISS`` where there is a bar."""
-    verdict = "" if holds is None else "  ok" if holds else "  MISS"
-    print(f"{name:<34} {figure}{'   ' if reference else ''}{reference}{verdict}".rstrip())
+def sorters(folders: Iterable[str]) -> dict[str, nn.Module]:
+    """Return the handcrafted sorters, and the learned ones in ``folders`` by their class names."""
+    learned = [load_sorter(Path(folder)) for folder in folders]
+    return HANDCRAFTED | {type(sorter).__name__: sorter for sorter in learned}

@@ -1,13 +1,12 @@
-"""What does each part of a system give on real photographs? An ablation on Flickr8k, three seeds.
+"""What does each part of a system give on photographs?
 
-python -m benchmarks.quality.flickr8k [--artifacts runs/flickr8k/smile/artifacts] [--seeds 1 2 3] [--output docs/flickr8k.md]
+    python -m benchmarks run quality.flickr8k [--seeds 1 2 3] [--artifacts FOLDER] [--output docs/flickr8k.md]
 
-Needs dataset, features and text of "make repro RECIPE=recipes/flickr8k/smile.yaml". The whole system is the recipe with
-the structure within the views, hardest negatives and a loss on ranks beside its InfoNCE; each is switched off in turn,
-at the same budget and seeds, and re-ranking is switched off in the columns. The weights were set once, before the run.
-GroupPredictions on the dev split, which also chooses the epoch.
-Its figures are kept beside the artifacts, and nothing is trained twice: a second process with --backwards shares the
-work.
+An ablation on Flickr8k. Needs the artifacts dataset, features and text of
+"make repro RECIPE=recipes/flickr8k/smile.yaml". The whole system adds a structure term, hardest negatives and a rank
+loss to the recipe's InfoNCE. Each is removed in turn, with the same budget and seeds; the columns compare re-ranking.
+The loss weights were set once, before the run. Results are on the dev split, which also chooses the epoch. They are
+cached beside the artifacts; a second process with --backwards shares the work.
 """
 
 import argparse
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import ROOT, Report
 from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.embedding import embed
@@ -35,7 +35,6 @@ from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
 from runtime.artifacts import artifact_hash, code_hash
 
-ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "recipes" / "flickr8k" / "smile.yaml"
 INFO_NCE = {"name": "InfoNCELoss", "temperature": 0.07}
 PARTS: dict[str, tuple[dict[str, Any], float]] = {
@@ -43,17 +42,17 @@ PARTS: dict[str, tuple[dict[str, Any], float]] = {
     "hardest negatives": ({"name": "HardestTripletLoss", "margin": 0.2}, 0.5),
     "the rank loss": ({"name": "RecallLoss", "surrogate": "recall"}, 1.0),
 }
-"""Each with its weight."""
+"""Loss terms and their weights."""
 SYSTEMS = {
     "whole": list(PARTS),
-    **{f"without {left_out}": [part for part in PARTS if part != left_out] for left_out in PARTS},
+    **{f"without {removed}": [part for part in PARTS if part != removed] for removed in PARTS},
     "InfoNCE alone (the recipe)": [],
 }
 BARS = {"caption_retrieval": 31.0, "image_retrieval": 23.0}
 
 
 def loss(parts: list[str]) -> dict[str, Any]:
-    """InfoNCE and the given parts."""
+    """Return InfoNCE plus the given loss terms."""
     chosen = [PARTS[part] for part in parts]
     return {
         "name": "WeightedSumLoss",
@@ -63,31 +62,31 @@ def loss(parts: list[str]) -> dict[str, Any]:
 
 
 def row(parts: list[str], artifacts: Path, seed: int) -> list[float]:
-    """R@1 of caption retrieval, plain and re-ranked, then of image retrieval, in percent; trained unless it was."""
+    """Return R@1 of caption and image retrieval, each without and with re-ranking, in percent; train unless cached."""
     values = parameters.load(ROOT / "params.yaml", [RECIPE])
     changed = {"seed": seed, "train_embedding": {"loss": loss(parts)}}
     sections = parameters.validate(parameters.merge(values, changed), catalog.configurable_components().values())
     params = sections[COMPONENT.name]
     assert isinstance(params, TrainEmbeddingParams)
-    asked: dict[str, Any] = {
+    key: dict[str, Any] = {
         "params": params.model_dump(mode="json"),
         "code": code_hash(ROOT, COMPONENT.all_code_paths),
     }
-    asked |= {name: artifact_hash(artifacts / name) for name in ("dataset", "features", "text")}
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    key |= {name: artifact_hash(artifacts / name) for name in ("dataset", "features", "text")}
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     file = artifacts.parent / "ablation" / f"{digest}.json"
     if not file.is_file():
-        found = trained(params, artifacts)
+        recall = train(params, artifacts)
         file.parent.mkdir(exist_ok=True)
-        written = file.with_suffix(f".{os.getpid()}")
-        written.write_text(json.dumps(asked | {"R@1": found}, indent=2))
-        written.replace(file)
-    figures: list[float] = json.loads(file.read_text())["R@1"]
-    return figures
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(key | {"R@1": recall}, indent=2))
+        partial.replace(file)
+    cached: list[float] = json.loads(file.read_text())["R@1"]
+    return cached
 
 
-def trained(params: TrainEmbeddingParams, artifacts: Path) -> list[float]:
-    """See ``row``."""
+def train(params: TrainEmbeddingParams, artifacts: Path) -> list[float]:
+    """Train in a temporary folder; return the values of :func:`row`."""
     dataset, features, text = (artifacts / name for name in ("dataset", "features", "text"))
     with tempfile.TemporaryDirectory() as folder:
         embedding, sorter = Path(folder) / "embedding", Path(folder) / "sorter"
@@ -104,46 +103,49 @@ def trained(params: TrainEmbeddingParams, artifacts: Path) -> list[float]:
     return [report[direction]["R@1"] for direction in BARS for report in reports]
 
 
-def table(figures: dict[str, list[list[float]]]) -> str:
-    """Markdown: mean and deviation of the seeds."""
+def table(recalls: dict[str, list[list[float]]]) -> str:
+    """Return a Markdown table: mean and standard deviation over the seeds."""
     rows = [["system", "caption R@1", "re-ranked", "image R@1", "re-ranked"], ["---"] * 5]
-    for name, seeds in figures.items():
+    for name, seeds in recalls.items():
         means, deviations = np.mean(seeds, axis=0), np.std(seeds, axis=0, ddof=1 if len(seeds) > 1 else 0)
         rows.append([name, *(f"{mean:.1f} ± {spread:.1f}" for mean, spread in zip(means, deviations, strict=True))])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def main() -> None:
-    """Train every system with every seed, write the table, and print the best figures beside their bars."""
+    """Train every system with every seed, write the table, and report the best system."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--artifacts", type=Path, default=ROOT / "runs" / "flickr8k" / "smile" / "artifacts")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--backwards", action="store_true", help="begin with the last training")
+    parser.add_argument("--backwards", action="store_true", help="start with the last training")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "flickr8k.md")
     options = parser.parse_args()
-    figures: dict[str, list[list[float]]] = {name: [] for name in SYSTEMS}
+    recalls: dict[str, list[list[float]]] = {name: [] for name in SYSTEMS}
     trainings = [(seed, name) for seed in options.seeds for name in SYSTEMS]
     for seed, name in reversed(trainings) if options.backwards else trainings:
         started = time.monotonic()
-        found = row(SYSTEMS[name], options.artifacts, seed)
-        figures[name].append(found)
+        values = row(SYSTEMS[name], options.artifacts, seed)
+        recalls[name].append(values)
         minutes = (time.monotonic() - started) / 60
-        said = "  ".join(f"{value:5.1f}" for value in found)
-        print(f"{name:<28} seed {seed}  {said}  {minutes:.1f} min", flush=True)
+        cells = "  ".join(f"{value:5.1f}" for value in values)
+        print(f"{name:<28} seed {seed}  {cells}  {minutes:.1f} min", flush=True)
     options.output.parent.mkdir(exist_ok=True)
     options.output.write_text(
-        "# Flickr8k: an ablation\n\n6,000 photographs to train on; R@1 in percent on the 1,000 of the dev list, which "
-        f"also chooses the epoch; mean and deviation of {len(options.seeds)} seeds.\nWritten by `python -m "
-        f"benchmarks.quality.flickr8k`.\n\n{table(figures)}\n"
+        "# Flickr8k: an ablation\n\nTraining on 6,000 photographs; R@1 in percent on the 1,000 of the dev list, which "
+        f"also chooses the epoch; mean and standard deviation of {len(options.seeds)} seeds.\nWritten by `python -m "
+        f"benchmarks run quality.flickr8k`.\n\n{table(recalls)}\n"
     )
-    print(table(figures))
+    print(table(recalls))
+    report = Report("quality.flickr8k")
     for direction, bar in BARS.items():
         column = 2 * list(BARS).index(direction)
         name, value = max(
-            ((name, float(np.mean(seeds, axis=0)[column + 1])) for name, seeds in figures.items()),
+            ((name, float(np.mean(seeds, axis=0)[column + 1])) for name, seeds in recalls.items()),
             key=lambda pair: pair[1],
         )
-        print(f"{direction} R@1, re-ranked, of {name}: {value:.1f}   bar {bar:g}   {'ok' if value >= bar else 'MISS'}")
+        label = f"{direction.replace('_', ' ')} R@1, re-ranked, best system"
+        report.add(label, value, "%", at_least=bar, reference=f"{name}, {len(options.seeds)} seeds")
+    report.write()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What does each system give on the embedded scenes? Trains the small twins and writes docs/leaderboard.md.
+"""What does each system give on the embedded scenes?
 
-python -m benchmarks.quality.leaderboard [--only SMILE BEAN] [--set prepare_dataset.corpus.train=200] [--output FILE]
+    python -m benchmarks run quality.leaderboard [--only SMILE BEAN] [--set prepare_dataset.corpus.train=200]
 
-Twins share what they can: an artifact is made once for the same parameters and inputs, in runs/leaderboard. A system
-whose parts are not there yet is named below the table, with the reason. Minutes are wall clock, of the training alone.
+Trains small twins of the systems and writes docs/leaderboard.md. Twins share artifacts with equal parameters and
+inputs, in runs/leaderboard. Systems that cannot be trained are listed below the table with the reason. Minutes are wall
+time of the training alone.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.common import ROOT, Report
 from bifocal.baselines import fit_cca
 from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset, read_dataset
@@ -38,9 +40,8 @@ from runtime import parameters
 from runtime.artifacts import MANIFEST
 from runtime.stage import run_stage
 
-ROOT = Path(__file__).parents[2]
 HOME = ROOT / "runs" / "leaderboard"
-BAR_MINUTES, TIMES_CHANCE = 40.0, 10.0
+MAX_MINUTES, MIN_TIMES_CHANCE = 40.0, 10.0
 SYSTEMS = {
     "SMILE": "scenes/smile",
     "BEAN": "scenes/bean",
@@ -54,14 +55,14 @@ SYSTEMS = {
     "CCA": "scenes/wsabie",
 }
 VISUAL = "semantic retrieval (V)"
-"""Learns nothing of texts: captions do not find its images, and only NDCG is its figure."""
+"""Trains without texts, so it has no retrieval metrics, only NDCG."""
 COLUMNS = ("system", "parameters", "minutes", *(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10)),
            "caption median", "image median", "pointing", "NDCG")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Folders of what a system was trained on, and of what came of it."""
+    """Artifact folders of one system."""
 
     dataset: Path
     features: Path
@@ -70,7 +71,7 @@ class Artifacts:
 
 
 def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home: Path) -> Path:
-    """The artifact that ``stage`` writes, made now unless it stands there already."""
+    """Return the artifact of a stage; run the stage if the artifact does not exist."""
     component = catalog.configurable_components()[stage]
     (output,) = component.outputs
     key = json.dumps(
@@ -86,7 +87,7 @@ def make(stage: str, values: Mapping[str, Any], inputs: Mapping[str, Path], home
 
 
 def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[Artifacts, float]:
-    """Train a system; returns its artifacts and the minutes of training."""
+    """Train a system; return its artifacts and the minutes of training."""
     values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"], settings)
     dataset = make("prepare_dataset", values, {}, home)
     shared = {
@@ -101,7 +102,7 @@ def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[
 
 
 def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifacts, float]:
-    """Canonical correlation analysis, on the features and texts of the linear twin."""
+    """Fit canonical correlation analysis on the features and texts of the linear twin."""
     features, text = FeatureStore(shared["features"]), TextStore(shared["text"])
     pairs = ImageCaptionPairs(read_dataset(shared["dataset"]).split("train"), features, text)
     ref = {
@@ -121,60 +122,60 @@ def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifac
 
 
 def measure(artifacts: Artifacts, *, texts: bool) -> tuple[list[float], float]:
-    """The figures of a row, after its minutes, and how often its worst R@1 is that of chance.
+    """Return the metrics of a row, and its worst R@1 relative to chance.
 
     Args:
-        texts: whether it learnt to find captions and images by each other.
+        texts: whether the system was trained with texts.
     """
     model = load_model(artifacts.embedding)
-    whole, features = read_dataset(artifacts.dataset), FeatureStore(artifacts.features)
-    pairs = ImageCaptionPairs(whole.split("test"), features, TextStore(artifacts.text))
+    dataset, features = read_dataset(artifacts.dataset), FeatureStore(artifacts.features)
+    pairs = ImageCaptionPairs(dataset.split("test"), features, TextStore(artifacts.text))
     report = summarize(model_ranks(model, pairs), (1, 5, 10))
     chance = chance_report(pairs.image_of_caption, (1,))
-    found = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
-    found += [part["median_rank"] for part in report.values()]
+    metrics = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
+    metrics += [part["median_rank"] for part in report.values()]
     above = min(report[way]["R@1"] / chance[way]["R@1"] for way in report)
     if not texts:
-        found, above = [math.nan] * len(found), math.inf
-    return [*found, pointing(model, features, artifacts.text, whole), ndcg(model, whole, pairs)], above
+        metrics, above = [math.nan] * len(metrics), math.inf
+    return [*metrics, pointing(model, features, artifacts.text, dataset), ndcg(model, dataset, pairs)], above
 
 
 def floor(dataset: Path) -> list[Any]:
-    """The row of chance; for pointing, of the image's centre."""
+    """Return the row of chance; for pointing, of the image center."""
     test = read_dataset(dataset).split("test")
     row_of = {image_id: row for row, image_id in enumerate(test.images["image_id"])}
     chance = chance_report(torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), (1, 5, 10))
     phrases = asked(test)
     sizes = test.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(float)
-    centre = 100 * float(center_baseline(sizes, list(phrases["boxes"])).mean())
+    center = 100 * float(center_baseline(sizes, list(phrases["boxes"])).mean())
     recalls = [part[f"R@{k}"] for part in chance.values() for k in (1, 5, 10)]
     medians = [part["median_rank"] for part in chance.values()]
-    return ["chance; the image's centre", "-", "-", *recalls, *medians, centre, math.nan]
+    return ["chance; the image center", "-", "-", *recalls, *medians, center, math.nan]
 
 
-def pointing(model: Model, features: FeatureStore, text: Path, whole: Dataset) -> float:
-    """Accuracy of the pointing game in percent, BEAN's k chosen on val; NaN if the model cannot point."""
-    localizer, test = model.image_encoder.localizer(), whole.split("test")
+def pointing(model: Model, features: FeatureStore, text: Path, dataset: Dataset) -> float:
+    """Return the accuracy of the pointing game in percent, with k tuned on val; NaN if the model cannot point."""
+    localizer, test = model.image_encoder.localizer(), dataset.split("test")
     if localizer is None or can_point(model, localizer, features, test):
         return math.nan
     pointer = Pointer(model, localizer, features, load_vectorizer(text))
     candidates = localizer.candidates(model.image_encoder.dim)
     if candidates:
-        pointer, _ = choose_k(pointer, candidates, whole.split("val"), seed=0)
+        pointer, _ = choose_k(pointer, candidates, dataset.split("val"), seed=0)
     return 100 * float(point(pointer, test).hits.mean())
 
 
-def ndcg(model: Model, whole: Dataset, pairs: ImageCaptionPairs) -> float:
-    """Area under NDCG@R in percent, images found by images; relevance from tf-idf of all captions of each."""
+def ndcg(model: Model, dataset: Dataset, pairs: ImageCaptionPairs) -> float:
+    """Return the area under NDCG@R of image-to-image retrieval in percent; the relevance is tf-idf of the captions."""
     if not model.single_vector:
         return math.nan
     images, _ = embed(model, pairs)
-    area: float = semantic_figures(images, whole, whole.split("test"), seed=0)[0]["NDCG_area"]
+    area: float = semantic_figures(images, dataset, dataset.split("test"), seed=0)[0]["NDCG_area"]
     return area
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
-    """Markdown."""
+    """Return a Markdown table."""
     cells = [
         ["-" if value != value else f"{value:.1f}" if isinstance(value, float) else str(value) for value in row]
         for row in rows
@@ -184,24 +185,25 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def main() -> None:
+    """Train every system and write the table."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--only", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     arguments.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     arguments.add_argument("--home", type=Path, default=HOME)
     arguments.add_argument("--output", type=Path, default=ROOT / "docs" / "leaderboard.md")
-    given = arguments.parse_args()
-    given.home.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(given.home / 'mlflow.db').resolve()}")
+    options = arguments.parse_args()
+    options.home.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
     started, rows, missing, worst = time.monotonic(), [], [], float("inf")
-    for name in given.only:
+    for name in options.only:
         try:
-            artifacts, minutes = train(name, SYSTEMS[name], given.settings, given.home)
+            artifacts, minutes = train(name, SYSTEMS[name], options.settings, options.home)
         except (ValueError, TypeError) as error:
             missing.append(f"- {name}: {str(error).splitlines()[-1].strip()}")
             continue
-        figures, above = measure(artifacts, texts=name != VISUAL)
+        metrics, above = measure(artifacts, texts=name != VISUAL)
         count = sum(weight.numel() for weight in load_model(artifacts.embedding).parameters())
-        rows.append([name, f"{count / 1e6:.2f} M", minutes, *figures])
+        rows.append([name, f"{count / 1e6:.2f} M", minutes, *metrics])
         worst = min(worst, above)
         print(" | ".join(str(value) for value in rows[-1]), flush=True)
     minutes = (time.monotonic() - started) / 60
@@ -213,14 +215,16 @@ def main() -> None:
             "Small twins of the systems on the embedded scenes, test split; written by `make leaderboard`. R@K, "
             "pointing accuracy and NDCG in percent; median ranks from 1.",
             table(rows),
-            *(["Not listed yet:\n\n" + "\n".join(missing)] if missing else []),
+            *(["Not listed:\n\n" + "\n".join(missing)] if missing else []),
         ]
     )
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(text + "\n")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(text + "\n")
     print(text)
-    print(f"worst R@1: {worst:.0f} times chance, bar {TIMES_CHANCE:.0f}  {'ok' if worst >= TIMES_CHANCE else 'MISS'}")
-    print(f"minutes: {minutes:.1f}, bar {BAR_MINUTES:.0f}  {'ok' if minutes <= BAR_MINUTES else 'MISS'}")
+    report = Report("quality.leaderboard")
+    report.add("worst R@1, relative to chance", worst, at_least=MIN_TIMES_CHANCE, reference="docs/leaderboard.md")
+    report.add("wall time", minutes, "min", at_most=MAX_MINUTES)
+    report.write()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How much does the pooling of an image's regions decide: SMILE's attention, its ablations, BEAN's max + min, GAP?
+"""Does SMILE beat its ablation "mean", and BEAN's max + min pooling beat GAP?
 
-python -m benchmarks.quality.pooling [--artifacts artifacts] [--seeds 2] [--epochs 8]
+    python -m benchmarks run quality.pooling [--artifacts artifacts] [--seeds 2] [--epochs 8]
 
 Needs the artifacts dataset, features and text of the default params.yaml ("dvc repro vectorize_captions
 extract_features"). Every encoder is trained by train_embedding with the values of params.yaml, the same budget and
-the same seeds, and judged on the split "test". The thesis' tables 3.4 and 3.5 put SMILE before Mean; BEAN's section
+the same seeds, and evaluated on the split "test". The thesis' tables 3.4 and 3.5 put SMILE before Mean; BEAN's section
 4.3 puts max + min before GAP by 5 points of R@1.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from benchmarks.common import Report
 from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
@@ -31,11 +32,11 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "BEAN, max + min": {"name": "BEANEncoder", "backbone": None, "maps": 512},
     "BEAN, GAP": {"name": "BEANEncoder", "backbone": None, "maps": 512, "pooling": "average"},
 }
-FIGURES = ("caption_retrieval.R@1", "image_retrieval.R@1", "recall_sum")
+METRICS = ("caption_retrieval.R@1", "image_retrieval.R@1", "recall_sum")
 
 
 def trained(encoder: dict[str, Any], artifacts: Path, seed: int, epochs: int) -> dict[str, float]:
-    """R@K, in percent, of the split "test" after training with this encoder and seed."""
+    """Train with this encoder and seed; return R@K of the split "test", in percent."""
     values = parameters.load(Path("params.yaml"))
     changed = {"seed": seed, "train_embedding": {"image_encoder": encoder, "epochs": epochs}}
     sections = parameters.validate(parameters.merge(values, changed), catalog.configurable_components().values())
@@ -49,29 +50,30 @@ def trained(encoder: dict[str, Any], artifacts: Path, seed: int, epochs: int) ->
         return RecallValidator(test)(load_model(embedding))
 
 
-def report(better: str, worse: str, figures: dict[str, list[dict[str, float]]]) -> None:
-    """Whether one encoder's mean recall sum is above the other's."""
-    sums = [mean(row["recall_sum"] for row in figures[name]) for name in (better, worse)]
-    said = "ok" if sums[0] > sums[1] else "MISS"
-    print(f"{better:<18} recall sum {sums[0]:6.1f}   bar: above {worse}, {sums[1]:6.1f}   {said}", flush=True)
+def compare(report: Report, better: str, worse: str, metrics: dict[str, list[dict[str, float]]]) -> None:
+    """Report whether the mean recall sum of one encoder is at least that of the other."""
+    first, second = (mean(row["recall_sum"] for row in metrics[name]) for name in (better, worse))
+    report.add(f"recall sum of {better}", first, at_least=second, reference=worse)
 
 
 def main() -> None:
-    """Train each encoder with each seed, and print the figures beside their bars."""
+    """Train each encoder with each seed, and compare the mean recall sums."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--artifacts", type=Path, default=Path("artifacts"))
-    parser.add_argument("--seeds", type=int, default=2, help="seeds 1 to this")
+    parser.add_argument("--seeds", type=int, default=2, help="number of seeds")
     parser.add_argument("--epochs", type=int, default=8, help="passes over all captions")
     options = parser.parse_args()
-    figures: dict[str, list[dict[str, float]]] = {name: [] for name in ENCODERS}
-    print(f"{'':<18} seed " + " ".join(f"{figure:>22}" for figure in FIGURES))
+    metrics: dict[str, list[dict[str, float]]] = {name: [] for name in ENCODERS}
+    print(f"{'':<18} seed " + " ".join(f"{metric:>22}" for metric in METRICS))
     for seed in range(1, options.seeds + 1):
         for name, encoder in ENCODERS.items():
             row = trained(encoder, options.artifacts, seed, options.epochs)
-            figures[name].append(row)
-            print(f"{name:<18} {seed:>4} " + " ".join(f"{row[figure]:>22.1f}" for figure in FIGURES), flush=True)
-    report("SMILE", "SMILE, Mean", figures)
-    report("BEAN, max + min", "BEAN, GAP", figures)
+            metrics[name].append(row)
+            print(f"{name:<18} {seed:>4} " + " ".join(f"{row[metric]:>22.1f}" for metric in METRICS), flush=True)
+    report = Report("quality.pooling")
+    compare(report, "SMILE", "SMILE, Mean", metrics)
+    compare(report, "BEAN, max + min", "BEAN, GAP", metrics)
+    report.write()
 
 
 if __name__ == "__main__":

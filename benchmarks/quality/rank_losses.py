@@ -1,10 +1,10 @@
 """Do losses on ranks train better than plain surrogates, and with which sorter?
 
-    python -m benchmarks.quality.rank_losses [retrieval] [ordinal] [labels]     (all of them by default)
+    python -m benchmarks run quality.rank_losses [retrieval] [ordinal] [labels]     (default: all)
 
-Three small tasks; the same budget for each loss, five seeds, mean and deviation; the step size of each is tuned on two
-other seeds. One thread. The bars: recall ahead of the hardest triplet; Spearman and mAP at least equal, within its
-deviation, to the best plain surrogate. Which loss has the bar is fixed here, before the run.
+Three small tasks with the same budget for each loss, five seeds, mean and standard deviation; the learning rate of each
+loss is tuned on two other seeds. One thread. Bars: recall at least that of the hardest triplet; Spearman and mAP at
+least those of the best plain surrogate minus its deviation. The loss with the bar is fixed below, before the run.
 """
 
 import sys
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.handcrafted_sorters import line
+from benchmarks.common import Report
 from benchmarks.quality.rank_tasks import labels, ordinal, retrieval
 from bifocal.losses import (
     HardestTripletLoss,
@@ -38,23 +38,25 @@ Task = Callable[[nn.Module, float, int], float]
 Losses = Mapping[str, Callable[[], nn.Module]]
 
 
-class Result(NamedTuple):
-    """Percent, over SEEDS, and CPU seconds a run."""
+class Trained(NamedTuple):
+    """Metric over SEEDS in percent, and CPU seconds per run."""
 
     mean: float
     deviation: float
     seconds: float
 
 
-def best_of_rates(task: Task, loss: Callable[[], nn.Module]) -> Result:
+def train_with_best_rate(task: Task, loss: Callable[[], nn.Module]) -> Trained:
+    """Tune the learning rate on other seeds, then train with SEEDS."""
     rate = max(RATES, key=lambda rate: sum(task(loss(), rate, seed) for seed in TUNING_SEEDS))
     start = time.thread_time()
     values = [100 * task(loss(), rate, seed) for seed in SEEDS]
     seconds = (time.thread_time() - start) / len(SEEDS)
-    return Result(float(np.mean(values)), float(np.std(values, ddof=1)), seconds)
+    return Trained(float(np.mean(values)), float(np.std(values, ddof=1)), seconds)
 
 
 def soft() -> nn.Module:
+    """Return a soft BifocalSorter."""
     return BifocalSorter(exact=False)
 
 
@@ -86,7 +88,7 @@ LABELS: Losses = {
     "pairwise": lambda: MeanAveragePrecisionLoss(PairwiseSorter()),
     "cross-entropy (soft margin)": MultiLabelSoftMarginLoss,
 }
-# The task, its losses, the one with a bar, and its floors.
+# Metric, task, losses, the loss with the bar, and its floors.
 QUESTIONS: dict[str, tuple[str, Task, Losses, str, tuple[str, ...]]] = {
     "retrieval": ("R@1", retrieval, RETRIEVAL, "ours: recall", ("hardest triplet",)),
     "ordinal": (
@@ -98,23 +100,28 @@ QUESTIONS: dict[str, tuple[str, Task, Losses, str, tuple[str, ...]]] = {
 
 
 def main() -> None:
+    """Train with every loss, and compare with the best floor of each task."""
     torch.set_num_threads(1)
+    report = Report("quality.rank_losses")
     wanted = sys.argv[1:] or list(QUESTIONS)
     unknown = set(wanted) - set(QUESTIONS)
     if unknown:
         sys.exit(f"unknown {sorted(unknown)}; choose from {', '.join(QUESTIONS)}")
     for question in wanted:
         metric, task, losses, ours, floors = QUESTIONS[question]
-        print(f"\n{question}: {metric}, percent, mean and deviation of {len(SEEDS)} seeds", flush=True)
-        found: dict[str, Result] = {}
+        trained: dict[str, Trained] = {}
         for name, loss in losses.items():
-            found[name] = result = best_of_rates(task, loss)
-            line(name, f"{result.mean:6.2f} +- {result.deviation:.2f}", f"{result.seconds:6.2f} s a run")
-            sys.stdout.flush()
-        best = max(floors, key=lambda name: found[name].mean)
-        bar = found[best].mean - (0 if question == "retrieval" else found[best].deviation)
-        relation = "above" if question == "retrieval" else "at least, within its deviation,"
-        line(ours, f"{found[ours].mean:6.2f}", f"bar {relation} {best} {found[best].mean:.2f}", found[ours].mean > bar)
+            trained[name] = result = train_with_best_rate(task, loss)
+            print(
+                f"{metric} of {name}: {result.mean:.2f} +- {result.deviation:.2f}, {result.seconds:.2f} s", flush=True
+            )
+        best = max(floors, key=lambda name: trained[name].mean)
+        bar = trained[best].mean - (0 if question == "retrieval" else trained[best].deviation)
+        for name, result in trained.items():
+            reference = f"+- {result.deviation:.2f}" + (f"; best floor: {best}" if name == ours else "")
+            label = f"{metric} of {name}, {len(SEEDS)} seeds"
+            report.add(label, result.mean, "%", at_least=bar if name == ours else None, reference=reference)
+    report.write()
 
 
 if __name__ == "__main__":

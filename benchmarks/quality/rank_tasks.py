@@ -1,6 +1,6 @@
-"""Three small tasks on which rank losses are compared: retrieval, ordinal regression, multi-label classification.
+"""Three small tasks to compare rank losses: retrieval, ordinal regression, multi-label classification.
 
-Each trains two-layer networks for 250 steps of Adam and returns the metric, in [0, 1], on new samples.
+Each task trains two-layer networks for 250 steps of Adam and returns the metric, in [0, 1], on new samples.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,12 @@ from bifocal.sorters import exact_ranks
 
 
 def network(inputs: int, outputs: int) -> nn.Sequential:
+    """Return a network of two layers."""
     return nn.Sequential(nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, outputs))
 
 
 def fit(model: nn.Module, rate: float, steps: int, batch_loss: Callable[[], Tensor]) -> None:
+    """Train with Adam."""
     adam = torch.optim.Adam(model.parameters(), rate)
     for _ in range(steps):
         adam.zero_grad()

@@ -1,37 +1,34 @@
-"""How far are the ranks of each sorter from the true ones, on the vectors of table 5.1?
+"""How far are the predicted ranks of each sorter from the true ranks, on the vectors of table 5.1 of the thesis?
 
-    python -m benchmarks.quality.sorters [FOLDER ...]
+    python -m benchmarks run quality.sorters [FOLDER ...]
 
-L1 error of ranks divided by n, on 10,000 held-out vectors of length 100. Each FOLDER is a sorter that pretrain_sorter
-has trained: what a budget reaches, see components/pretrain_sorter/README.md.
+L1 error of ranks divided by n, on 10,000 held-out vectors of length 100. Each FOLDER is a sorter of the stage
+pretrain_sorter; components/pretrain_sorter/README.md tells what a training budget reaches.
 """
 
 import sys
-from pathlib import Path
 
 import torch
 
-from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, line
+from benchmarks.common import Report
+from benchmarks.handcrafted_sorters import OURS, sorters
 from bifocal.pretraining.sorter import held_out_scores, rank_l1
-from bifocal.sorters import load_sorter
 
-BAR = 0.0005
+MAX_ERROR = 0.0005
 THESIS = {"PairwiseSorter": 0.0350, "CNNSorter": 0.0120, "LSTMSorter": 0.0033}
+"""Table 5.1."""
 
 
 def main() -> None:
+    """Report the error of each sorter."""
     torch.set_num_threads(1)
-    sorters = dict(HANDCRAFTED)
-    for folder in sys.argv[1:]:
-        sorter = load_sorter(Path(folder))
-        sorters[type(sorter).__name__] = sorter
-    for name, sorter in sorters.items():
+    report = Report("quality.sorters")
+    for name, sorter in sorters(sys.argv[1:]).items():
         error = rank_l1(sorter, held_out_scores(getattr(sorter, "length", 100), seed=0))
-        reference = f"table 5.1: {THESIS[name]:.4f}" if name in THESIS else ""
-        if name == OURS:
-            line(name, f"{error:.4f}", f"bar at most {BAR}, table 5.1 at best 0.0033", error <= BAR)
-        else:
-            line(name, f"{error:.4f}", reference)
+        published = min(THESIS.values()) if name == OURS else THESIS.get(name)
+        reference = "" if published is None else f"table 5.1: {published:.4f}"
+        report.add(name, error, at_most=MAX_ERROR if name == OURS else None, reference=reference)
+    report.write()
 
 
 if __name__ == "__main__":

@@ -1,37 +1,35 @@
-"""Which sorter lets a model lower the loss without ranking better (thesis 5.6)?
+"""Can a model lower the loss of a sorter without a better ranking (thesis, section 5.6)?
 
-    python -m benchmarks.robustness.adversary [FOLDER ...]
+    python -m benchmarks run robustness.adversary [FOLDER ...]
 
-All scores are free, and Adam lowers the rank that the sorter gives to the first of every row. Mean rank divided by n
-before -> after, as the sorter says and as it is. Each FOLDER is a sorter that pretrain_sorter has trained.
+The scores are free parameters. Adam lowers the rank that the sorter predicts for the first score of each row. Ranks are
+divided by n. The gap is the fall of the predicted rank minus the fall of the actual rank: a sorter with a large gap
+rewards a model that does not rank better. Each FOLDER is a sorter of the stage pretrain_sorter.
 """
 
 import sys
-from pathlib import Path
 
 import torch
 
-from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, line
-from bifocal.sorters import load_sorter
+from benchmarks.common import Report
+from benchmarks.handcrafted_sorters import OURS, sorters
 from bifocal.sorters.adversary import run_adversary
 
 LENGTH = 32
-TRICK = 0.1
+MAX_GAP = 0.1
 
 
 def main() -> None:
+    """Report the gap of each sorter."""
     torch.set_num_threads(1)
-    sorters = dict(HANDCRAFTED)
-    for folder in sys.argv[1:]:
-        sorter = load_sorter(Path(folder))
-        sorters[type(sorter).__name__] = sorter
-    print(f"tricked: what the sorter says has fallen by {TRICK:g} more than the truth; bar of {OURS}: honest")
-    for name, sorter in sorters.items():
+    report = Report("robustness.adversary")
+    for name, sorter in sorters(sys.argv[1:]).items():
         length = getattr(sorter, "length", LENGTH)
         before, after = run_adversary(sorter, length=length, rows=128, steps=400, learning_rate=0.02, seed=0)
-        tricked = (before.said - after.said) > (before.true - after.true) + TRICK
-        figure = f"said {before.said:6.3f} -> {after.said:6.3f}  true {before.true:6.3f} -> {after.true:6.3f}"
-        line(name, figure, "tricked" if tricked else "honest", None if name != OURS else not tricked)
+        gap = (before.said - after.said) - (before.true - after.true)
+        reference = f"predicted {before.said:.3f} to {after.said:.3f}, actual {before.true:.3f} to {after.true:.3f}"
+        report.add(f"{name}: gap", gap, at_most=MAX_GAP if name == OURS else None, reference=reference)
+    report.write()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Is the feature store as fast as memory, and does decoding keep up with the network?
 
-python -m benchmarks.speed.features [--images 512] [--kinds Grid RMAC ...]
+    python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
 
-Extraction and the bare forward pass on the same batches take turns, so that both see the same machine; the ratio is
-the median over the turns, and the memory is what extraction needs beyond that of the forward pass. Selective search,
-which Proposals waits for, is no decoding: its forward pass is faster.
+Extraction and the forward pass alone take turns on the same batches, so both see the same machine. The ratio is the
+median over the turns; the memory is that of extraction minus that of the forward pass. Proposals also waits for
+selective search, which is slower than the network.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import psutil
 import torch
 from PIL import Image
 
+from benchmarks.common import Report
 from bifocal.backbones.whitening import Whitening
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
@@ -32,26 +33,20 @@ from bifocal.features.extractors import RMAC, Grid, MultiLevel, Proposals, Regio
 REGIONS, DIM, BATCH = 36, 2048, 192
 
 
-def seconds(function: Callable[[Any], object], given: Any) -> float:
-    """Wall time of one call."""
+def seconds(function: Callable[[Any], object], argument: Any) -> float:
+    """Return the wall time of one call."""
     start = time.perf_counter()
-    function(given)
+    function(argument)
     return time.perf_counter() - start
 
 
-def report(what: str, value: float, unit: str, bar: float, at_most: bool = False) -> None:
-    """One line: the figure, its bar, ok or MISS."""
-    ok = value <= bar if at_most else value >= bar
-    print(f"{what:<58} {value:8.2f} {unit:<10} bar {bar:6.2f}  {'ok' if ok else 'MISS'}")
-
-
 def copy_of(features: torch.Tensor) -> Callable[[Any], torch.Tensor]:
-    """Copies as many images as there are rows, from the first of them on."""
+    """Return a function that copies BATCH contiguous images, from the first row on."""
     return lambda rows: features[rows[0] : rows[0] + BATCH].clone()
 
 
-def gather_speed(folder: Path, images: int = 2048) -> None:
-    """Gather of random rows against a copy of as many bytes that lie in memory in one piece."""
+def gather_speed(report: Report, folder: Path, images: int = 2048) -> None:
+    """Compare gathering random rows with copying as many contiguous bytes in memory."""
     random = np.random.default_rng(0)
     some = random.standard_normal((16, REGIONS, DIM)).astype(np.float16)
     with FeatureWriter(folder, regions=REGIONS, dim=DIM, metadata={}) as writer:
@@ -60,7 +55,7 @@ def gather_speed(folder: Path, images: int = 2048) -> None:
     store = FeatureStore(folder)
     in_memory = torch.from_numpy(np.tile(some, (images // 16, 1, 1)))
     batches = [random.integers(0, images - BATCH, BATCH) for _ in range(60)]
-    # In turns of twenty, so that each finds the memory that its last result has left, as it does in training.
+    # Turns of twenty: each call reuses the memory of its former result, as in training.
     turns = [
         [float(np.median([seconds(work, rows) for rows in batches])) for work in (copy_of(in_memory), store.gather)]
         for batches in np.split(np.array(batches), 3)
@@ -68,11 +63,11 @@ def gather_speed(folder: Path, images: int = 2048) -> None:
     copy, gather = BATCH * REGIONS * DIM * 2 / 1e9 / np.median(turns, axis=0)
     print(f"raw copy {copy:.1f} GB/s, gather {gather:.1f} GB/s")
     ratio = float(np.median([copied / gathered for copied, gathered in turns]))
-    report(f"gather {BATCH} x {REGIONS} x {DIM}, of the raw copy's speed", ratio, "", 0.8)
+    report.add(f"gather {BATCH} x {REGIONS} x {DIM}, relative to a copy", ratio, at_least=0.8)
 
 
-def resident_memory(folder: Path, gigabytes: float = 20.0) -> None:
-    """Peak resident memory of one epoch in random order over a store of 20 GB, nearly all of it holes."""
+def resident_memory(report: Report, folder: Path, gigabytes: float = 20.0) -> None:
+    """Measure the peak resident memory of one epoch in random order, on a sparse store of 20 GB."""
     shard_size = 1024
     images = round(gigabytes * 1e9 / (REGIONS * DIM * 2 * shard_size)) * shard_size
     nothing = np.zeros((REGIONS, DIM), np.float32)
@@ -91,12 +86,12 @@ def resident_memory(folder: Path, gigabytes: float = 20.0) -> None:
         most = max(most, process.memory_info().rss)
     size = sum(path.stat().st_size for path in folder.glob("*.arrow")) / 1e9
     print(f"a store of {size:.1f} GB, one epoch in {time.perf_counter() - start_time:.0f} s")
-    report("peak resident memory", most / 1e9, "GB", 4, at_most=True)
+    report.add("peak resident memory of an epoch over 20 GB", most / 1e9, "GB", at_most=4)
 
 
-BACKBONE = "mobilenetv2_100"  # a quick one, so that decoding has little time
+BACKBONE = "mobilenetv2_100"  # a fast one, so decoding has little time
 LAYERS = ("blocks.2", "blocks.3", "blocks.4", "blocks.6")
-KINDS: dict[str, tuple[Callable[[], FeatureExtractor], int]] = {
+EXTRACTORS: dict[str, tuple[Callable[[], FeatureExtractor], int]] = {
     "Grid": (lambda: Grid(BACKBONE), 1),
     "TenCrop": (lambda: TenCrop(BACKBONE), 8),
     "MultiLevel": (lambda: MultiLevel(BACKBONE, layers=LAYERS), 4),
@@ -104,31 +99,33 @@ KINDS: dict[str, tuple[Callable[[], FeatureExtractor], int]] = {
     "Regions": (lambda: Regions("fasterrcnn_mobilenet_v3_large_320_fpn"), 4),
     "Proposals": (lambda: Proposals(BACKBONE, stage=4), 8),
 }
-"""Each kind, and what part of the images it is given: one in so many."""
+"""Each extractor, and the divisor of its number of images: slow ones get fewer."""
 
 
-def _whitened(kind: RMAC) -> RMAC:
-    kind.whitening = Whitening(torch.zeros(kind.channels), torch.eye(kind.channels))
-    return kind
+def _whitened(extractor: RMAC) -> RMAC:
+    extractor.whitening = Whitening(torch.zeros(extractor.channels), torch.eye(extractor.channels))
+    return extractor
 
 
-def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, batch_size: int = 32) -> None:
-    """Images per second from files to the store, against the bare forward pass on the same batches."""
-    make, part = KINDS[name]
-    kind = make()
+def extraction_speed(
+    report: Report, name: str, folder: Path, dataset: Dataset, turns: int = 5, batch_size: int = 32
+) -> None:
+    """Compare extraction, from image files to the store, with the forward pass alone on the same batches."""
+    build, divisor = EXTRACTORS[name]
+    extractor = build()
     image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
-    image_ids = image_ids[: max(batch_size, len(image_ids) // part)]
-    reader = NetworkFeatures(kind, dataset, batch_size)
+    image_ids = image_ids[: max(batch_size, len(image_ids) // divisor)]
+    reader = NetworkFeatures(extractor, dataset, batch_size)
     batches = list(reader.batches(image_ids))
     with torch.inference_mode():
-        kind.extract(batches[0])
+        extractor.extract(batches[0])
     times: list[tuple[float, float]] = []
     forward_memory, memory = PeakMemory(), PeakMemory()
     for turn in range(turns):
         start = time.perf_counter()
         with forward_memory, torch.inference_mode():
             for batch in batches:
-                kind.extract(batch)
+                extractor.extract(batch)
         forwarded = time.perf_counter()
         with memory:
             writer = FeatureWriter(
@@ -138,17 +135,17 @@ def extraction_speed(name: str, folder: Path, dataset: Dataset, turns: int = 5, 
         times.append((time.perf_counter() - forwarded, forwarded - start))
     rates = [len(image_ids) / median for median in np.median(times, axis=0)]
     print(
-        f"{name}: extraction {rates[0]:.1f} images/s, bare forward {rates[1]:.1f} images/s, on "
+        f"{name}: extraction {rates[0]:.1f} images/s, forward pass {rates[1]:.1f} images/s, on "
         f"{torch.get_num_threads()} threads, load {psutil.getloadavg()[0]:.1f}"
     )
     ratio = float(np.median([bare / extraction for extraction, bare in times]))
-    report(f"{name}, of the bare forward's speed", ratio, "", 0.9)
+    report.add(f"{name}, speed relative to the forward pass", ratio, at_least=0.9)
     beyond = (memory.most - forward_memory.most) / 1e6
-    report(f"{name}, peak memory beyond the bare forward's", beyond, "MB", 1000, at_most=True)
+    report.add(f"{name}, peak memory beyond the forward pass", beyond, "MB", at_most=1000)
 
 
 class PeakMemory:
-    """The most resident memory inside a ``with``, which may be entered again; looked at every 50 ms.
+    """Measures the peak resident memory inside a ``with``, which may be entered again, every 50 ms.
 
     Attributes:
         most: bytes.
@@ -172,7 +169,7 @@ class PeakMemory:
 
 
 def photographs(folder: Path, images: int) -> Dataset:
-    """Smooth noise of 224 x 224 as JPEG: what decoding costs for photographs of this size."""
+    """Write smooth noise as JPEG, 224 x 224: decoding it costs as much as a photograph."""
     random = np.random.default_rng(0)
     root = folder / "images"
     root.mkdir(parents=True)
@@ -189,21 +186,23 @@ def photographs(folder: Path, images: int) -> Dataset:
 
 
 def main() -> None:
-    """Print each figure beside its bar."""
+    """Report the speed and the memory of the store and of each extractor."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=512, help="images to extract")
-    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), help="of features")
-    parser.add_argument("--extraction-only", action="store_true", help="leave the store out")
+    parser.add_argument("--extractors", nargs="*", default=list(EXTRACTORS), choices=list(EXTRACTORS))
+    parser.add_argument("--extraction-only", action="store_true", help="skip the store")
     options = parser.parse_args()
-    for part in () if options.extraction_only else (gather_speed, resident_memory):
+    report = Report("speed.features")
+    for measure in () if options.extraction_only else (gather_speed, resident_memory):
         with tempfile.TemporaryDirectory() as folder:
-            part(Path(folder))
+            measure(report, Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         dataset = photographs(Path(folder) / "dataset", options.images)
-        for name in options.kinds:
+        for name in options.extractors:
             target = Path(folder) / name
             target.mkdir()
-            extraction_speed(name, target, dataset)
+            extraction_speed(report, name, target, dataset)
+    report.write()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Do the Fisher vectors of 150,000 captions, reduced to 6,000 numbers, fit in 8 GB?
+"""Do the Fisher vectors of 150,000 captions, reduced to 6,000 values, fit in 8 GB?
 
-python -m benchmarks.speed.fisher_memory [--captions 150000]
+    python -m benchmarks run speed.fisher_memory [--captions 150000]
 
-Fits words, mixture and principal components at the paper's sizes, then writes the text artifact, all in one process;
-the peak of its resident memory is what Linux says (VmHWM). An hour of one core.
+Fits word vectors, mixture and principal components in the paper's sizes, then writes the text artifact, all in one
+process. The peak of the resident memory is VmHWM of Linux. Takes one hour on one core.
 """
 
 import argparse
@@ -11,13 +11,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.speed.text import captions, peak_kilobytes, report
+from benchmarks.common import Report, peak_kilobytes
+from benchmarks.speed.text import captions
 from bifocal.text.vectorizers import FisherVectors
 from bifocal.text.vectorizers.base import write_text
 
 
 def main(count: int) -> None:
-    """Fit and write; the floor is the memory before, with everything imported."""
+    """Fit and write; the floor is the memory after the imports."""
+    report = Report("speed.fisher_memory")
     texts = captions(count)
     floor = peak_kilobytes() / 2**20
     vectorizer = FisherVectors()
@@ -27,10 +29,12 @@ def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_text(Path(folder), vectorizer, list(range(count)), texts)
         written = sum(file.stat().st_size for file in Path(folder).rglob("*"))
-    report(f"{count} captions: fit", fitted - start, "s")
-    report(f"{count} captions: vectors, PCA, written", time.perf_counter() - fitted, "s")
-    report(f"{count} captions x {vectorizer.format.dim}, on disk", written / 2**30, "GB")
-    report("peak memory", peak_kilobytes() / 2**20, "GB", bar=8, at_most=True, peer=f"{floor:.2g} GB before")
+    report.add(f"{count} captions: fit", fitted - start, "s")
+    report.add(f"{count} captions: vectors, PCA, written", time.perf_counter() - fitted, "s")
+    report.add(f"{count} captions x {vectorizer.format.dim}, on disk", written / 2**30, "GB")
+    reference = f"{floor:.2g} GB after the imports"
+    report.add("peak memory", peak_kilobytes() / 2**20, "GB", at_most=8, reference=reference)
+    report.write()
 
 
 if __name__ == "__main__":

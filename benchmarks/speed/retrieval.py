@@ -1,9 +1,9 @@
-"""Does counting ranks cost more than the matrix product it rests on, and does it stay in memory?
+"""What do exact ranks cost beyond the matrix product of the embeddings?
 
-python -m benchmarks.speed.retrieval [--plot growth.png] [--large]
+    python -m benchmarks run speed.retrieval [--plot docs/retrieval_growth.png] [--large]
 
-Random unit vectors, five captions an image, both directions, CPU seconds (the median of three). The floor is the bare
-product of the same blocks, whose results nobody looks at. ``--large`` counts 100,000 x 500,000 as well, some minutes.
+Random unit vectors, five captions per image, both directions, CPU seconds, median of three. The floor is the matrix
+product of the same blocks. ``--large`` adds 100,000 x 500,000, which takes minutes.
 """
 
 import argparse
@@ -21,15 +21,18 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from benchmarks.common import Report
 from bifocal.metrics import retrieval_ranks
 from bifocal.metrics.retrieval.blockwise_ranks import CAPTIONS, IMAGES
 
-RATIO, MEGABYTES, DIM = 1.5, 300.0, 1024
+MAX_RATIO, MAX_MEGABYTES, MAX_GROWTH = 1.5, 300.0, 1.25
+DIM = 1024
 SHAPES = (1000, 2000, 5000, 10_000)
 LARGE = (100_000, 16)
 
 
 def vectors(images: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return unit vectors of images and of five captions each, and the image of each caption."""
     generator = torch.Generator().manual_seed(0)
     image_of_caption = torch.arange(images).repeat_interleave(5)
     return (
@@ -40,88 +43,93 @@ def vectors(images: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def product(images: Tensor, captions: Tensor) -> None:
-    """Every block of scores, thrown away."""
+    """Compute every block of scores, and discard it."""
     for column in range(0, len(captions), CAPTIONS):
         for row in range(0, len(images), IMAGES):
             torch.mm(images[row : row + IMAGES], captions[column : column + CAPTIONS].T)
 
 
 def seconds(work: Callable[..., object], *arguments: Tensor) -> float:
+    """Return the CPU time of one call."""
     start = time.process_time()
     work(*arguments)
     return time.process_time() - start
 
 
 def extra_megabytes(images: int, dim: int) -> float:
-    """How far resident memory rises in a fresh process, whose allocator holds nothing of earlier work."""
+    """Return the rise of resident memory in a new process, whose allocator holds no freed memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_extra_megabytes, images, dim).result()
 
 
 def _extra_megabytes(images: int, dim: int) -> float:
     torch.set_num_threads(1)
-    drawn = vectors(images, dim)
+    embeddings = vectors(images, dim)
     product(*vectors(IMAGES, dim)[:2])
     status = Path("/proc/self/status")
 
     def read(name: str) -> float:
-        found = re.search(rf"{name}:\s+(\d+) kB", status.read_text())
-        assert found
-        return int(found[1]) / 1e3
+        match = re.search(rf"{name}:\s+(\d+) kB", status.read_text())
+        assert match
+        return int(match[1]) / 1e3
 
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to the present size
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = read("VmRSS")
-    retrieval_ranks(*drawn)
+    retrieval_ranks(*embeddings)
     return read("VmHWM") - before
 
 
-def against(figure: float, bar: float) -> str:
-    return f"{figure:9.2f}   bar {bar:6.1f}   {'ok' if figure <= bar else 'MISS'}"
-
-
 def main() -> None:
+    """Report time and memory at growing sizes."""
+    report = Report("speed.retrieval")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--plot", type=Path, help="where the growth is drawn")
-    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--plot", type=Path, help="file of a plot of the growth")
+    parser.add_argument("--large", action="store_true", help="add 100,000 x 500,000")
     options = parser.parse_args()
     torch.set_num_threads(1)
     product(*vectors(256, DIM)[:2])
 
     print(f"{'images x captions, d':>26} {'product, s':>11} {'ranks, s':>9} {'re-ranked, s':>13} {'MB':>7}  ratio")
-    grown: list[tuple[float, float, float]] = []
+    growth: list[tuple[float, float, float]] = []
     for size in SHAPES:
-        drawn = vectors(size, DIM)
+        embeddings = vectors(size, DIM)
         times: list[tuple[float, float]] = []
         for _ in range(3):
-            bare = seconds(product, *drawn[:2])
-            times.append((bare, seconds(retrieval_ranks, *drawn)))
-        again = seconds(partial(retrieval_ranks, rerank=True), *drawn)
+            bare = seconds(product, *embeddings[:2])
+            times.append((bare, seconds(retrieval_ranks, *embeddings)))
+        reranked = seconds(partial(retrieval_ranks, rerank=True), *embeddings)
         memory = extra_megabytes(size, DIM)
-        bare, ours = (statistics.median(column) for column in zip(*times, strict=True))
-        ratio = statistics.median(counted / alone for alone, counted in times)
-        print(f"{size:>10,} x {5 * size:>7,}, {DIM} {bare:11.2f} {ours:9.2f} {again:13.2f} {memory:7.0f}  {ratio:.2f}")
-        grown.append((5.0 * size * size, bare, ours))
+        bare, ranks = (statistics.median(column) for column in zip(*times, strict=True))
+        ratio = statistics.median(ranked / alone for alone, ranked in times)
+        print(
+            f"{size:>10,} x {5 * size:>7,}, {DIM} {bare:11.2f} {ranks:9.2f} {reranked:13.2f} {memory:7.0f}  {ratio:.2f}"
+        )
+        growth.append((5.0 * size * size, bare, ranks))
         if size == 5000:
-            print(f"  time over the bare product     {against(ratio, RATIO)}")
-            print(f"  extra memory, MB               {against(memory, MEGABYTES)}")
-    (least, _, first), (most, _, last) = grown[1], grown[-1]
-    print(f"  time per pair, largest/second  {against((last / most) / (first / least), 1.25)}")
+            report.add("5,000 x 25,000: time relative to the product", ratio, at_most=MAX_RATIO)
+            report.add("5,000 x 25,000: extra memory", memory, "MB", at_most=MAX_MEGABYTES)
+    (least, _, first), (most, _, last) = growth[1], growth[-1]
+    name = "time per pair, 10,000 x 50,000 relative to 2,000 x 10,000"
+    report.add(name, (last / most) / (first / least), at_most=MAX_GROWTH)
     if options.large:
         size, dim = LARGE
         spent, memory = seconds(retrieval_ranks, *vectors(size, dim)), extra_megabytes(size, dim)
         print(f"{size:>10,} x {5 * size:>7,}, {dim:>4} {'':>11} {spent:9.2f} {'':>13} {memory:7.0f}")
-        print(f"  extra memory, MB               {against(memory, MEGABYTES)}")
+        report.add("100,000 x 500,000, d = 16: CPU time", spent, "s")
+        report.add("100,000 x 500,000, d = 16: extra memory", memory, "MB", at_most=MAX_MEGABYTES)
     if options.plot:
-        draw(options.plot, grown)
+        plot_growth(options.plot, growth)
+    report.write()
 
 
-def draw(path: Path, grown: list[tuple[float, float, float]]) -> None:
+def plot_growth(path: Path, growth: list[tuple[float, float, float]]) -> None:
+    """Write a plot of the time against the number of pairs."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.add_subplot()
-    pairs, bare, ours = zip(*grown, strict=True)
-    axes.loglog(pairs, ours, "o-", label="ranks of both directions")
+    pairs, bare, ranks = zip(*growth, strict=True)
+    axes.loglog(pairs, ranks, "o-", label="ranks of both directions")
     axes.loglog(pairs, bare, "s--", label="the matrix product alone")
-    axes.loglog(pairs, [ours[-1] * pair / pairs[-1] for pair in pairs], ":", color="grey", label="linear")
+    axes.loglog(pairs, [ranks[-1] * pair / pairs[-1] for pair in pairs], ":", color="grey", label="linear")
     axes.set(xlabel="pairs of image and caption", ylabel=f"CPU seconds, d = {DIM}")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120)

@@ -1,9 +1,9 @@
-"""What do forward and backward of each sorter cost, in time and in memory, and what does drawing scores cost?
+"""What do forward and backward of each sorter cost, in time and memory, and what does drawing scores cost?
 
-    python -m benchmarks.speed.sorters
+    python -m benchmarks run speed.sorters
 
-One thread, CPU time, median after a warm start; beside torch.sort of the same scores. The permutahedron is given our
-own fast sort of rows, and for comparison torch's.
+One thread, CPU time, median after a warm-up. The floor is torch.sort of the same scores. The permutahedron sorter runs
+with the project's sort of rows, and for comparison with torch's.
 """
 
 import subprocess
@@ -18,18 +18,19 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, QUADRATIC, line
+from benchmarks.common import Report, peak_kilobytes
+from benchmarks.handcrafted_sorters import HANDCRAFTED, OURS, QUADRATIC
 from bifocal.sorters import BifocalSorter, CNNSorter, LSTMSorter
 from bifocal.sorters.synthetic import synthetic_scores
 
-MOST_SORTS = 3.0
+MAX_SORTS = 3.0
 LARGEST_MATRIX = 1e8
 SIZES = ((512, 100), (512, 1000), (64, 10_000))
-MOST_GROWTH = 2.2
+MAX_GROWTH = 2.2
 
 
 def milliseconds(step: Callable[[], object], repeats: int = 15) -> float:
-    """Median CPU time after a warm start."""
+    """Return the median CPU time after a warm-up."""
     step()
     times = []
     for _ in range(repeats):
@@ -39,7 +40,8 @@ def milliseconds(step: Callable[[], object], repeats: int = 15) -> float:
     return 1e3 * float(np.median(times))
 
 
-def of_sorter(sorter: nn.Module, scores: Tensor, weights: Tensor, repeats: int) -> float:
+def step_milliseconds(sorter: nn.Module, scores: Tensor, weights: Tensor, repeats: int) -> float:
+    """Return the time of forward and backward."""
     leaf = scores.clone().requires_grad_()
 
     def step() -> None:
@@ -50,74 +52,81 @@ def of_sorter(sorter: nn.Module, scores: Tensor, weights: Tensor, repeats: int) 
 
 
 def torch_sort(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Sort rows with torch."""
     ordered, order = rows.sort(dim=-1)
     return ordered, order
 
 
-def compare(batch: int, n: int) -> None:
+def compare(report: Report, batch: int, n: int) -> None:
+    """Compare forward and backward of all sorters."""
     scores, weights = torch.randn(batch, n), torch.randn(batch, n)
     floor = milliseconds(lambda: scores.sort(dim=-1))
-    print(f"\nforward + backward, batch {batch}, n = {n}")
-    line("torch.sort alone, the floor", f"{floor:9.2f} ms")
-    found: dict[str, float] = {}
+    setting = f"batch {batch}, n = {n}"
+    report.add(f"torch.sort, {setting}", floor, "ms")
+    times: dict[str, float] = {}
     for name, sorter in HANDCRAFTED.items():
         if name in QUADRATIC and batch * n * n > LARGEST_MATRIX:
-            line(name, f"{'-':>9}", f"needs {batch * n * n * 4 / 1e9:,.0f} GB a matrix")
+            print(f"{name}, {setting}: skipped, one matrix needs {batch * n * n * 4 / 1e9:,.0f} GB")
             continue
-        found[name] = of_sorter(sorter, scores, weights, 3 if name in QUADRATIC else 15)
+        times[name] = step_milliseconds(sorter, scores, weights, 3 if name in QUADRATIC else 15)
     with patch("bifocal.sorters.permutahedron.sort_rows", torch_sort):
-        found["PermutahedronSorter, torch.sort"] = of_sorter(HANDCRAFTED["PermutahedronSorter"], scores, weights, 15)
-    for name, value in found.items():
-        ratio = f"{value:9.2f} ms  {value / floor:6.2f} sorts"
+        times["PermutahedronSorter, torch.sort"] = step_milliseconds(
+            HANDCRAFTED["PermutahedronSorter"], scores, weights, 15
+        )
+    for name, value in times.items():
+        reference = f"{value / floor:.2f} times torch.sort"
         if name == OURS:
-            line(name, ratio, f"bar at most {MOST_SORTS:g} sorts", value <= MOST_SORTS * floor)
+            report.add(f"{name}, {setting}", value, "ms", at_most=MAX_SORTS * floor, reference=reference)
         elif name.startswith(("Permutahedron", *QUADRATIC)):
-            line(name, ratio, f"bar: {OURS} {found[OURS]:.2f} ms is ahead", found[OURS] < value)
+            report.add(f"{name}, {setting}: slower than {OURS}", value, "ms", at_least=times[OURS], reference=reference)
         else:
-            line(name, ratio)
+            report.add(f"{name}, {setting}", value, "ms", reference=reference)
 
 
-def generation(batch: int = 512, n: int = 100) -> None:
-    """Scores drawn on the fly against the training step of each sorter that is trained on them."""
+def generation(report: Report, batch: int = 512, n: int = 100) -> None:
+    """Compare drawing synthetic scores with a training step of each learned sorter."""
     generator = torch.Generator().manual_seed(0)
-    drawn = milliseconds(lambda: synthetic_scores(batch, n, generator))
-    print(f"\ndrawing synthetic scores, batch {batch}, n = {n}: {drawn:.2f} ms")
+    drawing = milliseconds(lambda: synthetic_scores(batch, n, generator))
+    report.add(f"drawing synthetic scores, batch {batch}, n = {n}", drawing, "ms")
     scores, weights = synthetic_scores(batch, n, generator), torch.randn(batch, n)
     for sorter in (LSTMSorter(length=n), CNNSorter(length=n)):
-        step = of_sorter(sorter, scores, weights, 3)
-        line(f"a training step of {type(sorter).__name__}", f"{step:9.2f} ms", "bar: drawing is faster", drawn < step)
+        step = step_milliseconds(sorter, scores, weights, 3)
+        report.add(f"training step of {type(sorter).__name__}: slower than drawing", step, "ms", at_least=drawing)
 
 
-def memory() -> None:
-    print("\npeak memory of forward + backward of one row, in a process of its own")
+def memory(report: Report) -> None:
+    """Report the peak memory of forward and backward of one row, in separate processes."""
     sizes = (2_000_000, 4_000_000, 8_000_000)
     command = [sys.executable, "-m", "benchmarks.speed.sorters", "--peak"]
     peaks = [int(subprocess.check_output([*command, str(n)])) for n in sizes]
     for n, peak in zip(sizes, peaks, strict=True):
-        line(f"n = {n:,}", f"{peak / n:6.0f} bytes a score")
+        report.add(f"peak memory of one row, n = {n:,}", peak / n, "bytes / score")
     growth = (peaks[2] - peaks[1]) / (peaks[1] - peaks[0])
-    reference = f"bar at most {MOST_GROWTH}, linear 2, quadratic 4"
-    line("4 to 8 million over 2 to 4 million", f"{growth:.2f}", reference, growth <= MOST_GROWTH)
+    name = "growth of the memory, 4 to 8 million over 2 to 4 million"
+    report.add(name, growth, at_most=MAX_GROWTH, reference="linear 2, quadratic 4")
 
 
 def peak_bytes(n: int) -> int:
+    """Return the rise of resident memory during forward and backward of one row."""
     scores, weights = torch.randn(1, n, requires_grad=True), torch.randn(1, n)
     before = psutil.Process().memory_info().rss
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten, that of the imports too
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak of the imports
     (BifocalSorter()(scores) * weights).sum().backward()
-    peak = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
-    return 1024 * int(peak.split()[1]) - before
+    return 1024 * peak_kilobytes() - before
 
 
 def main() -> None:
+    """Report time and memory of all sorters."""
     torch.set_num_threads(1)
     if sys.argv[1:2] == ["--peak"]:
         print(peak_bytes(int(sys.argv[2])))
         return
+    report = Report("speed.sorters")
     for batch, n in SIZES:
-        compare(batch, n)
-    generation()
-    memory()
+        compare(report, batch, n)
+    generation(report)
+    memory(report)
+    report.write()
 
 
 if __name__ == "__main__":

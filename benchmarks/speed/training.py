@@ -1,11 +1,10 @@
-"""How much of a training step is neither forward, backward nor optimiser?
+"""How much of a training step is overhead: neither forward, backward nor optimizer?
 
-python -m benchmarks.speed.training [--steps 6]
+    python -m benchmarks run speed.training [--steps 6]
 
 SMILE on stored features, in the sizes of the thesis (section 3.3.1): batches of 192 captions, 36 x 2048 features of
-each image from the store on disk, d = 2400. What is outside: reading, prefetching, moving, clipping, checks,
-checkpoints and progress. Without a GPU a step takes seconds; the seconds outside are printed too, for they would be
-about the same.
+each image from the store on disk, d = 2400. Overhead is reading, prefetching, moving, clipping, checks, checkpoints and
+progress. A step takes seconds without a GPU; the overhead in seconds is about the same with one.
 """
 
 import argparse
@@ -20,6 +19,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks.common import Report
 from bifocal.batch import ImageCaptionPairs
 from bifocal.checkpoint import save_checkpoint
 from bifocal.datasets import Dataset
@@ -36,11 +36,11 @@ from bifocal.training.validators.recall import RecallValidator
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
 CHECKPOINT_EVERY = 50
-BAR = 0.05
+MAX_OVERHEAD = 5.0
 
 
 class Clock:
-    """Seconds inside the functions that it wraps, and the time at which each step ended."""
+    """Measures the seconds inside wrapped functions, and the time at the end of each step."""
 
     def __init__(self) -> None:
         self.inside = 0.0
@@ -50,12 +50,12 @@ class Clock:
         @wraps(function)
         def measured(*arguments: Any, **named: Any) -> Any:
             start = self.now()
-            found = function(*arguments, **named)
+            result = function(*arguments, **named)
             end = self.now()
             self.inside += end - start
             if ends_step:
                 self.steps.append((end, self.inside))
-            return found
+            return result
 
         return measured
 
@@ -67,7 +67,7 @@ class Clock:
 
 
 def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
-    """Random features and captions of random words, in real stores."""
+    """Write random features and captions of random words to real stores."""
     random = np.random.default_rng(0)
     for name in ("features", "text"):
         (folder / name).mkdir()
@@ -89,6 +89,7 @@ def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
 
 
 def main(steps: int, folder: Path) -> None:
+    """Time some steps of a real training."""
     tables, features, text = collection(folder)
     train, validation = (ImageCaptionPairs(tables.split(split), features, text) for split in ("train", "val"))
     torch.manual_seed(0)
@@ -120,21 +121,23 @@ def main(steps: int, folder: Path) -> None:
         checkpoint_every_steps=CHECKPOINT_EVERY,
         seed=0,
     )
-    # The first step has the allocations, and waits for the first batch.
+    # Leave out the first step: it allocates memory and waits for the first batch.
     (start, before), (end, after) = clock.steps[0], clock.steps[-1]
     counted = len(clock.steps) - 1
     saving = clock.now()
     save_checkpoint(folder / "again.safetensors", model, torch.optim.Adam(model.parameters()), {})
-    # Adam's two moments, which a fresh optimiser does not have yet, are as large as the weights.
+    # A new Adam has no moments yet; its two moments are as large as the weights.
     saving = 3 * (clock.now() - saving) / CHECKPOINT_EVERY
     inside = (after - before) / counted
     outside = (end - start) / counted - inside + saving
     share = outside / (inside + outside)
-    print(f"{'forward, backward, optimiser':<44}{inside:9.3f} s a step")
-    print(f"{'outside':<44}{outside:9.3f} s a step, {saving:.3f} of it for a checkpoint every {CHECKPOINT_EVERY} steps")
-    print(f"{'captions':<44}{BATCH / (inside + outside):9.1f} a second")
-    verdict = "ok" if share <= BAR else "MISS"
-    print(f"{'share outside':<44}{100 * share:9.2f} %   bar: at most {100 * BAR:.0f} %   {verdict}")
+    report = Report("speed.training")
+    report.add("forward, backward, optimizer", inside, "s / step")
+    reference = f"{saving:.3f} s of it for a checkpoint every {CHECKPOINT_EVERY} steps"
+    report.add("overhead", outside, "s / step", reference=reference)
+    report.add("captions", BATCH / (inside + outside), "1 / s")
+    report.add("overhead, share of a step", 100 * share, "%", at_most=MAX_OVERHEAD)
+    report.write()
 
 
 if __name__ == "__main__":

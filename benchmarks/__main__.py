@@ -1,0 +1,49 @@
+"""Command line of the benchmarks: ``python -m benchmarks list | run NAME | render``."""
+
+import runpy
+import sys
+
+import click
+
+from benchmarks import render as tables
+
+
+@click.group()
+def main() -> None:
+    """List and run benchmarks, and render the table of their results."""
+
+
+@main.command("list")
+def list_() -> None:
+    """Print the name and the question of each benchmark."""
+    for name, question in tables.benchmarks().items():
+        click.echo(f"{name:<24}{question}")
+
+
+# Without its own --help, so that "run NAME --help" prints the options of the benchmark.
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(name: str, arguments: tuple[str, ...]) -> None:
+    """Run the benchmark NAME with its own ARGUMENTS, and write its results to benchmarks/results."""
+    known = tables.benchmarks()
+    if name not in known:
+        raise click.UsageError(f"no benchmark {name!r}; there are {', '.join(known)}")
+    sys.argv = [name, *arguments]
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=False)
+
+
+@main.command()
+@click.option("--check", is_flag=True, help="Write nothing; fail if the table is out of date.")
+def render(check: bool) -> None:
+    """Write the table of results in benchmarks/README.md."""
+    text = tables.render()
+    if check:
+        if tables.README.read_text() != text:
+            raise click.ClickException("benchmarks/README.md is out of date: run 'python -m benchmarks render'")
+        return
+    tables.README.write_text(text)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks")

@@ -1,0 +1,117 @@
+"""Results of benchmarks: printed with their bars and verdicts, and written to ``benchmarks/results/*.json``."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).with_name("results")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured value.
+
+    Attributes:
+        bar: required value; None if the value is only reported.
+        at_most: whether the bar is an upper limit.
+        reference: floor or peer of the same run.
+        date: day of the measurement, ISO 8601.
+        machine: cores and GPU.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    bar: float | None = None
+    at_most: bool = False
+    reference: str = ""
+    date: str = ""
+    machine: str = ""
+    command: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``MISS``, or "" without a bar."""
+        if self.bar is None:
+            return ""
+        return "ok" if (self.value <= self.bar if self.at_most else self.value >= self.bar) else "MISS"
+
+    @property
+    def limit(self) -> str:
+        """The bar with its direction, such as ``at most 3``; "" without a bar."""
+        return "" if self.bar is None else f"{'at most' if self.at_most else 'at least'} {self.bar:.5g}"
+
+
+class Report:
+    """Results of one benchmark.
+
+    Args:
+        benchmark: name below ``benchmarks``, such as ``speed.text``.
+    """
+
+    def __init__(self, benchmark: str) -> None:
+        self.benchmark = benchmark
+        self.results: list[Result] = []
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        unit: str = "",
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        reference: str = "",
+    ) -> None:
+        """Record a value and print it in one line, with its bar and verdict."""
+        bar = at_most if at_most is not None else at_least
+        command = " ".join(["python -m benchmarks run", self.benchmark, *sys.argv[1:]])
+        result = Result(
+            name, value, unit, bar, at_most is not None, reference, date.today().isoformat(), machine(), command
+        )
+        self.results.append(result)
+        line = f"{name:<58} {value:10.4g} {unit:<12} {reference}"
+        print(f"{line:<84}  {result.limit}  {result.verdict}".rstrip(), flush=True)
+
+    def write(self, folder: Path = RESULTS) -> None:
+        """Write the results as JSON. Results of an earlier run that were not measured again are kept."""
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{self.benchmark}.json"
+        former = read_results(file) if file.is_file() else []
+        measured = {result.name: result for result in self.results}
+        results = [measured.pop(result.name, result) for result in former]
+        entries = [asdict(result) for result in [*results, *measured.values()]]
+        file.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_results(file: Path) -> list[Result]:
+    """Read the results of one benchmark."""
+    return [Result(**entry) for entry in json.loads(file.read_text())]
+
+
+def machine() -> str:
+    """Return the number of cores, and the name of the GPU."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return f"{os.cpu_count()} cores, {gpu}"
+
+
+def wall_seconds(function: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def peak_kilobytes() -> int:
+    """Return the largest resident memory of this process so far."""
+    # getrusage would include the peak of the parent process.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])

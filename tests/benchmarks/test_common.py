@@ -1,0 +1,58 @@
+"""Reports of benchmarks, their JSON files and the rendered table."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import render as tables
+from benchmarks.__main__ import main
+from benchmarks.common import RESULTS, Report, Result, read_results
+
+
+@pytest.mark.parametrize(
+    ("value", "bar", "at_most", "verdict"),
+    [(1.0, 1.0, True, "ok"), (1.1, 1.0, True, "MISS"), (1.0, 1.0, False, "ok"), (0.9, 1.0, False, "MISS")],
+)
+def test_verdict_compares_the_value_with_its_bar(value: float, bar: float, at_most: bool, verdict: str) -> None:
+    assert Result("name", value, bar=bar, at_most=at_most).verdict == verdict
+
+
+def test_nan_misses_every_bar() -> None:
+    assert Result("name", float("nan"), bar=1.0, at_most=True).verdict == "MISS"
+    assert Result("name", float("nan"), bar=1.0).verdict == "MISS"
+
+
+def test_report_prints_results_and_keeps_those_of_a_former_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Report("speed.x"), Report("speed.x")
+    first.add("a", 1.0, "s", at_most=2.0)
+    first.add("b", 2.0)
+    second.add("b", 3.0, at_least=4.0, reference="peer 5")
+    first.write(tmp_path)
+    second.write(tmp_path)
+    results = read_results(tmp_path / "speed.x.json")
+    assert [(result.name, result.value, result.verdict) for result in results] == [("a", 1.0, "ok"), ("b", 3.0, "MISS")]
+    assert all(result.date and result.machine and "run speed.x" in result.command for result in results)
+    assert "peer 5" in capsys.readouterr().out
+
+
+def test_readme_table_is_up_to_date() -> None:
+    assert tables.README.read_text() == tables.render()
+
+
+def test_every_result_file_belongs_to_a_benchmark() -> None:
+    assert {file.stem for file in RESULTS.glob("*.json")} <= tables.benchmarks().keys()
+
+
+@pytest.mark.parametrize("name", tables.benchmarks())
+def test_benchmark_imports(name: str) -> None:
+    assert import_module(f"benchmarks.{name}").main
+
+
+def test_list_prints_every_benchmark_and_run_rejects_an_unknown_one() -> None:
+    output = CliRunner().invoke(main, ["list"], catch_exceptions=False).output
+    assert all(name in output for name in tables.benchmarks())
+    assert "no benchmark 'speed.nothing'" in CliRunner().invoke(main, ["run", "speed.nothing"]).output
