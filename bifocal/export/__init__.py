@@ -1,1 +1,1 @@
-"""ONNX graphs of trained models, each compared with torch."""
+"""ONNX graphs of trained networks, and their comparison with torch."""

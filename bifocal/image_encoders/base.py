@@ -29,6 +29,13 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.input_dim, self.dim = input_dim, dim
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of the input; a name stands for a dimension of any size."""
+        if self.reads_pixels:
+            return ("batch", 3, self.onnx_image_size or "height", self.onnx_image_size or "width")
+        return ("batch", "regions", self.input_dim)
+
     def localizer(self) -> Localizer | None:
         """Return the localizer of this encoder's paper; None if the paper has none."""
         return None

@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.text import TextBatch
+from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
+
+TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "contextual": 4, "vectors": 2, "sparse": 2}
+"""Number of dimensions of the text encoder's input, by text format; tokens are embedded before."""
 
 
 class Model(nn.Module):
@@ -22,7 +26,8 @@ class Model(nn.Module):
         vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text comes as tokens.
 
     Raises:
-        ValueError: the encoders have different dimensions, or ``vocabulary_size`` does not fit ``text_format``.
+        ValueError: the encoders have different dimensions, or do not fit ``text_format``, or ``vocabulary_size`` does
+            not fit it.
 
     Attributes:
         single_vector: whether an image and a caption each have one vector of unit norm, whose dot product is the score.
@@ -44,7 +49,7 @@ class Model(nn.Module):
         text_encoder: TextEncoder,
         *,
         dim: int | None = None,
-        text_format: str,
+        text_format: FormatName,
         vocabulary_size: int | None = None,
     ) -> None:
         super().__init__()
@@ -53,6 +58,11 @@ class Model(nn.Module):
             raise ValueError(
                 f"{type(image_encoder).__name__} has dimension {image_encoder.dim}, {type(text_encoder).__name__} "
                 f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set dim of the model alone"
+            )
+        if len(text_encoder.input_shape) != TEXT_RANKS[text_format]:
+            raise ValueError(
+                f"{type(text_encoder).__name__} reads values {text_encoder.input_shape}, and the text comes as "
+                f"{text_format}: choose another text encoder or vectorizer"
             )
         if (vocabulary_size is None) == (text_format == "tokens"):
             raise ValueError(

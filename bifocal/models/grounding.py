@@ -16,6 +16,7 @@ from bifocal.models.base import Model
 from bifocal.models.pertinence import best_pertinence, sentence_from_words
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
+from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
 IMAGES_PER_BLOCK = 32
@@ -67,7 +68,7 @@ class GroundingModel(Model):
         text_encoder: TextEncoder,
         *,
         dim: int | None = None,
-        text_format: str,
+        text_format: FormatName,
         vocabulary_size: int | None = None,
         word_sharpness: float = 5.0,
         softmax: bool = False,

@@ -8,13 +8,14 @@ import torch
 from bifocal.models.base import Model
 from bifocal.registry import build, split
 from bifocal.serialization import CONFIG_FILE, load_config, load_state, save_network
+from bifocal.text.format import FormatName
 
 FORMER_CONFIG_FILE = "model.json"
 """Configuration file of version 0.1."""
 
 
 def build_model(
-    model: Any, *, feature_dim: int, text_dim: int, text_format: str, vocabulary_size: int | None = None
+    model: Any, *, feature_dim: int, text_dim: int, text_format: FormatName, vocabulary_size: int | None = None
 ) -> Model:
     """Return a model with random weights.
 

@@ -1,7 +1,7 @@
-"""Text encoders: ``forward(values, lengths) -> (B, d)``, l2-normalised.
+"""Text encoders, one per file: ``forward(values, lengths) -> (B, d)``, of unit norm.
 
-Over tokens' vectors (B, T, K): SRU, GRU, LSTM; over contextual vectors (B, L, T, K): ELMo's mixture; over one vector
-per caption (B, K): bag of words, projection.
+SRU, GRU and LSTM read the vectors of tokens (B, T, K), the ELMo mixture reads contextual vectors (B, L, T, K), the
+others read one vector per caption (B, K).
 """
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder

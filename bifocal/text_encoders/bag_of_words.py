@@ -1,22 +1,27 @@
-"""A linear map of a bag of words."""
+"""Linear map of a bag of words."""
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.vectors import check_vectors
+from bifocal.text_encoders.vectors import VectorTextEncoder
 
 
-class BagOfWordsEncoder(TextEncoder):
-    """theta(t) = W't / |W't|, t being the l2-normalised tf-idf vector; a caption without known terms stays zero.
+class BagOfWordsEncoder(VectorTextEncoder):
+    """theta(t) = W't / |W't| of the l2-normalized tf-idf vector t; a caption without known terms stays zero.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4.
 
     Args:
-        input_dim: K, terms (46,881 in the paper). dim: d.
+        input_dim: K, number of terms (46,881 in the paper).
+        dim: d, dimension of the embedding.
 
     Shape:
-        values (B, K), lengths unused -> (B, d).
+        values (B, K), lengths ignored -> (B, d).
+
+    Example:
+        >>> import torch
+        >>> BagOfWordsEncoder(input_dim=5, dim=4)(torch.rand(2, 5), torch.ones(2, dtype=torch.int64)).shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, input_dim: int = 46_881, dim: int = 2048) -> None:
@@ -24,5 +29,5 @@ class BagOfWordsEncoder(TextEncoder):
         self.projection = nn.Linear(input_dim, dim, bias=False)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        check_vectors(values, self.input_dim)
+        self.check_vectors(values)
         return normalize(self.projection(values), dim=1)

@@ -14,3 +14,8 @@ class TextEncoder(nn.Module):
     def __init__(self, input_dim: int, dim: int) -> None:
         super().__init__()
         self.input_dim, self.dim = input_dim, dim
+
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of ``values``; a name stands for a dimension of any size. Here: one vector per token."""
+        return ("batch", "time", self.input_dim)

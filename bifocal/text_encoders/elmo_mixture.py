@@ -1,4 +1,4 @@
-"""The textual side of multi-level grounding: words and sentence from ELMo's layers."""
+"""Text encoder of multi-level grounding: words and sentence from ELMo's layers."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,11 @@ from bifocal.text_encoders.sequences import last_true_step
 
 
 class ScalarMixture(nn.Module):
-    """gamma times the mean of layers by softmax weights: (L, ...) -> (...). Peters et al., NAACL 2018, eq. (1)."""
+    """Weighted mean of layers: gamma times the mean by softmax weights. Peters et al., NAACL 2018, eq. (1).
+
+    Shape:
+        (L, ...) -> (...)
+    """
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -22,18 +26,25 @@ class ScalarMixture(nn.Module):
 
 
 class ElmoMixtureEncoder(TextEncoder):
-    """A sentence's embedding from the last outputs of ELMo's LSTMs in both directions; and those of its words.
+    """Embeddings of a sentence and of its words from ELMo's layers.
 
     Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, section 3.1: a mixture of the three layers
-    per word, of the two LSTM layers per sentence, each followed by two fully connected layers of d.
+    per word, and of the last outputs of the two bidirectional LSTM layers per sentence, each followed by two fully
+    connected layers of d.
 
     Args:
-        input_dim: K, both directions of a layer. dim: d.
-        layers: L, of the contextual vectors, the token's own being the first.
-        slope: of the leaky ReLU between the layers, for negative values (the paper does not say; 0.2 is TensorFlow's).
+        input_dim: K, both directions of a layer.
+        dim: d, dimension of the embedding.
+        layers: L, number of contextual layers; the first is the token's own vector.
+        slope: slope of the leaky ReLU for negative values (the paper does not give it; 0.2 is TensorFlow's default).
 
     Shape:
         values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).
+
+    Example:
+        >>> encoder = ElmoMixtureEncoder(input_dim=6, dim=4)
+        >>> encoder(torch.rand(2, 3, 5, 6), torch.tensor([5, 2])).shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, input_dim: int = 1024, dim: int = 1024, layers: int = 3, slope: float = 0.2) -> None:
@@ -54,22 +65,27 @@ class ElmoMixtureEncoder(TextEncoder):
         return normalize(self.sentence_layers(self.sentence_mixture(torch.stack(last))), dim=1)
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
-        """The words' embeddings (B, T, d), of unit norm; zero where the sentence has ended."""
+        """Return the embeddings (B, T, d) of the words, of unit norm; zero after the end of a sentence."""
         self._check(values)
         embeddings = normalize(self.word_layers(self.word_mixture(values.transpose(0, 1))), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of ``values``; a name stands for a dimension of any size."""
+        return ("batch", self.layers, "time", self.input_dim)
+
     def _check(self, values: Tensor) -> None:
         if values.ndim != 4 or values.shape[1] != self.layers or values.shape[3] != self.input_dim:
             raise ValueError(
-                f"values {tuple(values.shape)}, expected (B, {self.layers}, T, {self.input_dim}): this text encoder "
-                "reads contextual vectors; vectorize with ElmoLayers"
+                f"values {tuple(values.shape)}, expected (B, {self.layers}, T, {self.input_dim}): ElmoMixtureEncoder "
+                "needs contextual vectors; vectorize with ElmoLayers"
             )
 
 
 def _two_layers(input_dim: int, dim: int, slope: float) -> nn.Sequential:
     last = nn.Linear(dim, dim)
-    # As in MultiLevelEncoder: where all cosines of a sentence fall below zero, it attends to nothing and never learns.
+    # As in MultiLevelEncoder: if all cosines of a sentence are negative, it attends to nothing and gets no gradient.
     nn.init.constant_(last.bias, 4 * dim**-0.5)
     return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), last)

@@ -1,23 +1,28 @@
-"""A linear map of a caption's vector: what linear methods see of a text."""
+"""Linear map of a caption's vector."""
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.vectors import check_vectors
+from bifocal.text_encoders.vectors import VectorTextEncoder
 
 
-class LinearEncoder(TextEncoder):
-    """One affine map of a Fisher vector, a mean of word vectors or a bag of words, l2-normalised.
+class LinearEncoder(VectorTextEncoder):
+    """Affine map of a Fisher vector, a mean of word vectors or a bag of words, l2-normalized.
 
-    The text side of linear embeddings, see ``bifocal.image_encoders.LinearEncoder``; over means of word vectors, the
-    baseline that knows no order.
+    This is the text branch of linear embeddings, see ``bifocal.image_encoders.LinearEncoder``. Over means of word
+    vectors it is the baseline that ignores word order.
 
     Args:
-        input_dim: K (300 of mean word vectors). dim: d.
+        input_dim: K, dimension of the caption's vector (300 of mean word vectors).
+        dim: d, dimension of the embedding.
 
     Shape:
-        values (B, K), lengths unused -> (B, d).
+        values (B, K), lengths ignored -> (B, d).
+
+    Example:
+        >>> import torch
+        >>> LinearEncoder(input_dim=5, dim=4)(torch.rand(2, 5), torch.ones(2, dtype=torch.int64)).shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, input_dim: int = 300, dim: int = 512) -> None:
@@ -25,5 +30,5 @@ class LinearEncoder(TextEncoder):
         self.projection = nn.Linear(input_dim, dim)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        check_vectors(values, self.input_dim)
+        self.check_vectors(values)
         return normalize(self.projection(values), dim=1)

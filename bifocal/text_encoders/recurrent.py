@@ -1,4 +1,4 @@
-"""What the GRU and the LSTM have in common as text encoders: all but the cell."""
+"""Base class of the GRU and LSTM text encoders."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from bifocal.text_encoders.sequences import check_sequences, last_true_step, rev
 
 
 def last_outputs(network: nn.GRU | nn.LSTM, values: Tensor, lengths: Tensor) -> Tensor:
-    """Output of a one-directional ``network`` at the last true step: (B, T, K), (B,) -> (B, d)."""
+    """Return the output of a one-directional ``network`` at the last true step: (B, T, K), (B,) -> (B, d)."""
     if torch.compiler.is_exporting():
         return last_true_step(network(values)[0], lengths)
     packed = pack_padded_sequence(values, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -22,13 +22,14 @@ def last_outputs(network: nn.GRU | nn.LSTM, values: Tensor, lengths: Tensor) -> 
 
 
 class RecurrentEncoder(TextEncoder):
-    """The output at the last true token, l2-normalised; in two directions, the mean of both last outputs.
+    """Output of a recurrent network at the last true token, l2-normalized; with two directions, the mean of both.
 
-    Each direction is a stack of its own. Exports to ONNX with dynamic batch and time.
+    Each direction is a separate stack of layers. Exports to ONNX with dynamic batch and time.
 
     Args:
-        input_dim: K, size of a word vector. dim: d.
-        layers: of each direction.
+        input_dim: K, dimension of a word vector.
+        dim: d, dimension of the embedding.
+        layers: layers of each direction.
         bidirectional: also read from the last true token to the first.
         dropout: probability, between the layers.
 

@@ -1,4 +1,4 @@
-"""Padded batches of sequences: what every recurrent text encoder does with them."""
+"""Padded batches of sequences."""
 
 import torch
 from torch import Tensor
@@ -9,23 +9,23 @@ def check_sequences(values: Tensor, lengths: Tensor, input_dim: int) -> None:
     if values.ndim != 3 or values.shape[2] != input_dim or lengths.shape != values.shape[:1]:
         raise ValueError(
             f"values {tuple(values.shape)} and lengths {tuple(lengths.shape)}, expected (B, T, {input_dim}) and (B,): "
-            "build the text encoder with the dim of the text store"
+            "set input_dim of the text encoder to the dim of the text store"
         )
     if len(lengths) and not 1 <= int(lengths.min()) <= int(lengths.max()) <= values.shape[1]:
         raise ValueError(
             f"lengths lie in [{int(lengths.min())}, {int(lengths.max())}], expected [1, {values.shape[1]}]: "
-            "an empty caption is one <unk> token, as TextStore gives it"
+            "encode an empty caption as one <unk> token, as TextStore does"
         )
 
 
 def last_true_step(outputs: Tensor, lengths: Tensor) -> Tensor:
-    """Row ``lengths - 1`` of each sequence: (B, T, d), (B,) -> (B, d)."""
+    """Return row ``lengths - 1`` of each sequence: (B, T, d), (B,) -> (B, d)."""
     index = (lengths - 1)[:, None, None].expand(-1, 1, outputs.shape[2])
     return outputs.gather(1, index)[:, 0]
 
 
 def reverse(values: Tensor, lengths: Tensor) -> Tensor:
-    """Each sequence from its last true step to its first; padding stays behind: (B, T, K), (B,) -> (B, T, K)."""
+    """Reverse each sequence up to its length; the padding stays at the end: (B, T, K), (B,) -> (B, T, K)."""
     time = torch.arange(values.shape[1], device=values.device)
     mirrored = lengths[:, None] - 1 - time
     index = torch.where(mirrored >= 0, mirrored, time)

@@ -1,4 +1,4 @@
-"""The text encoder of BEAN and SMILE: simple recurrent units."""
+"""Text encoder of BEAN and SMILE: simple recurrent units."""
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,20 @@ from bifocal.text_encoders.sru_layer import SRULayerFunction
 class SRULayer(nn.Module):
     """One layer of simple recurrent units.
 
-    Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates see the input alone::
+    Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates depend on the input
+    alone::
 
         x~_t = W x_t        f_t = sigmoid(W_f x_t + b_f)        r_t = sigmoid(W_r x_t + b_r)
         c_t = f_t c_{t-1} + (1 - f_t) x~_t        h_t = r_t tanh(c_t) + (1 - r_t) x_t
 
-    Where sizes differ the highway carries a fourth product, W_h x_t. Dropout is variational, as in the authors' code:
-    one mask per sentence for the input of the products, one for tanh(c), the same at every step.
+    If n differs from d, the highway carries a fourth product, W_h x_t, instead of x_t. Dropout is variational, as in
+    the authors' code: one mask per sentence for the input of the products and one for tanh(c), the same at every step.
 
     Args:
-        input_dim: n. dim: d.
-        input_dropout: probability, of the input of W, W_f, W_r (and W_h); the highway carries x undropped.
-        output_dropout: probability, of tanh(c).
+        input_dim: n, dimension of the input.
+        dim: d, dimension of the output.
+        input_dropout: dropout probability of the input of W, W_f, W_r (and W_h), but not of the highway.
+        output_dropout: dropout probability of tanh(c).
     """
 
     def __init__(self, input_dim: int, dim: int, input_dropout: float = 0.0, output_dropout: float = 0.0) -> None:
@@ -39,9 +41,9 @@ class SRULayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2 * dim))
 
     def forward(self, x: Tensor, sizes: list[int] | None) -> Tensor:
-        """Packed x (N, n), of which ``sizes[t]`` rows belong to step t -> (N, d).
+        """Map packed x (N, n), of which ``sizes[t]`` rows belong to step t, to (N, d).
 
-        Without ``sizes``, padded x (T, B, n) -> (T, B, d), without dropout, in operations that ONNX has.
+        Without ``sizes``, map padded x (T, B, n) to (T, B, d), without dropout, in operations that ONNX supports.
         """
         if sizes is None:
             return self._forward_padded(x)
@@ -75,18 +77,23 @@ class SRULayer(nn.Module):
 
 
 class SRUEncoder(TextEncoder):
-    """Stacked SRU; the output at the last true token, l2-normalised, is the embedding.
+    """Stacked SRU layers; the embedding is the output at the last true token, l2-normalized.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (4); thesis 3.2.1. Inside, sequences are packed:
-    padding costs nothing. Under ``torch.export`` (ONNX) the padded form is taken, with dynamic batch and time.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (4); thesis 3.2.1. Sequences are packed, so that
+    padding costs no time. Under ``torch.export`` (ONNX) they are padded, with dynamic batch and time.
 
     Args:
-        input_dim: K, size of a word vector. dim: d, of the embedding and of every layer.
+        input_dim: K, dimension of a word vector.
+        dim: d, dimension of the embedding and of every layer.
         layers: number of SRU layers.
-        dropout: probability, in training, on the input of each layer's products and between the layers.
+        dropout: dropout probability of the input of each layer's products, and between the layers.
 
     Shape:
         values (B, T, K), lengths (B,) in [1, T] -> (B, d).
+
+    Example:
+        >>> SRUEncoder(input_dim=5, dim=4, layers=2)(torch.rand(2, 3, 5), torch.tensor([3, 1])).shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, input_dim: int = 620, dim: int = 2400, layers: int = 4, dropout: float = 0.25) -> None:

@@ -1,4 +1,4 @@
-"""One SRU layer over packed sequences, its gradient written by hand: matrix products around the recurrence."""
+"""One SRU layer over packed sequences: matrix products around the recurrence, with a hand-written gradient."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -12,7 +12,7 @@ from bifocal.text_encoders.sru_recurrence import multiply_steps_
 
 
 class SRULayerFunction(torch.autograd.Function):
-    """x (N, n), weight (3 d or 4 d, n), bias (2 d) -> h (N, d), over packed sequences.
+    """SRU layer: x (N, n), weight (3 d or 4 d, n), bias (2 d) -> h (N, d), over packed sequences.
 
     A weight of 4 d rows projects x for the highway; with 3 d rows, n = d and the highway carries x itself.
     """
@@ -29,7 +29,7 @@ class SRULayerFunction(torch.autograd.Function):
     ) -> Tensor:
         dim = len(bias) // 2
         dropped = x if input_mask is None else multiply_steps_(x.clone(), input_mask, sizes)
-        # In mixed precision only the products are; the recurrence sums up, and its input stays float32.
+        # In mixed precision only the products have low precision: the recurrence accumulates rounding errors.
         mixed = torch.is_autocast_enabled(x.device.type)
         ctx.product_dtype = torch.get_autocast_dtype(x.device.type) if mixed else x.dtype
         u = (dropped.to(ctx.product_dtype) @ weight.to(ctx.product_dtype).T).to(x.dtype)
@@ -62,7 +62,7 @@ class SRULayerFunction(torch.autograd.Function):
 
 
 def _backend(tensor: Tensor) -> Any:
-    """The module whose recurrence runs where ``tensor`` is: fused kernels on a GPU that has Triton."""
+    """Return the module with the recurrence for the device of ``tensor``: fused kernels on a GPU with Triton."""
     if tensor.is_cuda and find_spec("triton") is not None:
         from bifocal.text_encoders import sru_triton
 

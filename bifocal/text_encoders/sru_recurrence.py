@@ -1,7 +1,7 @@
-"""The recurrence of an SRU layer over packed sequences, forward and backward.
+"""Recurrence of an SRU layer over packed sequences, forward and backward.
 
-Everything that does not depend on the previous step is done for all steps at once; the recurrence itself is one
-fused operation on whole (B, d) rows per step.
+All that does not depend on the previous step is computed for all steps at once. The recurrence itself is one fused
+operation on (B, d) rows per step.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,15 @@ from torch import Tensor
 
 
 def steps(sizes: list[int]) -> Iterator[slice]:
-    """The rows of each time step in packed sequences, given how many sequences reach that step."""
+    """Yield the rows of each time step in packed sequences.
+
+    Args:
+        sizes: number of sequences at each step, never increasing.
+
+    Example:
+        >>> list(steps([3, 1]))
+        [slice(0, 3, None), slice(3, 4, None)]
+    """
     start = 0
     for size in sizes:
         yield slice(start, start + size)
@@ -28,14 +36,14 @@ def multiply_steps_(packed: Tensor, mask: Tensor, sizes: list[int]) -> Tensor:
 def recurrence_forward(
     u: Tensor, bias: Tensor, skip: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """States c and outputs h, both (N, d); the gates in ``u`` become their sigmoids.
+    """Return states c and outputs h, both (N, d); replaces the gates in ``u`` by their sigmoids.
 
     Args:
         u: (N, at least 3 d): candidates, forget gates, reset gates before bias and sigmoid.
-        bias: (2 d), of the gates.
-        skip: (N, d), what the highway carries.
-        mask: (B, d) dropout of tanh(c), or none.
-        sizes: sequences at each step, never increasing.
+        bias: (2 d), bias of the gates.
+        skip: (N, d), input of the highway.
+        mask: (B, d), dropout mask of tanh(c); None without dropout.
+        sizes: number of sequences at each step, never increasing.
     """
     dim = skip.shape[1]
     u[:, dim : 3 * dim].add_(bias).sigmoid_()
@@ -55,9 +63,9 @@ def recurrence_forward(
 def recurrence_backward(
     grad_output: Tensor, u: Tensor, skip: Tensor, state: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of ``u`` before its sigmoids, all its columns, and of ``skip``, (N, d).
+    """Return the gradients of ``u`` before its sigmoids, and of ``skip``, (N, d).
 
-    Where ``u`` has a fourth column, that is the highway, and its gradient stands there.
+    If ``u`` has 4 d columns, the last d are the highway, and the gradient of ``skip`` is a view of them.
     """
     dim = skip.shape[1]
     forget, reset = u[:, dim : 2 * dim], u[:, 2 * dim : 3 * dim]
@@ -77,7 +85,7 @@ def recurrence_backward(
     torch.ops.aten.sigmoid_backward.grad_input(grad_reset, reset, grad_input=grad_reset)
 
     later: slice | None = None
-    previous = active  # its memory is free from here on: c_{t-1} - candidate takes it
+    previous = active  # reuse its memory for c_{t-1} - candidate
     for rows in reversed(list(steps(sizes))):
         if later is not None:
             earlier = slice(rows.start, rows.start + later.stop - later.start)

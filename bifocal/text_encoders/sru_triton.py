@@ -1,8 +1,8 @@
-"""The recurrence of an SRU layer as Triton kernels: one forward, one backward, all steps inside.
+"""Recurrence of an SRU layer as Triton kernels: one for the forward pass, one for the backward pass.
 
-Takes and gives what ``sru_recurrence`` does. One program holds a block of one sequence's state in registers and walks
-its steps. Not measured on a GPU, for want of one: tested with
-Triton's interpreter against the plain form, and seen to compile for sm_80 and sm_90.
+The functions have the arguments and results of ``sru_recurrence``. One program holds a block of one sequence's state in
+registers and loops over its steps. The kernels are tested with Triton's interpreter against the plain form, and compile
+for sm_80 and sm_90; their speed on a GPU is not measured.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
@@ -104,12 +104,12 @@ def backward_kernel(
 def recurrence_forward(
     u: Tensor, bias: Tensor, skip: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`bifocal.text_encoders.sru_recurrence.recurrence_forward`."""
+    """Return states and outputs, see ``bifocal.text_encoders.sru_recurrence.recurrence_forward``."""
     dim = skip.shape[1]
     state = torch.empty(len(u), dim, dtype=u.dtype, device=u.device)
     output = torch.empty_like(state)
     forward_kernel[_grid(sizes, dim)](
-        u, bias, skip, mask, *_places(sizes, u.device), state, output,
+        u, bias, skip, mask, *_step_layout(sizes, u.device), state, output,
         dim, u.stride(0), skip.stride(0), MASKED=mask is not None, B=BLOCK,
     )  # fmt: skip
     return state, output
@@ -118,12 +118,12 @@ def recurrence_forward(
 def recurrence_backward(
     grad_output: Tensor, u: Tensor, skip: Tensor, state: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`bifocal.text_encoders.sru_recurrence.recurrence_backward`."""
+    """Return gradients, see ``bifocal.text_encoders.sru_recurrence.recurrence_backward``."""
     dim = skip.shape[1]
     grad_u = torch.empty_like(u)
     grad_skip = grad_u[:, 3 * dim :] if u.shape[1] > 3 * dim else torch.empty_like(grad_output)
     backward_kernel[_grid(sizes, dim)](
-        grad_output, u, skip, state, mask, *_places(sizes, u.device), grad_u, grad_skip,
+        grad_output, u, skip, state, mask, *_step_layout(sizes, u.device), grad_u, grad_skip,
         dim, u.stride(0), skip.stride(0), grad_skip.stride(0), MASKED=mask is not None, B=BLOCK,
     )  # fmt: skip
     return grad_u, grad_skip
@@ -133,8 +133,8 @@ def _grid(sizes: list[int], dim: int) -> tuple[int, int]:
     return sizes[0], triton.cdiv(dim, BLOCK)
 
 
-def _places(sizes: list[int], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Length of each sequence, and first row of each step."""
-    reach = torch.tensor(sizes)
-    lengths = (reach[:, None] > torch.arange(sizes[0])).sum(dim=0)
-    return lengths.to(device), (reach.cumsum(0) - reach).to(device)
+def _step_layout(sizes: list[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the length of each sequence and the first row of each step."""
+    counts = torch.tensor(sizes)
+    lengths = (counts[:, None] > torch.arange(sizes[0])).sum(dim=0)
+    return lengths.to(device), (counts.cumsum(0) - counts).to(device)

@@ -1,14 +1,22 @@
-"""How export_onnx works."""
+"""Stage export_onnx: run."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
 
 import pandas as pd
 
-from bifocal.export.backbone import GRAPH, backbone_of, compare_backbone, export_backbone, write_preprocessing
-from bifocal.export.encoders import Branch, Parity, compare, export_branch, sees_squares
+from bifocal.export.backbone import (
+    GRAPH,
+    compare_backbone,
+    export_backbone,
+    exportable_extractor,
+    write_preprocessing,
+)
+from bifocal.export.encoders import Branch, export_encoder, keeps_square
+from bifocal.export.parity import Parity, compare_encoder
 from bifocal.features import FeatureStore
 from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
@@ -17,40 +25,44 @@ from components.export_onnx.spec import ExportONNXParams
 
 
 def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
-    """Write the two graphs, their parity with torch, and beside them what turns a sentence into their input.
+    """Write the graphs, their comparison with torch, and the files that turn a sentence into their input.
 
-    What turns an image into it is ``backbone.onnx``, if one graph makes the features: see ``bifocal.export.backbone``;
-    nothing but a resize for an encoder that reads the pixels of squares.
+    ``backbone.onnx`` turns an image into features, if one graph can compute them, see ``bifocal.export.backbone``. An
+    encoder that reads the pixels of square images needs no backbone, only the resizing in ``preprocessing.json``.
 
     Raises:
         ValueError: a graph differs from torch by more than the tolerance.
     """
-    branches: tuple[Branch, ...] = get_args(Branch)
-    parities: list[Parity] = []
-    for branch in track(branches, "export and compare"):
-        file = onnx / f"{branch}.onnx"
-        export_branch(embedding, branch, file)
-        parities += compare(embedding, branch, file, params.seed)
-    rows = [asdict(parity) for parity in parities]
-    if backbone_of(features) is not None:
-        export_backbone(features, onnx)
-        found = [*compare_backbone(features, onnx / GRAPH, params.seed)]
-        rows += [{"branch": "backbone", "batch": batch, "length": 1, "difference": worst} for batch, worst in found]
+    parities = [*_export_encoders(embedding, onnx, params.seed), *_export_backbone(features, onnx, params.seed)]
     preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
-    if preprocessing.get("resize") == "square" and sees_squares(embedding, preprocessing["size"]):
+    if preprocessing.get("resize") == "square" and keeps_square(embedding, preprocessing["size"]):
         write_preprocessing(features, onnx)
-    pd.DataFrame(rows).to_csv(onnx / "parity.csv", index=False)
-    worst = max(rows, key=lambda row: row["difference"])
-    if worst["difference"] > params.tolerance:
+    pd.DataFrame([asdict(parity) for parity in parities]).to_csv(onnx / "parity.csv", index=False)
+    worst = max(parities, key=lambda parity: parity.difference)
+    if worst.difference > params.tolerance:
         raise ValueError(
-            f"{worst['branch']}.onnx differs from torch by {worst['difference']:.1e} at batch {worst['batch']}, length "
-            f"{worst['length']}; export_onnx.tolerance allows {params.tolerance:.1e}: look at {onnx}/parity.csv"
+            f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
+            f"{worst.length}; export_onnx.tolerance allows {params.tolerance:.1e}: see {onnx}/parity.csv"
         )
     _copy_vectorizer(text, onnx)
-    return {"greatest_difference": worst["difference"]}
+    return {"greatest_difference": worst.difference}
+
+
+def _export_encoders(embedding: Path, onnx: Path, seed: int) -> Iterator[Parity]:
+    for branch in track(get_args(Branch), "export and compare"):
+        file = onnx / f"{branch}.onnx"
+        export_encoder(embedding, branch, file)
+        yield from compare_encoder(embedding, branch, file, seed)
+
+
+def _export_backbone(features: Path, onnx: Path, seed: int) -> Iterator[Parity]:
+    if exportable_extractor(features) is not None:
+        export_backbone(features, onnx)
+        yield from compare_backbone(features, onnx / GRAPH, seed)
 
 
 def _copy_vectorizer(text: Path, onnx: Path) -> None:
+    """Copy the vocabulary of token ids, or the fitted vectorizer of other formats."""
     if TextStore(text).format.name == "tokens":
         shutil.copy(text / Vocabulary.FILE, onnx / Vocabulary.FILE)
     else:

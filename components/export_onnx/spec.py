@@ -1,4 +1,4 @@
-"""What export_onnx reads, writes and is told."""
+"""Stage export_onnx: parameters, inputs and outputs."""
 
 from pydantic import Field
 
@@ -10,8 +10,8 @@ class ExportONNXParams(Params):
 
     tolerance: float = Field(
         gt=0,
-        description="greatest difference from torch allowed in any number of an embedding of unit norm, and in any "
-        "feature relative to the greatest",
+        description="largest allowed difference from torch: of a value of an embedding of unit norm, and of a feature "
+        "relative to the largest feature",
     )
 
 

@@ -1,14 +1,15 @@
-"""A branch that reads pixels as ONNX: batch, height and width stay free, and its numbers are torch's."""
+"""Export of an encoder that reads pixels: batch, height and width stay dynamic, and the output equals torch's."""
 
 from pathlib import Path
 
 import torch
 
-from bifocal.export.encoders import compare, export_branch, sees_squares
+from bifocal.export.encoders import export_encoder, keeps_square
+from bifocal.export.parity import compare_encoder
 from bifocal.models import build_model, save_model
 
 
-def test_bean_over_pixels_is_exported_with_free_sizes(tmp_path: Path) -> None:
+def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     encoder = {
         "name": "BEANEncoder",
         "backbone": "resnet10t",
@@ -19,9 +20,9 @@ def test_bean_over_pixels_is_exported_with_free_sizes(tmp_path: Path) -> None:
     ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"}
     save_model(tmp_path, build_model(ref, feature_dim=3, text_dim=4, text_format="vectors"))
     file = tmp_path / "image_encoder.onnx"
-    export_branch(tmp_path, "image_encoder", file)
-    parities = list(compare(tmp_path, "image_encoder", file, seed=0))
+    export_encoder(tmp_path, "image_encoder", file)
+    parities = list(compare_encoder(tmp_path, "image_encoder", file, seed=0))
     assert len(parities) == 9
     assert max(parity.difference for parity in parities) < 1e-5
-    assert sees_squares(tmp_path, 400)  # the side that BEANEncoder stretches to
-    assert not sees_squares(tmp_path, 399)
+    assert keeps_square(tmp_path, 400)  # image_size of BEANEncoder
+    assert not keeps_square(tmp_path, 399)

@@ -66,5 +66,5 @@ def test_padding_changes_nothing(encoder: ElmoMixtureEncoder) -> None:
 
 
 def test_refuses_what_has_no_layers(encoder: ElmoMixtureEncoder) -> None:
-    with pytest.raises(ValueError, match="reads contextual vectors"):
+    with pytest.raises(ValueError, match="needs contextual vectors"):
         encoder(torch.zeros(2, 4, DIM), LENGTHS)

@@ -1,0 +1,21 @@
+"""A fresh process for each export."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+PRELOAD = ["onnxscript.function_libs.torch_lib.ops", "torch._dynamo", "torch.onnx._internal.exporter._core"]
+"""Modules that the process server imports once. Importing them takes longer than the export of a small network."""
+
+
+def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:
+    """Run ``function`` in a new process and wait for it; an exception is raised here.
+
+    A second export in one process can silently freeze a dynamic axis, so every export gets its own process. The
+    processes are forks of one server that has imported torch but exported nothing.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as process:
+        process.submit(function, *arguments).result()
