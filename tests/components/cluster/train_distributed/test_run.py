@@ -1,4 +1,4 @@
-"""A TrainJob by the real client of Kubeflow's Trainer against a stub of the Kubernetes API, S3 by moto."""
+"""Step train_distributed with the real client of Kubeflow's Trainer, a stub of the Kubernetes API, and moto's S3."""
 
 import json
 import os
@@ -13,7 +13,6 @@ import boto3
 import pytest
 from kubeflow.trainer import KubernetesBackendConfig, TrainerClient
 from kubernetes.client import Configuration
-from moto.server import ThreadedMotoServer
 
 from components.cluster.train_distributed import node
 from components.cluster.train_distributed.run import run
@@ -55,66 +54,52 @@ PARAMS = TrainDistributedParams(
 
 
 class Kubernetes(BaseHTTPRequestHandler):
-    ends: str
+    """Stub of the Kubernetes API: stores jobs, and reports each with the status ``final_status``."""
+
+    final_status: str
     jobs: dict[str, Any]
     deleted: list[str]
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         name = self.path.split("?")[0].rsplit("/", 1)[-1]
-        found: dict[str, Any] | None = None
+        answer: dict[str, Any] | None = None
         if self.command == "POST" and self.path == JOBS:
-            found = json.loads(body)
-            self.jobs[found["metadata"]["name"]] = found
+            answer = json.loads(body)
+            self.jobs[answer["metadata"]["name"]] = answer
         elif self.command == "DELETE" and self.path.startswith(JOBS):
             self.deleted.append(name)
-            found = {}
+            answer = {}
         elif self.path.startswith(JOBS) and name in self.jobs:
             metadata = {"name": name, "namespace": NAMESPACE, "creationTimestamp": "2026-01-01T00:00:00Z"}
-            ended = {
-                "type": self.ends,
+            condition = {
+                "type": self.final_status,
                 "status": "True",
                 "reason": "x",
                 "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
-            found = {**self.jobs[name], "metadata": metadata, "status": {"conditions": [ended]}}
+            answer = {**self.jobs[name], "metadata": metadata, "status": {"conditions": [condition]}}
         elif "/clustertrainingruntimes/" in self.path:
-            found = RUNTIME
+            answer = RUNTIME
         elif self.path.endswith("/pods") or "/pods?" in self.path:
-            found = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
-        text = json.dumps(found if found is not None else {"message": "not found"}).encode()
-        self.send_response(200 if found is not None else 404)
+            answer = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
+        text = json.dumps(answer if answer is not None else {"message": "not found"}).encode()
+        self.send_response(200 if answer is not None else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_POST = do_DELETE = answer
+    do_GET = do_POST = do_DELETE = respond
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": "http://{}:{}".format(*server.get_host_and_port()),
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket="bucket")
-    yield
-    server.stop()
-
-
-@pytest.fixture
 def kubernetes() -> Iterator[tuple[type[Kubernetes], TrainerClient]]:
-    handler = type("Stub", (Kubernetes,), {"ends": "Complete", "jobs": {}, "deleted": []})
+    handler = type("Stub", (Kubernetes,), {"final_status": "Complete", "jobs": {}, "deleted": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     configuration = Configuration(host=f"http://127.0.0.1:{server.server_address[1]}")
@@ -123,7 +108,7 @@ def kubernetes() -> Iterator[tuple[type[Kubernetes], TrainerClient]]:
     server.server_close()
 
 
-def make(folder: Path, name: str) -> Path:
+def write_artifact(folder: Path, name: str) -> Path:
     partial = artifacts.open_partial(folder / name, {})
     (partial / "content").write_text(name)
     artifacts.commit(partial, folder / name, {})
@@ -131,29 +116,29 @@ def make(folder: Path, name: str) -> Path:
 
 
 def train(folder: Path, client: TrainerClient) -> Path:
-    inputs = {name: make(folder, name) for name in COMPONENT.inputs}
+    inputs = {name: write_artifact(folder, name) for name in COMPONENT.inputs}
     embedding = folder / "embedding.partial"
     embedding.mkdir()
     assert run(PARAMS, **inputs, embedding=embedding, client=client) == {"nodes": 3}
     return embedding
 
 
-def test_the_job_has_the_nodes_that_were_asked_for_and_brings_the_model(
+def test_job_has_the_declared_nodes_and_its_model_is_downloaded(
     tmp_path: Path, s3: None, kubernetes: tuple[type[Kubernetes], TrainerClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub, client = kubernetes
     wait = client.wait_for_job_status
 
-    def work(name: str, *given: Any, **options: Any) -> Any:
-        """What node 0 does meanwhile: read the inputs, leave the model."""
+    def work(name: str, *arguments: Any, **options: Any) -> Any:
+        """Stand in for node 0: download the inputs, upload a model."""
         (variable,) = [v for v in stub.jobs[name]["spec"]["trainer"]["env"] if v["name"] == node.JOB]
         task = json.loads(variable["value"])
         assert task["values"] == {"seed": 1, "train_embedding": {"epochs": 2}}
         for one in task["inputs"]:
             Storage().download(f"{task['folder']}/{one}", tmp_path / "node" / one)
             assert (tmp_path / "node" / one / "content").read_text() == one
-        Storage().upload(make(tmp_path / "node", "embedding"), f"{task['folder']}/embedding")
-        return wait(name, *given, **options)
+        Storage().upload(write_artifact(tmp_path / "node", "embedding"), f"{task['folder']}/embedding")
+        return wait(name, *arguments, **options)
 
     monkeypatch.setattr(client, "wait_for_job_status", work)
     embedding = train(tmp_path, client)
@@ -174,21 +159,21 @@ def test_the_job_has_the_nodes_that_were_asked_for_and_brings_the_model(
     assert stub.deleted == list(stub.jobs)
 
 
-def test_a_job_that_failed_is_said_and_removed(
+def test_failed_job_is_an_error_and_is_deleted(
     tmp_path: Path, s3: None, kubernetes: tuple[type[Kubernetes], TrainerClient]
 ) -> None:
     stub, client = kubernetes
-    stub.ends = "Failed"
+    stub.final_status = "Failed"
     with pytest.raises(ValueError, match="of 3 nodes failed"):
         train(tmp_path, client)
     assert len(stub.deleted) == 1
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_every_machine_trains_by_torchrun_and_the_first_stores_the_model(
+def test_every_node_runs_torchrun_and_the_first_uploads_the_model(
     tmp_path: Path, s3: None, monkeypatch: pytest.MonkeyPatch, rank: str
 ) -> None:
-    Storage().upload(make(tmp_path / "launcher", "dataset"), f"s3://bucket/job{rank}/dataset")
+    Storage().upload(write_artifact(tmp_path / "launcher", "dataset"), f"s3://bucket/job{rank}/dataset")
     (tmp_path / "secrets" / "bifocal-mlflow").mkdir(parents=True)
     (tmp_path / "secrets" / "bifocal-mlflow" / "username").write_text("ann\n")
     monkeypatch.setenv("PET_NODE_RANK", rank)
@@ -197,7 +182,7 @@ def test_every_machine_trains_by_torchrun_and_the_first_stores_the_model(
 
     def torchrun(command: list[str], check: bool) -> subprocess.CompletedProcess[bytes]:
         commands.append(command)
-        make(tmp_path / "node", "embedding")
+        write_artifact(tmp_path / "node", "embedding")
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", torchrun)
@@ -220,5 +205,5 @@ def test_every_machine_trains_by_torchrun_and_the_first_stores_the_model(
     assert (stored > 0) == (rank == "0")
 
 
-def test_it_reads_what_the_training_reads() -> None:
+def test_inputs_and_outputs_are_those_of_train_embedding() -> None:
     assert (COMPONENT.inputs, COMPONENT.outputs) == (TRAIN_EMBEDDING.inputs, TRAIN_EMBEDDING.outputs)
