@@ -40,6 +40,12 @@ class ElmoLayers:
         learning_rate: learning rate of Adam.
         samples: sampled words of the softmax; with at most as many different words the softmax is exact.
         path: folder with ``options.json`` and one ``*.hdf5`` of a published network; None trains a network.
+
+    Example:
+        >>> vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1)
+        >>> metrics = vectorizer.fit(["A dog runs", "A cat runs"], seed=0)
+        >>> vectorizer.format
+        TextFormat(name='contextual', dim=8, layers=3)
     """
 
     projection_dim: int = 512

@@ -43,6 +43,12 @@ class FisherVectors:
         pca_captions: maximum number of training captions for PCA, evenly spaced.
         iterations: iterations of EM.
         min_count, epochs, subsample, path: of the word vectors, as for ``MeanWordVectors``.
+
+    Example:
+        >>> vectorizer = FisherVectors(dim=4, centers=2, components=3, epochs=1, iterations=2)
+        >>> metrics = vectorizer.fit(["a dog runs", "a cat eats", "the dog eats food", "a bird"], seed=0)
+        >>> vectorizer.transform(["a dog"]).values[0].shape
+        (3,)
     """
 
     dim: int = 300

@@ -32,6 +32,16 @@ class PretrainedWordVectors:
         buckets: number of random vectors for unknown words.
         min_count: minimum number of occurrences of a word in the training captions.
         path: file of word vectors; required.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "glove.txt"
+        >>> _ = path.write_text("a 1 0\\ndog 0 1\\n")
+        >>> vectorizer = PretrainedWordVectors(path=path)
+        >>> vectorizer.fit(["a dog", "a zebra"], seed=0)["words_without_vector"]
+        1
+        >>> vectorizer.transform(["a dog", "a zebra"]).values
+        [array([2, 3], dtype=int32), array([2, 1], dtype=int32)]
     """
 
     unknown: Literal["vector", "mean", "bucket"] = "mean"

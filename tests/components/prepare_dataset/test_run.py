@@ -80,7 +80,7 @@ def test_root_is_a_user_path():
     ("changes", "message"),
     [
         ({"corpus": {"name": "Scene"}}, "did you mean 'Scenes'"),
-        ({"corpus": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),
+        ({"corpus": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),  # codespell:ignore trian
         ({"corpus": {"name": "Scenes", "seed": 3}}, "prepare_dataset.corpus.seed: leave it out"),
         ({"corpus": {"name": "Scenes", "root": "x"}}, "Scenes takes no 'root'"),
         ({"source": {"name": "COCO"}}, "prepare_dataset.source is now prepare_dataset.corpus"),
