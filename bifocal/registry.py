@@ -87,6 +87,13 @@ def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} takes no {argument!r}; {suggest(argument, accepted)}")
 
 
+def all_arguments(package: str, ref: Any) -> dict[str, Any]:
+    """Return the arguments of a reference to a part of ``package``, including the defaults of its class."""
+    name, arguments = split(ref)
+    parameters = inspect.signature(get(package, name)).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty} | arguments
+
+
 def build(package: str, ref: Any, /, **available: Any) -> Any:
     """Build the part of ``package`` that ``ref`` names.
 

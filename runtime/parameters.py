@@ -106,11 +106,14 @@ def validate(values: Mapping[str, Any], components: Iterable[Component]) -> dict
             )
             continue
         text = json.dumps({"seed": values.get("seed")} | dict(section), default=str)
+        invalid = list(_check_parts(component.params, section, component.name))
         try:
             sections[component.name] = component.params.model_validate_json(text)
         except ValidationError as error:
-            problems += [_explain(component.params, component.name, detail) for detail in error.errors()]
-        problems += _check_parts(component.params, section, component.name)
+            invalid += [_explain(component.params, component.name, detail) for detail in error.errors()]
+        if not invalid:
+            invalid += [f"{component.name}: {message}" for message in sections[component.name].conflicts()]
+        problems += invalid
     if problems:
         raise ParameterError("parameters:\n  " + "\n  ".join(dict.fromkeys(problems)))
     return sections
@@ -184,7 +187,13 @@ def _check_part(ref: Any, mark: FromRegistry, where: str) -> Iterator[str]:
     part = registry.get(mark.package, name)
     accepted = inspect.signature(part).parameters
     nested: Mapping[str, str] = getattr(part, "parts", {})
-    problems = []
+    problems = [
+        f"{where}.{argument}: missing, and {name} has no default for it"
+        for argument, parameter in accepted.items()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and argument not in (*arguments, *mark.injected)
+    ]
     for argument, value in arguments.items():
         if argument in mark.injected:
             problems.append(f"{where}.{argument}: leave it out, the stage passes it")
@@ -200,6 +209,9 @@ def _check_part(ref: Any, mark: FromRegistry, where: str) -> Iterator[str]:
 
 def _check_nested(value: Any, mark: FromRegistry, annotation: Any, where: str) -> Iterator[str]:
     takes_list = get_origin(annotation) in (list, Sequence)
+    if value is None:  # an optional part that is not set
+        yield from _check_type(value, annotation, where)
+        return
     if takes_list and not isinstance(value, list):
         yield f"{where}: got {value!r}, expected a list of parts: [{{name: ...}}, ...]"
         return

@@ -3,7 +3,7 @@
 This module and every ``spec.py`` import only the standard library and pydantic, so a graph compiles without torch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -30,6 +30,13 @@ class Params(StrictModel):
     def shardable(self) -> bool:
         """Whether merged shards equal one unsharded run, for a component with ``merge_step``."""
         return True
+
+    def conflicts(self) -> Iterable[str]:
+        """Return contradictions between parts of the section; called when each part is valid by itself.
+
+        In contrast to a pydantic validator, it may import the parts' classes, and so torch.
+        """
+        return ()
 
 
 class ClassRef(BaseModel):
@@ -186,9 +193,22 @@ class Component:
         for location, value, mark in marked_values(self.params, section):
             if isinstance(mark, str):
                 paths[location] = str(value)
-            elif isinstance(value, Mapping):
-                paths |= {(*location, name): str(value[name]) for name in mark.paths if value.get(name) is not None}
+            else:
+                paths |= _paths_of_ref(value, mark.paths, location)
         return paths
+
+
+def _paths_of_ref(
+    ref: Any, names: tuple[str, ...], location: tuple[str | int, ...]
+) -> dict[tuple[str | int, ...], str]:
+    """Return the user paths among the arguments of a reference and of the references nested in it."""
+    paths: dict[tuple[str | int, ...], str] = {}
+    for name, value in ref.items() if isinstance(ref, Mapping) else ():
+        if name in names and isinstance(value, str):
+            paths[(*location, name)] = value
+        elif isinstance(value, Mapping) and "name" in value:
+            paths |= _paths_of_ref(value, names, (*location, name))
+    return paths
 
 
 def replace_values(section: Mapping[str, Any], replacements: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
