@@ -90,6 +90,6 @@ def one_step(section: str, channels: int, vectorizer: str) -> None:
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_model_of_a_recipe_trains(recipe: Path) -> None:
     values = load(ROOT / "params.yaml", [recipe])
-    kind = values["extract_features"]["features"]["name"]
+    kind = values["extract_features"]["extractor"]["name"]
     section, vectorizer = values["train_embedding"], values["vectorize_captions"]["vectorizer"]
     one_step(json.dumps(section), CHANNELS.get(kind, 128), json.dumps(vectorizer))

@@ -68,13 +68,13 @@ def gather_speed(report: Report, folder: Path, images: int = 2048) -> None:
 
 def resident_memory(report: Report, folder: Path, gigabytes: float = 20.0) -> None:
     """Measure the peak resident memory of one epoch in random order, on a sparse store of 20 GB."""
-    shard_size = 1024
-    images = round(gigabytes * 1e9 / (REGIONS * DIM * 2 * shard_size)) * shard_size
+    images_per_file = 1024
+    images = round(gigabytes * 1e9 / (REGIONS * DIM * 2 * images_per_file)) * images_per_file
     nothing = np.zeros((REGIONS, DIM), np.float32)
-    for part, start in enumerate(range(0, images, shard_size)):
-        arguments: dict[str, Any] = {"metadata": {}, "shard_size": shard_size, "part": part}
+    for part, start in enumerate(range(0, images, images_per_file)):
+        arguments: dict[str, Any] = {"metadata": {}, "images_per_file": images_per_file, "shard": part}
         with FeatureWriter(folder, regions=REGIONS, dim=DIM, **arguments) as writer:
-            for number in range(start, start + shard_size):
+            for number in range(start, start + images_per_file):
                 writer.add(str(number), nothing)
         full, sparse = folder / f"{part:03d}-00000.arrow", folder / "sparse"
         subprocess.run(["cp", "--sparse=always", full, sparse], check=True)
@@ -129,7 +129,7 @@ def extraction_speed(
         forwarded = time.perf_counter()
         with memory:
             writer = FeatureWriter(
-                folder, regions=reader.regions, dim=reader.dim, metadata={}, shard_size=64, part=turn
+                folder, regions=reader.regions, dim=reader.dim, metadata={}, images_per_file=64, shard=turn
             )
             write_features(reader.read(image_ids), writer, total=len(image_ids))
         times.append((time.perf_counter() - forwarded, forwarded - start))

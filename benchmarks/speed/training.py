@@ -72,7 +72,9 @@ def collection(folder: Path) -> tuple[Dataset, FeatureStore, TextStore]:
     for name in ("features", "text"):
         (folder / name).mkdir()
     ids = [f"image {number}" for number in range(IMAGES)]
-    with FeatureWriter(folder / "features", regions=REGIONS, dim=FEATURE_DIM, metadata={}, shard_size=200) as writer:
+    with FeatureWriter(
+        folder / "features", regions=REGIONS, dim=FEATURE_DIM, metadata={}, images_per_file=200
+    ) as writer:
         for image_id in ids:
             writer.add(image_id, random.standard_normal((REGIONS, FEATURE_DIM), dtype=np.float32))
     captions = [" ".join(f"word{n}" for n in random.integers(WORDS, size=CAPTION_WORDS)) for _ in range(5 * IMAGES)]

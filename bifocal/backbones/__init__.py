@@ -1,1 +1,1 @@
-"""Backbones: networks that turn pixels into feature maps, and their weights."""
+"""Backbones: networks that map images to feature maps, their preprocessing and the sources of their weights."""

@@ -1,18 +1,31 @@
-"""From an image to pixels of the size that a network expects."""
+"""Image preprocessing: resize, convert to a tensor, normalize; run a function on images of several shapes."""
 
-from typing import Literal
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+T = TypeVar("T")
+
 Resize = Literal["square", "aspect"]
-"""``square``: size x size, irrespective of the aspect. ``aspect``: the largest side becomes size."""
+"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size."""
 
 
-def resized(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
-    """Resize an image; ``size`` in pixels, ``interpolation`` by its Pillow name ("bicubic")."""
+def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
+    """Resize an image.
+
+    Args:
+        size: in pixels.
+        interpolation: Pillow's name ("bicubic").
+
+    Example:
+        >>> resize_image(Image.new("RGB", (80, 40)), 20, "aspect", "bicubic").size
+        (20, 10)
+    """
     if resize == "square":
         width = height = size
     else:
@@ -24,13 +37,41 @@ def resized(image: Image.Image, size: int, resize: Resize, interpolation: str) -
 
 
 def to_pixels(image: Image.Image) -> Tensor:
-    """The pixels of an RGB image: (3, H, W) uint8."""
+    """Convert an RGB image to a tensor (3, H, W) uint8."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-def normalized(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """``(pixels / 255 - mean) / std`` of (B, 3, H, W) uint8, as float32 with the channels last in memory."""
+def normalize_pixels(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Return ``(pixels / 255 - mean) / std`` of pixels (B, 3, H, W) uint8, as float32, channels last in memory."""
     scale = 255 * torch.tensor(std, device=pixels.device).view(3, 1, 1)
     shift = 255 * torch.tensor(mean, device=pixels.device).view(3, 1, 1)
     channels_last = pixels.to(torch.float32, memory_format=torch.channels_last)
     return (channels_last - shift) / scale
+
+
+def map_by_shape(
+    images: Sequence[Tensor], function: Callable[[Tensor], Iterable[T]], batch_size: int | None = None
+) -> list[T]:
+    """Call ``function`` on stacks of images of one shape; return one result per image, in the order of the images.
+
+    Images are not padded: padding would change the features at the border.
+
+    Args:
+        function: from a stack (b, 3, h, w) to b results.
+        batch_size: maximum b; None for all images of one shape at once.
+
+    Example:
+        >>> images = [torch.ones(3, 2, 2), torch.ones(3, 4, 1), torch.zeros(3, 2, 2)]
+        >>> map_by_shape(images, lambda stack: stack.sum(dim=(1, 2, 3)).tolist())
+        [12.0, 12.0, 0.0]
+    """
+    groups: dict[torch.Size, list[int]] = defaultdict(list)
+    for index, image in enumerate(images):
+        groups[image.shape].append(index)
+    results: dict[int, T] = {}
+    for indices in groups.values():
+        size = batch_size or len(indices)
+        for start in range(0, len(indices), size):
+            chunk = indices[start : start + size]
+            results |= zip(chunk, function(torch.stack([images[index] for index in chunk])), strict=True)
+    return [results[index] for index in range(len(images))]

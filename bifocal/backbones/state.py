@@ -1,4 +1,4 @@
-"""Weights of a network: from a safetensors file, or from the library that the network comes from."""
+"""Weights of a backbone: read from a safetensors file or downloaded by its library, and loaded into the network."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -8,106 +8,111 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from bifocal.features.base import Backbone
+from bifocal.backbones.base import Backbone
 
-NAMED_IN_ERROR = 3
-CARRIED = "weights.safetensors"
-"""File of a ``features`` artifact: weights that were learnt here, or that an encoder over pixels starts from."""
-BESIDE = ("adaptation", "whitening")
-"""First words of the names in it that are not the backbone's."""
-CONVERT = ", convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), 'weights.safetensors')"
+WEIGHTS_FILE = "weights.safetensors"
+"""File of a feature directory with the backbone's weights, for an encoder, an exported graph or a later run."""
+EXTRA_PREFIXES = ("adaptation", "whitening")
+"""First components of names in a weights file that belong to other modules than the backbone."""
+MAX_NAMES_IN_ERROR = 3
+CONVERT = "convert it with safetensors.torch.save_file(torch.load(path, weights_only=True), 'weights.safetensors')"
 
 
-def load_weights(backbone: Backbone, path: Path | None) -> str:
-    """Give ``backbone`` the weights in ``path``, or the library's own if it is None.
+def load_weights_file(backbone: Backbone, path: Path) -> str:
+    """Load the weights in ``path`` into ``backbone``.
+
+    Returns:
+        SHA-256 of the file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a safetensors file, or its weights belong to another network.
+    """
+    load_into(backbone.network, read_safetensors(path), path, backbone.classifier_prefix)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_library_weights(backbone: Backbone) -> str:
+    """Download the library's weights and load them into ``backbone``.
 
     Returns:
         SHA-256 of the weights as a safetensors file.
 
     Raises:
-        FileNotFoundError: there is no such file, or it cannot be downloaded; says which file to put where.
-        ValueError: the file is no safetensors file, or its weights are not this network's.
+        FileNotFoundError: the download failed; the message says which file to download by hand.
     """
-    if path is not None:
-        load_safetensors(backbone.network, path, backbone.head)
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
     try:
-        state = backbone.pretrained()
-    except Exception as error:  # each library, and each version of it, raises its own kind
+        state = backbone.pretrained_state()
+    except Exception as error:  # libraries, and their versions, raise different classes
+        url = backbone.download_url()
+        by_hand = f"{url} and {CONVERT}" if url.endswith(".pth") else url
         raise FileNotFoundError(
             f"the pretrained weights of {backbone.describe()['backbone']} cannot be downloaded "
-            f"({type(error).__name__}: {error}). Get {_by_hand(backbone.address())}, put the file on this machine, and "
-            "set extract_features.weights in params.yaml to its path; or train one here, with pretraining"
+            f"({type(error).__name__}: {error}). Download {by_hand}, then load the file with FromFile; "
+            "or train the backbone with TrainOnPhrases or TrainClassifier"
         ) from error
     backbone.network.load_state_dict(state)
     return hashlib.sha256(save({name: tensor.contiguous() for name, tensor in state.items()})).hexdigest()
 
 
-def load_safetensors(network: nn.Module, path: Path, head: str) -> None:
-    """Load all weights of ``network`` from a safetensors file; names that begin with ``head`` may be left over.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is another kind of file, such as a pickle, or weights are missing, left over or of another
-            shape; names the first.
-    """
-    fit_weights(network, read_safetensors(path), path, head)
-
-
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file.
+    """Return the tensors of a safetensors file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is another kind of file, such as a pickle.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file has another format, such as a pickle.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; extract_features.weights is the path of a safetensors file")
+        raise FileNotFoundError(f"{path}: no such file, expected a safetensors file with the weights of a backbone")
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
         raise ValueError(
-            f"{path} is no safetensors file ({error}). A pickle (.pth, .pt, .bin) can run code when it is opened, "
-            f"and is refused{CONVERT}"
+            f"{path} is no safetensors file ({error}). A pickle (.pth, .pt, .bin) can run code when it is opened "
+            f"and is refused; {CONVERT}"
         ) from error
     return tensors
 
 
-def fit_weights(network: nn.Module, found: Mapping[str, Tensor], path: Path, head: str) -> None:
-    """Give ``network`` the weights ``found`` in the file ``path``; names that begin with ``head`` may be left over.
+def extra_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of other modules than the backbone, see ``EXTRA_PREFIXES``."""
+    return {name: tensor for name, tensor in tensors.items() if name.split(".")[0] in EXTRA_PREFIXES}
+
+
+def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = "") -> None:
+    """Load ``tensors``, which were read from ``path``, into ``network``.
+
+    Tensors of a classifier (``classifier_prefix``) and of other modules (``EXTRA_PREFIXES``) are ignored if the
+    network has no weights of these names.
 
     Raises:
-        ValueError: weights are missing, left over or of another shape; names the first.
+        ValueError: weights are missing, unknown or of another shape; the message names the first ones.
     """
-    expected, spare = network.state_dict(), {head, *BESIDE}
-    kept = {name: tensor for name, tensor in found.items() if name in expected or name.split(".")[0] not in spare}
+    expected, optional = network.state_dict(), {classifier_prefix, *EXTRA_PREFIXES}
+    state = {name: tensor for name, tensor in tensors.items() if name in expected or name.split(".")[0] not in optional}
     problems = [
-        *_names("missing", sorted(expected.keys() - kept.keys())),
-        *_names("not of this network", sorted(kept.keys() - expected.keys())),
-        *_names("of another shape", _other_shapes(expected, kept)),
+        *_list_names("missing", sorted(expected.keys() - state.keys())),
+        *_list_names("not of this network", sorted(state.keys() - expected.keys())),
+        *_list_names("of another shape", _different_shapes(expected, state)),
     ]
     if problems:
         raise ValueError(
-            f"{path} does not fit {type(network).__name__}: {'; '.join(problems)}. Check the backbone's name and "
-            "model_arguments against those that the weights were trained with"
+            f"{path} does not fit {type(network).__name__}: {'; '.join(problems)}. Compare the backbone's name and "
+            "model_arguments with those of the network that was trained"
         )
-    network.load_state_dict(kept)
+    network.load_state_dict(state)
 
 
-def _by_hand(address: str) -> str:
-    return address + CONVERT if address.endswith(".pth") else address
-
-
-def _other_shapes(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+def _different_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> list[str]:
     return [
-        f"{name} {tuple(found[name].shape)} for {tuple(expected[name].shape)}"
-        for name in sorted(expected.keys() & found.keys())
-        if expected[name].shape != found[name].shape
+        f"{name} {tuple(state[name].shape)} for {tuple(expected[name].shape)}"
+        for name in sorted(expected.keys() & state.keys())
+        if expected[name].shape != state[name].shape
     ]
 
 
-def _names(what: str, names: list[str]) -> Iterable[str]:
+def _list_names(problem: str, names: list[str]) -> Iterable[str]:
     if names:
-        more = ", ..." if len(names) > NAMED_IN_ERROR else ""
-        yield f"{len(names)} {what} ({', '.join(names[:NAMED_IN_ERROR])}{more})"
+        more = ", ..." if len(names) > MAX_NAMES_IN_ERROR else ""
+        yield f"{len(names)} {problem} ({', '.join(names[:MAX_NAMES_IN_ERROR])}{more})"

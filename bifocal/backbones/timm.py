@@ -1,4 +1,4 @@
-"""Backbones of timm: an image in, the map of a layer out."""
+"""Backbones of timm: images to the feature map of a layer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -7,65 +7,61 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from bifocal.backbones.preprocessing import Resize, normalized, resized, to_pixels
+from bifocal.backbones.config import BackboneConfig
+from bifocal.backbones.preprocessing import normalize_pixels, resize_image, to_pixels
 from bifocal.registry import suggest
 
 
 class TimmBackbone:
-    """A model of timm, without its classifier unless that is wanted, as a maker of features; frozen, random weights.
+    """A frozen timm model with random weights; without its classifier, unless ``with_classifier``.
 
     Args:
-        name: of the model, with or without the tag of its weights ("resnet152.a1_in1k").
-        size: pixels, of the side of a square image, or of the largest side.
-        resize: "square", irrespective of the aspect, or "aspect", which keeps it.
-        mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
-        model_arguments: more keyword arguments of ``timm.create_model``.
-        classifies: keep the classifier, for ``class_maps``.
+        config: model and preprocessing.
+        with_classifier: keep the classifier, which ``class_maps`` needs.
 
     Attributes:
         network: the model.
-        head: first word of the names of its classifier's weights.
+        classifier_prefix: first component of the names of its classifier's weights.
+        mean: per channel, of pixels in [0, 1].
+        std: per channel, of pixels in [0, 1].
+        interpolation: of the resized image, as Pillow names it.
 
     Raises:
         ValueError: timm has no such model.
+
+    Example:
+        >>> backbone = TimmBackbone(BackboneConfig("resnet10t", size=64))
+        >>> backbone.feature_map(torch.zeros(2, 3, 64, 64, dtype=torch.uint8), stage=3).shape
+        torch.Size([2, 256, 4, 4])
     """
 
-    def __init__(
-        self,
-        name: str,
-        size: int,
-        resize: Resize,
-        mean: Sequence[float] | None,
-        std: Sequence[float] | None,
-        model_arguments: dict[str, Any] | None,
-        classifies: bool = False,
-    ) -> None:
-        import timm  # here, because it takes seconds to load and whoever reads a store does without it
+    def __init__(self, config: BackboneConfig, with_classifier: bool = False) -> None:
+        import timm  # imported here: it takes seconds, and a process that only reads a store does not need it
 
-        self.name, self.size, self.resize = name, size, resize
-        self.model_arguments, self.classifies = model_arguments or {}, classifies
+        self.config, self.name, self.size, self.resize = config, config.backbone, config.size, config.resize
+        self.model_arguments, self.with_classifier = config.model_arguments or {}, with_classifier
         try:
-            self.network = timm.create_model(name, **self._arguments)
+            self.network = timm.create_model(self.name, **self._create_arguments)
         except RuntimeError as error:
-            raise ValueError(f"timm has no backbone {name!r}: {error}; see timm.list_models()") from error
+            raise ValueError(f"timm has no backbone {self.name!r}: {error}; see timm.list_models()") from error
         self.network = self.network.eval().requires_grad_(False)
-        config = self.network.pretrained_cfg
-        self.mean, self.std = tuple(mean or config["mean"]), tuple(std or config["std"])
-        self.interpolation: str = config["interpolation"]
-        self.head: str = config["classifier"].split(".")[0]
+        pretrained = self.network.pretrained_cfg
+        self.mean, self.std = tuple(config.mean or pretrained["mean"]), tuple(config.std or pretrained["std"])
+        self.interpolation: str = pretrained["interpolation"]
+        self.classifier_prefix: str = pretrained["classifier"].split(".")[0]
 
     @property
     def stages(self) -> int:
-        """Number of the stages that ``feature_map`` knows."""
+        """Number of stages that ``feature_map`` can return."""
         return len(self.network.feature_info)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return cast(torch.device, next(self.network.parameters()).device)
 
     def describe(self) -> dict[str, Any]:
-        """Model and preprocessing."""
+        """Return the model and its preprocessing."""
         return {
             "backbone": self.name,
             "model_arguments": self.model_arguments,
@@ -78,32 +74,39 @@ class TimmBackbone:
             },
         }
 
-    def pretrained(self) -> dict[str, Tensor]:
-        """timm's weights of this model."""
+    def pretrained_state(self) -> dict[str, Tensor]:
+        """Download and return timm's weights of this model."""
         import timm
 
-        model = timm.create_model(self.name, pretrained=True, **self._arguments)
+        model = timm.create_model(self.name, pretrained=True, **self._create_arguments)
         return cast(dict[str, Tensor], model.state_dict())
 
-    def address(self) -> str:
-        """The file on the hub that timm downloads."""
+    def download_url(self) -> str:
+        """Return the address of the file that timm downloads from the Hugging Face hub."""
         return f"https://huggingface.co/{self.network.pretrained_cfg.get('hf_hub_id')}/resolve/main/model.safetensors"
 
     def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize: uint8 (3, H, W)."""
-        return to_pixels(resized(image, self.size, self.resize, self.interpolation))
+        """Resize an RGB image and return its pixels (3, H, W) uint8."""
+        return to_pixels(resize_image(image, self.size, self.resize, self.interpolation))
 
-    def normalized(self, pixels: Tensor) -> Tensor:
-        """(B, 3, H, W) uint8 as the network expects it, on its device."""
-        return normalized(pixels.to(self.device), self.mean, self.std)
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """Return the network's input for pixels (B, 3, H, W) uint8, on the network's device."""
+        return normalize_pixels(pixels.to(self.device), self.mean, self.std)
+
+    def blank_image(self) -> Tensor:
+        """Return a black square image (1, 3, size, size) uint8, from which the shapes of feature maps are measured."""
+        return torch.zeros(1, 3, self.size, self.size, dtype=torch.uint8)
 
     def feature_map(self, pixels: Tensor, stage: int | None) -> Tensor:
-        """Images (B, 3, H, W) uint8 to the map (B, C, h, w) of a stage, or of ``forward_features`` if it is None.
+        """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w) of a stage.
+
+        Args:
+            stage: counted from 0, as timm's ``feature_info``; None for ``forward_features``.
 
         Raises:
-            ValueError: the features are no map of cells.
+            ValueError: the features are not a map of cells.
         """
-        inputs = self.normalized(pixels)
+        inputs = self.normalize(pixels)
         if stage is not None:
             (features,) = self.network.forward_intermediates(
                 inputs, indices=[stage], stop_early=True, intermediates_only=True
@@ -113,7 +116,7 @@ class TimmBackbone:
         if features.ndim != 4:
             raise ValueError(
                 f"{self.name} gives features {tuple(features.shape)}, no map of cells: "
-                f"name one of its {self.stages} stages with stage: 0 ..."
+                f"set stage to one of its {self.stages} stages, counted from 0"
             )
         channels_first = getattr(self.network, "output_fmt", "NCHW") == "NCHW"
         return cast(Tensor, features if channels_first else features.permute(0, 3, 1, 2))
@@ -124,7 +127,7 @@ class TimmBackbone:
             raise ValueError(f"{self.name} has no stage {stage}: it has {self.stages}, counted from 0")
 
     def check_layers(self, names: Sequence[str]) -> None:
-        """Raise ``ValueError`` unless the network has modules of these names; the message names the nearest."""
+        """Raise ``ValueError`` unless the network has modules of these names."""
         known = dict(self.network.named_modules())
         for name in names:
             if name not in known:
@@ -132,37 +135,40 @@ class TimmBackbone:
                 raise ValueError(f"{self.name} has no layer {name!r}; {suggest(name, blocks)}")
 
     def layer_maps(self, pixels: Tensor, names: Sequence[str]) -> list[Tensor]:
-        """Images (B, 3, H, W) uint8 to the maps (B, C, h, w) that the modules ``names`` put out."""
+        """Map images (B, 3, H, W) uint8 to the outputs (B, C, h, w) of the modules ``names``."""
         maps: dict[str, Tensor] = {}
 
-        def keep(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        def store_as(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
             return lambda module, inputs, output: maps.update({name: output})
 
-        hooks = [self.network.get_submodule(name).register_forward_hook(keep(name)) for name in names]
+        hooks = [self.network.get_submodule(name).register_forward_hook(store_as(name)) for name in names]
         try:
-            self.network.forward_features(self.normalized(pixels))
+            self.network.forward_features(self.normalize(pixels))
         finally:
             for hook in hooks:
                 hook.remove()
         return [maps[name] for name in names]
 
     def class_maps(self, features: Tensor) -> Tensor:
-        """The last map (B, C, h, w) to the probabilities (B, K, h, w) of the classes, were each cell an image.
+        """Return class probabilities per cell: apply the image classifier to every cell of the last map.
 
-        The classifier of a mean over cells, in each of them: Zhou et al., "Learning deep features for discriminative
-        localization", CVPR 2016, section 2.
+        Class activation mapping: Zhou et al., "Learning deep features for discriminative localization", CVPR 2016,
+        section 2.
+
+        Shape:
+            features (B, C, h, w) -> (B, K, h, w).
 
         Raises:
-            ValueError: the classifier reads something else than this map's mean.
+            ValueError: the classifier is not a linear map of the mean of this map.
         """
-        classifier = self.network.get_classifier() if self.classifies else None
+        classifier = self.network.get_classifier() if self.with_classifier else None
         if not isinstance(classifier, nn.Linear) or classifier.in_features != features.shape[1]:
             raise ValueError(
-                f"{self.name} classifies by {classifier}, no linear map of the {features.shape[1]} channels of its "
-                "last map: do without its classes, or name another last layer"
+                f"the classifier of {self.name} is {classifier}, expected a linear layer on the {features.shape[1]} "
+                "channels of the last map: set classes to false, or name another last layer"
             )
         return cast(Tensor, classifier(features.movedim(1, 3))).softmax(dim=3).movedim(3, 1)
 
     @property
-    def _arguments(self) -> dict[str, Any]:
-        return ({} if self.classifies else {"num_classes": 0}) | self.model_arguments
+    def _create_arguments(self) -> dict[str, Any]:
+        return ({} if self.with_classifier else {"num_classes": 0}) | self.model_arguments

@@ -1,4 +1,4 @@
-"""PCA-whitening: directions of a collection of vectors, each divided by its standard deviation."""
+"""PCA whitening of vectors."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -6,36 +6,42 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SMALLEST = 1e-7
-"""Variance, as a part of the largest, below which a direction is noise."""
+MIN_RELATIVE_VARIANCE = 1e-7
+"""Directions whose variance is below this fraction of the largest one are noise."""
 
 
 class Whitening(NamedTuple):
-    """``projection (x - mean)`` of each vector x has no correlation and unit variances, over what it was learnt on.
+    """The affine map ``projection (x - mean)``.
+
+    On the vectors it was learned from, the components of its output are uncorrelated and have unit variance.
 
     Attributes:
         mean: (C,).
-        projection: (D, C), rows from the largest variance to the smallest.
+        projection: (D, C), rows in order of decreasing variance.
     """
 
     mean: Tensor
     projection: Tensor
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """(..., C) to (..., D)."""
+        """Map vectors (..., C) to (..., D)."""
         return (vectors - self.mean) @ self.projection.T
 
 
 def learn_whitening(batches: Iterable[Tensor], dim: int) -> Whitening:
-    """Learn from vectors (n, C) that come in batches; memory is C x C however many there are.
+    """Learn a whitening from batches of vectors (n, C). Memory is C x C for any number of vectors.
 
     Jegou, Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
 
     Args:
-        dim: D, directions to keep.
+        dim: D, number of directions to keep.
 
     Raises:
-        ValueError: the vectors do not vary in so many directions.
+        ValueError: the vectors span fewer than ``dim`` directions.
+
+    Example:
+        >>> learn_whitening([torch.randn(50, 4), torch.randn(30, 4)], dim=3).projection.shape
+        torch.Size([3, 4])
     """
     count, total, products = 0, torch.zeros(()), torch.zeros(())
     for batch in batches:
@@ -45,15 +51,15 @@ def learn_whitening(batches: Iterable[Tensor], dim: int) -> Whitening:
     mean = total / max(count, 1)
     covariance = products / max(count, 1) - torch.outer(mean, mean) if count else torch.zeros(0, 0)
     variances, directions = torch.linalg.eigh(covariance)
-    enough = int((variances > SMALLEST * variances[-1]).sum()) if count else 0
-    if enough < dim:
+    rank = int((variances > MIN_RELATIVE_VARIANCE * variances[-1]).sum()) if count else 0
+    if rank < dim:
         raise ValueError(
-            f"{count} regions vary in {enough} directions, a whitening to {dim} was asked: lower dim, "
-            "or learn it from more images"
+            f"{count} vectors vary in {rank} directions, a whitening to {dim} needs more: lower dim, "
+            "or learn from more images"
         )
     order = torch.arange(len(variances) - 1, len(variances) - 1 - dim, -1)
     directions = directions[:, order].T
-    # An eigenvector has no sign; the largest entry is made positive, so that every machine has the same one.
+    # The sign of an eigenvector is arbitrary: make its largest entry positive, so that all machines agree.
     signs = directions.gather(1, directions.abs().argmax(dim=1, keepdim=True)).sign()
     projection = signs * directions / variances[order].sqrt().unsqueeze(1)
     return Whitening(mean.float(), projection.float())

@@ -10,7 +10,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from bifocal.backbones.state import CARRIED, load_safetensors
+from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.export.parity import Parity, max_difference
 from bifocal.export.process import run_in_fresh_process
 from bifocal.features import FeatureStore
@@ -28,12 +28,12 @@ def exportable_extractor(features: Path) -> GridExtractor | None:
     """
     metadata = FeatureStore(features).metadata
     square = metadata.get("preprocessing", {}).get("resize") == "square"
-    if not square or "arguments" not in metadata or not (features / CARRIED).is_file():
+    if not square or "arguments" not in metadata or not (features / WEIGHTS_FILE).is_file():
         return None
-    extractor = build("bifocal.features.extractors", {"name": metadata["kind"], **metadata["arguments"]})
+    extractor = build("bifocal.features.extractors", {"name": metadata["extractor"], **metadata["arguments"]})
     if not isinstance(extractor, GridExtractor):
         return None
-    load_safetensors(extractor.backbone.network, features / CARRIED, extractor.backbone.head)
+    load_weights_file(extractor.backbone, features / WEIGHTS_FILE)
     return extractor
 
 

@@ -1,4 +1,4 @@
-"""Image features and the memory-mapped store that holds them."""
+"""Image features: extractors, readers of published features, and the memory-mapped store."""
 
 from bifocal.features.store import FeatureStore, RegionBatch
 from bifocal.features.writer import FeatureWriter

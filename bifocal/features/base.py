@@ -1,17 +1,13 @@
-"""What a kind of features provides."""
+"""Protocols of feature extractors and readers."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
+from bifocal.backbones.base import Backbone
 from bifocal.datasets import Dataset
-
-T = TypeVar("T")
 
 
 class ImageRegions(NamedTuple):
@@ -19,8 +15,8 @@ class ImageRegions(NamedTuple):
 
     Attributes:
         features: (r, D) float.
-        boxes: (r, 4), x0 y0 x1 y1 relative to the image's width and height; None where the source has none.
-        scores: (r,); None where every region counts alike.
+        boxes: (r, 4), x0 y0 x1 y1 relative to the image's width and height; None if the source has none.
+        scores: (r,); None if all regions have equal weight.
     """
 
     features: Tensor
@@ -28,30 +24,17 @@ class ImageRegions(NamedTuple):
     scores: Tensor | None = None
 
 
-class Backbone(Protocol):
-    """A network with weights.
-
-    Attributes:
-        network: holds the weights, under the names of the library that it comes from.
-        head: first word of the names of those weights that a file may have and the network does not need.
-    """
-
-    network: nn.Module
-    head: str
-
-    def describe(self) -> dict[str, Any]:
-        """Its name as ``backbone``, and its preprocessing."""
-
-    def pretrained(self) -> dict[str, Tensor]:
-        """The library's own weights, which it downloads."""
-
-    def address(self) -> str:
-        """Where these weights are, for one who must fetch them by hand."""
-
-
 @runtime_checkable
 class FeatureExtractor(Protocol):
-    """A kind of features that a network makes of an image."""
+    """Computes the features of an image with a network.
+
+    Attributes:
+        backbone: the network.
+        keeps_weights: whether the feature directory keeps the network's weights, for an encoder that starts from them
+            or for an exported graph.
+    """
+
+    keeps_weights: bool
 
     @property
     def backbone(self) -> Backbone:
@@ -59,73 +42,78 @@ class FeatureExtractor(Protocol):
 
     @property
     def regions(self) -> int:
-        """R, the most regions of an image."""
+        """R, the maximum number of regions per image."""
 
     @property
     def dim(self) -> int:
-        """D, of a region's features."""
+        """D, the dimension of a region's features."""
 
     def describe(self) -> dict[str, Any]:
-        """Backbone, layer, preprocessing: what the store's metadata say of it."""
+        """Return backbone, layer and preprocessing, for the metadata of the feature store."""
 
     def preprocess(self, image: Image.Image) -> Any:
-        """What ``extract`` reads of an RGB image, such as its pixels (3, H, W) uint8. Runs in several threads."""
+        """Return the input of ``extract`` for an RGB image, such as its pixels (3, H, W) uint8. Thread-safe."""
 
     def extract(self, images: Sequence[Any]) -> list[ImageRegions]:
-        """The regions of each preprocessed image, on the network's device."""
+        """Return the regions of each preprocessed image, computed on the network's device."""
 
 
 @runtime_checkable
 class GridExtractor(FeatureExtractor, Protocol):
-    """A kind whose regions are the cells of a map, as many in each image of one size: one graph makes them."""
+    """Extractor whose regions are the cells of a map: an ONNX graph can compute them."""
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (B, 3, H, W) uint8 to the features (B, R, D) and boxes (R, 4) of their cells."""
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells."""
+
+
+@runtime_checkable
+class FittedExtractor(FeatureExtractor, Protocol):
+    """Extractor with parameters besides the network's weights, which it learns from training images.
+
+    Attributes:
+        fit_images: maximum number of training images to learn from.
+        extra_names: names of these parameters in a weights file.
+    """
+
+    fit_images: int
+    extra_names: tuple[str, ...]
+
+    def fit(self, batches: Iterable[Sequence[Any]]) -> dict[str, Tensor]:
+        """Learn the parameters from batches of preprocessed images; return them by name."""
+
+    def load_extra(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the parameters."""
 
 
 class FeatureSource(Protocol):
-    """Where the regions of a dataset's images come from.
+    """The regions of a dataset's images.
 
     Attributes:
-        regions: R, the most regions of an image.
-        dim: D, of a region's features.
+        regions: R, the maximum number of regions per image.
+        dim: D, the dimension of a region's features.
     """
 
     regions: int
     dim: int
 
     def describe(self) -> dict[str, Any]:
-        """How they are made: what the store's metadata say."""
+        """Return how the features were computed, for the metadata of the feature store."""
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Each of these images once, in an order that depends on the source alone.
+        """Yield each of these images once, in an order that depends on the source only.
 
         Raises:
-            ValueError: a row is not as it should be; names it.
+            ValueError: the features of an image are invalid; the message names the image.
         """
 
 
 @runtime_checkable
 class FeatureReader(Protocol):
-    """A kind of features that somebody has extracted: they are read, and no image is looked at."""
+    """Reads published features from files; the images are not needed."""
 
-    def open(self, dataset: Dataset, source: Path | None) -> FeatureSource:
-        """Open the user's file or folder ``source``, or that which the dataset itself names.
+    def open(self, dataset: Dataset) -> FeatureSource:
+        """Open the files with the features of the dataset's images.
 
         Raises:
-            ValueError: it is not there, is not in its format, or lacks an image of the dataset.
+            ValueError: a file is missing, has another format, or lacks an image of the dataset.
         """
-
-
-def in_batches_of_one_shape(images: Sequence[Tensor], function: Callable[[Tensor], Sequence[T]]) -> list[T]:
-    """``function`` of stacked images, for each group of images of the same shape; results in the images' order.
-
-    Nothing is padded, so no border is seen that the image does not have.
-    """
-    groups: dict[torch.Size, list[int]] = defaultdict(list)
-    for position, image in enumerate(images):
-        groups[image.shape].append(position)
-    results: dict[int, T] = {}
-    for positions in groups.values():
-        results |= zip(positions, function(torch.stack([images[p] for p in positions])), strict=True)
-    return [results[position] for position in range(len(images))]

@@ -5,16 +5,21 @@ from torch import Tensor
 
 
 def cell_boxes(rows: int, columns: int) -> Tensor:
-    """The cells of a feature map as boxes: (rows * columns, 4), row by row."""
+    """Return the boxes (rows * columns, 4) of the cells of a feature map, row by row.
+
+    Example:
+        >>> cell_boxes(1, 2).tolist()
+        [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
+    """
     top, left = torch.meshgrid(torch.arange(rows) / rows, torch.arange(columns) / columns, indexing="ij")
     boxes = torch.stack([left, top, left + 1 / columns, top + 1 / rows], dim=-1)
     return boxes.reshape(-1, 4).clamp(max=1)
 
 
 def coordinates(boxes: Tensor) -> Tensor:
-    """Geometry of boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area, each in [0, 1].
+    """Return the geometry of boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area, each in [0, 1].
 
-    As Hu et al., "Natural language object retrieval", CVPR 2016, and later work on regions append it.
+    Hu et al., "Natural language object retrieval", CVPR 2016, append such features to those of a region.
     """
     sides = boxes[:, 2:] - boxes[:, :2]
     return torch.cat([boxes, sides, sides.prod(dim=1, keepdim=True)], dim=1)

@@ -1,4 +1,4 @@
-"""Extraction: decode ahead, run the network, write the store."""
+"""Extraction: decode images in threads, run the network, write the feature store."""
 
 import os
 from collections import deque
@@ -20,64 +20,75 @@ S = TypeVar("S")
 
 
 def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureWriter, total: int) -> None:
-    """Add ``records`` to the store; ``total`` counts those that are already written too.
+    """Add ``records`` to a feature store.
+
+    Args:
+        total: number of images, including those that ``writer`` has already written; for the progress bar.
 
     Raises:
-        ValueError: a feature or a box is not as it should be; names the image. What was complete before stays.
+        ValueError: a feature or a box is invalid; the message names the image. Complete files stay on disk.
     """
     with writer:
         for image_id, regions in track(records, "extracting features", total=total, done=len(writer.written)):
-            boxes, scores = (None if part is None else part.float().cpu().numpy() for part in regions[1:])
+            boxes, scores = (None if values is None else values.float().cpu().numpy() for values in regions[1:])
             features = regions.features if writer.dtype == np.uint8 else regions.features.half()
             writer.add(image_id, features.cpu().numpy(), boxes, scores)
 
 
 class NetworkFeatures:
-    """What a network makes of the images of a dataset.
+    """Features that an extractor computes from the images of a dataset.
 
     Images are decoded in threads while the network runs; at most three batches are in memory. On a GPU the network
     runs in mixed precision.
 
     Args:
-        kind: its backbone is on the device where it shall run.
-        batch_size: images that the network sees at once.
+        extractor: its backbone is on the device to compute on.
+        batch_size: images per forward pass.
     """
 
-    def __init__(self, kind: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
-        self.kind, self.dataset, self.batch_size = kind, dataset, batch_size
-        self.regions, self.dim = kind.regions, kind.dim
+    def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
+        self.extractor, self.dataset, self.batch_size = extractor, dataset, batch_size
+        self.regions, self.dim = extractor.regions, extractor.dim
 
     def describe(self) -> dict[str, Any]:
-        """Backbone, layer, preprocessing."""
-        return self.kind.describe()
+        """Return backbone, layer and preprocessing."""
+        return self.extractor.describe()
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """The regions of each image, in the order given.
+        """Yield the regions of each image, in the order of ``image_ids``.
 
         Raises:
-            ValueError: an image cannot be read; names its file.
+            ValueError: an image cannot be read; the message names its file.
         """
         start = 0
         for images in self.batches(image_ids):
-            device = next(self.kind.backbone.network.parameters()).device
+            device = next(self.extractor.backbone.network.parameters()).device
             with torch.inference_mode(), torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
-                regions = self.kind.extract(images)
+                regions = self.extractor.extract(images)
             yield from zip(image_ids[start : start + len(images)], regions, strict=True)
             start += len(images)
 
     def batches(self, image_ids: Sequence[str]) -> Iterator[list[Any]]:
-        """The images as the kind preprocesses them, in the order given."""
-        self.kind.backbone.network.to(memory_format=torch.channels_last)
-        pixels = prefetch(self._preprocessed, image_ids, ahead=2 * self.batch_size)
+        """Yield batches of preprocessed images, in the order of ``image_ids``."""
+        self.extractor.backbone.network.to(memory_format=torch.channels_last)
+        images = prefetch(self._preprocess, image_ids, ahead=2 * self.batch_size)
         for _ in range(0, len(image_ids), self.batch_size):
-            yield list(islice(pixels, self.batch_size))
+            yield list(islice(images, self.batch_size))
 
-    def _preprocessed(self, image_id: str) -> Any:
-        return self.kind.preprocess(open_image(self.dataset.image_path(image_id)))
+    def _preprocess(self, image_id: str) -> Any:
+        return self.extractor.preprocess(open_image(self.dataset.image_path(image_id)))
 
 
 def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int) -> Iterator[S]:
-    """``function`` of each item, in order, computed by threads; at most ``ahead`` results wait."""
+    """Yield ``function(item)`` for each item, in order, computed by threads.
+
+    Args:
+        ahead: maximum number of results that wait for the consumer.
+
+    Example:
+        >>> list(prefetch(abs, [-1, 2, -3], ahead=2))
+        [1, 2, 3]
+    """
     waiting: deque[Future[S]] = deque()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for item in items:

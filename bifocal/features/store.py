@@ -1,4 +1,4 @@
-"""The feature store: regions' features of many images in sharded Arrow IPC files, memory-mapped."""
+"""The feature store: features of many images in memory-mapped Arrow IPC files."""
 
 import json
 import mmap
@@ -15,20 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 METADATA = b"bifocal"
-BYTES_MAPPED = 1 << 30
-"""The pages of the files that a store keeps mapped between two gathers, roughly, in bytes."""
-BYTES_ALONE = 1 << 20
-"""What one thread gathers sooner than it could wake another."""
+MAX_BYTES_MAPPED = 1 << 30
+"""Approximate limit on the bytes of file pages that a store keeps mapped between two gathers."""
+MAX_BYTES_PER_THREAD = 1 << 20
+"""Gather at most this many bytes on the calling thread; more is split over the pool."""
 
 
 class RegionBatch(NamedTuple):
-    """The regions of B images, or their pixels (features of the kind Pixels).
+    """The regions of B images, or their pixels (extractor Pixels).
 
     Attributes:
-        features: (B, R, D) float16, zero where there is no region; or (B, 3, H, W) uint8, zero beyond the image.
-        mask: (B, R) bool, True where there is a region; true regions come first. Or (B, H, W), where there is an image.
+        features: (B, R, D) float16, zero where there is no region; or (B, 3, H, W) uint8, zero in the padding.
+        mask: (B, R) bool, True for regions, which precede the padding; or (B, H, W), True for pixels of the image.
         boxes: (B, R, 4) float32, x0 y0 x1 y1 relative to the image's width and height; NaN if the source has none.
-            (B, 0, 4) of pixels.
+            (B, 0, 4) for pixels.
     """
 
     features: Tensor
@@ -36,8 +36,8 @@ class RegionBatch(NamedTuple):
     boxes: Tensor
 
 
-class Shard(NamedTuple):
-    """One file of the store, n images; the arrays are views of the file's pages."""
+class StoreFile(NamedTuple):
+    """One file of the store with n images; the arrays are views of the file's pages."""
 
     image_ids: list[str]
     features: NDArray[Any]  # (n, R, D)
@@ -49,87 +49,93 @@ class Shard(NamedTuple):
 
 
 class FeatureStore:
-    """Random access to features on disk: nothing is loaded, and a gather copies each region once.
+    """Random access to features on disk: opening loads no features, and a gather copies each region once.
 
-    Resident memory stays bounded however large the store is: pages that were read are handed back to the
-    system's cache, where they do not count.
+    Resident memory is bounded for a store of any size: after reading, pages are released to the system's page cache.
 
     Args:
-        directory: of the ``*.arrow`` files that :class:`FeatureWriter` wrote; their order is that of their names.
+        directory: holds the ``*.arrow`` files of :class:`FeatureWriter`; they are read in the order of their names.
 
     Attributes:
         image_ids: (N,) in the order of the rows.
-        regions: R, the most regions of an image.
-        dim: D, of a region's features; 3 of pixels, whose store has R = H rows of R x 3 numbers.
-        pixels: whether these are images.
-        metadata: backbone, layer, SHA-256 of the weights, preprocessing ...: whatever the writer was given.
+        regions: R, the maximum number of regions per image.
+        dim: D, the dimension of a region's features; 3 for pixels, whose files have R = H rows of R x 3 numbers.
+        pixels: whether the store holds images.
+        metadata: the writer's metadata: extractor, backbone, layer, SHA-256 of the weights, preprocessing.
 
     Raises:
-        FileNotFoundError: the directory holds no shard.
-        ValueError: a file is no whole shard, or its metadata are not those of the first.
+        FileNotFoundError: the directory holds no ``*.arrow`` file.
+        ValueError: a file is truncated, or its metadata differ from those of the first file.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from bifocal.features import FeatureWriter
+        >>> directory = Path(mkdtemp())
+        >>> with FeatureWriter(directory, regions=2, dim=3, metadata={}) as writer:
+        ...     writer.add("a.jpg", np.ones((1, 3)))
+        >>> FeatureStore(directory).gather([0]).mask
+        tensor([[ True, False]])
     """
 
     def __init__(self, directory: Path) -> None:
         paths = sorted(directory.glob("*.arrow"))
         if not paths:
-            raise FileNotFoundError(
-                f"{directory} holds no *.arrow file: run extract_features, which writes the feature store"
-            )
-        self._shards = [read_shard(path) for path in paths]
-        self.metadata = self._shards[0].metadata
-        for path, shard in zip(paths, self._shards, strict=True):
-            check_same_metadata(path, shard.metadata, self.metadata)
+            raise FileNotFoundError(f"{directory} holds no *.arrow file: extract the features first")
+        self._files = [open_store_file(path) for path in paths]
+        self.metadata = self._files[0].metadata
+        for path, file in zip(paths, self._files, strict=True):
+            check_same_metadata(path, file.metadata, self.metadata)
         self.regions: int = self.metadata["regions"]
         self.pixels = self.metadata.get("layer") == "pixels"
         self.dim: int = 3 if self.pixels else self.metadata["dim"]
         self._row_shape, self._dtype = (self.regions, self.metadata["dim"]), feature_type(self.metadata)
-        self.image_ids = [image_id for shard in self._shards for image_id in shard.image_ids]
+        self.image_ids = [image_id for file in self._files for image_id in file.image_ids]
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
         if len(self._row) != len(self.image_ids):
             twice = next(image_id for row, image_id in enumerate(self.image_ids) if self._row[image_id] != row)
-            raise ValueError(f"{directory} holds image {twice!r} twice: remove the shards of one of the extractions")
-        self._shard_of = np.repeat(np.arange(len(paths)), [len(shard.image_ids) for shard in self._shards])
-        self._place = np.concatenate([np.arange(len(shard.image_ids)) for shard in self._shards])
-        # Boxes, scores and counts are small beside the features, and stay in memory.
-        self._boxes = np.concatenate([shard.boxes for shard in self._shards])
-        self._scores = np.concatenate([shard.scores for shard in self._shards])
-        self._counts = np.concatenate([shard.counts for shard in self._shards])
+            raise ValueError(f"{directory} holds image {twice!r} twice: remove the files of one of the extractions")
+        self._file_of_row = np.repeat(np.arange(len(paths)), [len(file.image_ids) for file in self._files])
+        self._row_in_file = np.concatenate([np.arange(len(file.image_ids)) for file in self._files])
+        # Boxes, scores and counts are small compared with the features: copy them to memory.
+        self._boxes = np.concatenate([file.boxes for file in self._files])
+        self._scores = np.concatenate([file.scores for file in self._files])
+        self._counts = np.concatenate([file.counts for file in self._files])
         self._bytes_mapped = 0
         self._threads = torch.get_num_threads()
         self._pool = ThreadPoolExecutor(self._threads)
 
     def __len__(self) -> int:
-        """N, the number of images."""
+        """Return N, the number of images."""
         return len(self.image_ids)
 
     def rows(self, image_ids: Iterable[str]) -> NDArray[np.int64]:
-        """The rows of these images, in the order given.
+        """Return the rows of images, in the order of ``image_ids``.
 
         Raises:
-            ValueError: the store does not have one of them.
+            ValueError: the store lacks one of the images.
         """
-        wanted = list(image_ids)
-        missing = [image_id for image_id in wanted if image_id not in self._row]
+        requested = list(image_ids)
+        missing = [image_id for image_id in requested if image_id not in self._row]
         if missing:
             raise ValueError(
-                f"the feature store lacks {len(missing)} of {len(wanted)} images, the first is {missing[0]!r}: "
-                f"run extract_features on the dataset that has them (the store has {len(self)} images)"
+                f"the feature store lacks {len(missing)} of {len(requested)} images, the first is {missing[0]!r}: "
+                f"extract the features of the dataset that has them (the store has {len(self)} images)"
             )
-        return np.array([self._row[image_id] for image_id in wanted], dtype=np.int64)
+        return np.array([self._row[image_id] for image_id in requested], dtype=np.int64)
 
     def gather(self, rows: ArrayLike | Tensor) -> RegionBatch:
-        """The regions of the images in ``rows`` (B,), in that order; a row may come more than once."""
+        """Return the regions of the images in ``rows`` (B,), in that order; a row may occur more than once."""
         index = np.asarray(rows, dtype=np.int64)
-        # NumPy asks the system for huge pages, torch does not: a third of the time.
+        # NumPy allocates huge pages, torch does not: this takes a third of the time.
         features = np.empty((len(index), *self._row_shape), self._dtype)
-        # One core does not fill the memory's bus.
-        threads = self._threads if features.nbytes > BYTES_ALONE else 1
-        edges = [len(index) * part // threads for part in range(threads + 1)]
-        parts = [slice(*ends) for ends in pairwise(edges)]
+        # One core cannot use the full memory bandwidth.
+        threads = self._threads if features.nbytes > MAX_BYTES_PER_THREAD else 1
+        edges = [len(index) * thread // threads for thread in range(threads + 1)]
+        slices = [slice(*ends) for ends in pairwise(edges)]
         run = self._pool.map if threads > 1 else map
-        list(run(lambda part: self._copy(index[part], features[part]), parts))
+        list(run(lambda part: self._copy(index[part], features[part]), slices))
         self._bytes_mapped += features.nbytes
-        if self._bytes_mapped > BYTES_MAPPED:
+        if self._bytes_mapped > MAX_BYTES_MAPPED:
             self._unmap()
         if self.pixels:
             return self._images(index, features)
@@ -140,13 +146,13 @@ class FeatureStore:
         )
 
     def scores(self, rows: ArrayLike | Tensor) -> Tensor:
-        """The scores of the regions in ``rows``: (B, R) float32, zero where there is no region."""
+        """Return the region scores of the images in ``rows``: (B, R) float32, zero where there is no region."""
         return torch.from_numpy(self._scores[np.asarray(rows, dtype=np.int64)])
 
     def _copy(self, index: NDArray[np.int64], target: NDArray[Any]) -> None:
-        places = zip(self._shard_of[index].tolist(), self._place[index].tolist(), strict=True)
-        for position, (shard, place) in enumerate(places):
-            target[position] = self._shards[shard].features[place]
+        locations = zip(self._file_of_row[index].tolist(), self._row_in_file[index].tolist(), strict=True)
+        for position, (file, row) in enumerate(locations):
+            target[position] = self._files[file].features[row]
 
     def _images(self, index: NDArray[np.int64], rows: NDArray[Any]) -> RegionBatch:
         side = np.arange(self.regions)
@@ -156,26 +162,26 @@ class FeatureStore:
         return RegionBatch(images, torch.from_numpy(mask), torch.zeros(len(index), 0, 4))
 
     def _unmap(self) -> None:
-        for shard in self._shards:
-            shard.pages.madvise(mmap.MADV_DONTNEED)
+        for file in self._files:
+            file.pages.madvise(mmap.MADV_DONTNEED)
         self._bytes_mapped = 0
 
 
 def feature_type(metadata: Mapping[str, Any]) -> np.dtype[Any]:
-    """Of the numbers in a store: float16, unless its metadata say ``"dtype": "uint8"``."""
+    """Return the dtype of a store's features: float16, unless the metadata have ``"dtype": "uint8"``."""
     name: str = metadata.get("dtype", "float16")
     return np.dtype(name)
 
 
-def read_shard(path: Path) -> Shard:
-    """Map one file of a feature store.
+def open_store_file(path: Path) -> StoreFile:
+    """Map one file of a feature store to memory.
 
     Raises:
-        ValueError: it is cut off, or no shard; names the file.
+        ValueError: the file is truncated or has another format.
     """
     try:
         with path.open("rb") as file:
-            # Not pa.memory_map: only this one can be told to give pages back.
+            # Not pa.memory_map: it has no madvise, which releases the pages.
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.py_buffer(pages))
         metadata = json.loads(reader.schema.metadata[METADATA])
@@ -186,7 +192,7 @@ def read_shard(path: Path) -> Shard:
             values: NDArray[Any] = batch[name].values.to_numpy(zero_copy_only=True)
             return values.reshape(count, *shape)
 
-        return Shard(
+        return StoreFile(
             image_ids=batch["image_id"].to_pylist(),
             features=view("features", regions, dim),
             boxes=view("boxes", regions, 4),
@@ -197,14 +203,15 @@ def read_shard(path: Path) -> Shard:
         )
     except (pa.ArrowInvalid, pa.ArrowIndexError, KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(
-            f"{path} is no whole shard of a feature store ({error}): delete it and run extract_features again"
+            f"{path} is no complete file of a feature store ({error}): delete it and extract the features again"
         ) from error
 
 
-def check_same_metadata(path: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    for key in sorted(found.keys() | expected.keys()):
-        if found.get(key) != expected.get(key):
+def check_same_metadata(path: Path, metadata: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless the metadata of the file ``path`` are as expected; the message names a key."""
+    for key in sorted(metadata.keys() | expected.keys()):
+        if metadata.get(key) != expected.get(key):
             raise ValueError(
-                f"{path} holds other features: its {key} is {found.get(key)!r}, expected {expected.get(key)!r}; "
-                "delete the shards that are not of this extraction"
+                f"{path} holds other features: its {key} is {metadata.get(key)!r}, expected {expected.get(key)!r}; "
+                "delete the files of the other extraction"
             )

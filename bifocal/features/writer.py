@@ -1,4 +1,4 @@
-"""Writing the feature store."""
+"""Writer of the feature store."""
 
 import json
 import os
@@ -12,27 +12,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bifocal.features.store import METADATA, check_same_metadata, feature_type, read_shard
+from bifocal.features.store import METADATA, check_same_metadata, feature_type, open_store_file
 
 
 class FeatureWriter:
-    """Writes a feature store shard by shard; a shard is written aside and renamed, so it is whole or absent.
+    """Writes a feature store file by file; a file is renamed to its final name when it is complete.
 
-    The file is written while the next shard fills, so at most two shards are in memory.
+    A file is written to disk while the next one fills, so at most two are in memory.
 
-    A writer opened where a killed one worked goes on after the last whole shard: give it the images that are not
-    in ``written``, in the same order, and the bytes will be those of an undisturbed run.
+    To resume after a kill, open a writer on the same directory and add the images that are not in ``written``, in the
+    same order: the files are then identical to those of an uninterrupted run.
 
     Args:
-        directory: of the shards; exists.
-        regions: R, the most regions of an image.
-        dim: D, of a region's features.
-        metadata: what JSON can hold; says how the features were made.
-        shard_size: images in a shard.
-        part: number of this extraction, where several write the same store in parallel.
+        directory: of the files; must exist.
+        regions: R, the maximum number of regions per image.
+        dim: D, the dimension of a region's features.
+        metadata: how the features were computed, as JSON can hold it.
+        images_per_file: images in a file; a killed run loses at most the file in progress.
+        shard: index of this share of the extraction, if several write the same store in parallel.
+
+    Attributes:
+        written: ids of the images in complete files.
 
     Raises:
-        ValueError: the directory holds shards of other features.
+        ValueError: the directory holds files of other features.
     """
 
     def __init__(
@@ -42,34 +45,33 @@ class FeatureWriter:
         regions: int,
         dim: int,
         metadata: Mapping[str, Any],
-        shard_size: int = 256,
-        part: int = 0,
+        images_per_file: int = 256,
+        shard: int = 0,
     ) -> None:
         self.directory = directory
         self.regions = regions
         self.dim = dim
         self.metadata: dict[str, Any] = json.loads(json.dumps({**metadata, "regions": regions, "dim": dim}))
         self.dtype = feature_type(self.metadata)
-        self.shard_size = shard_size
-        self.part = part
+        self.images_per_file = images_per_file
+        self.shard = shard
         self.written: list[str] = []
-        for path in sorted(directory.glob(f"{part:03d}-*.arrow")):
-            shard = read_shard(path)
-            check_same_metadata(path, shard.metadata, self.metadata)
-            self.written += shard.image_ids
-            self._shard = int(path.stem.split("-")[1]) + 1
-        if not self.written:
-            self._shard = 0
-        self._disk = ThreadPoolExecutor(1)
-        self._writing: Future[None] | None = None
-        self._begin()
+        self._file_index = 0
+        for path in sorted(directory.glob(f"{shard:03d}-*.arrow")):
+            file = open_store_file(path)
+            check_same_metadata(path, file.metadata, self.metadata)
+            self.written += file.image_ids
+            self._file_index = int(path.stem.split("-")[1]) + 1
+        self._executor = ThreadPoolExecutor(1)
+        self._pending: Future[None] | None = None
+        self._start_file()
 
-    def _begin(self) -> None:
+    def _start_file(self) -> None:
         self._image_ids: list[str] = []
-        self._features = np.zeros((self.shard_size, self.regions, self.dim), self.dtype)
-        self._boxes = np.zeros((self.shard_size, self.regions, 4), np.float32)
-        self._scores = np.zeros((self.shard_size, self.regions), np.float32)
-        self._counts = np.zeros(self.shard_size, np.int32)
+        self._features = np.zeros((self.images_per_file, self.regions, self.dim), self.dtype)
+        self._boxes = np.zeros((self.images_per_file, self.regions, 4), np.float32)
+        self._scores = np.zeros((self.images_per_file, self.regions), np.float32)
+        self._counts = np.zeros(self.images_per_file, np.int32)
 
     def add(
         self,
@@ -81,37 +83,37 @@ class FeatureWriter:
         """Add an image.
 
         Args:
-            features: (r, D), r <= R; finite, and within float16's +-65504; whole numbers from 0 to 255 if the
-                metadata say ``"dtype": "uint8"``.
-            boxes: (r, 4), x0 y0 x1 y1 in [0, 1]; None where the source has none.
+            features: (r, D), r <= R; finite, and within float16's +-65504; integers from 0 to 255 if the metadata
+                have ``"dtype": "uint8"``.
+            boxes: (r, 4), x0 y0 x1 y1 in [0, 1]; None if the source has none.
             scores: (r,); None means 1.
 
         Raises:
-            ValueError: a shape, a feature or a box is not as said; names the image.
+            ValueError: a shape, a feature or a box is invalid; the message names the image.
         """
         try:
-            stored = self._stored(image_id, features, boxes, scores)
+            stored = self._validated(image_id, features, boxes, scores)
         except ValueError:
-            self._wait()  # what was complete before is on the disk
+            self._wait()  # complete files must be on disk before the error stops the run
             raise
         count = len(features)
-        at = len(self._image_ids)
-        self._features[at, :count] = stored
-        self._boxes[at, :count] = np.nan if boxes is None else boxes.clip(0, 1)
-        self._scores[at, :count] = 1 if scores is None else scores
-        self._counts[at] = count
+        row = len(self._image_ids)
+        self._features[row, :count] = stored
+        self._boxes[row, :count] = np.nan if boxes is None else boxes.clip(0, 1)
+        self._scores[row, :count] = 1 if scores is None else scores
+        self._counts[row] = count
         self._image_ids.append(image_id)
-        if len(self._image_ids) == self.shard_size:
+        if len(self._image_ids) == self.images_per_file:
             self._flush()
 
-    def _stored(
+    def _validated(
         self,
         image_id: str,
         features: NDArray[np.floating[Any]],
         boxes: NDArray[np.floating[Any]] | None,
         scores: NDArray[np.floating[Any]] | None,
     ) -> NDArray[Any]:
-        """The features as the store has them, when all is as ``add`` says."""
+        """Return the features in the store's dtype, or raise ``ValueError``."""
         count = len(features)
         if features.ndim != 2 or count > self.regions or features.shape[1] != self.dim:
             raise ValueError(
@@ -135,17 +137,17 @@ class FeatureWriter:
         return stored
 
     def close(self) -> None:
-        """Write the last shard, which may be smaller, and wait until it is on the disk."""
+        """Write the last file, which may be smaller, and wait until it is on disk."""
         if self._image_ids:
             self._flush()
         self._wait()
 
     def __enter__(self) -> "FeatureWriter":
-        """Close at the end, unless there was an error: then what is not yet a full shard is left out."""
+        """Close the writer at the end of the block; after an error, discard the incomplete file."""
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
             self.close()
@@ -162,33 +164,34 @@ class FeatureWriter:
             "scores": _fixed_size_list(self._scores[:count]),
             "regions": pa.array(self._counts[:count]),
         }
-        path = self.directory / f"{self.part:03d}-{self._shard:05d}.arrow"
-        self._writing = self._disk.submit(self._write, path, pa.record_batch(columns))
+        path = self.directory / f"{self.shard:03d}-{self._file_index:05d}.arrow"
+        self._pending = self._executor.submit(self._write, path, pa.record_batch(columns))
         self.written += self._image_ids
-        self._shard += 1
-        self._begin()
+        self._file_index += 1
+        self._start_file()
 
     def _write(self, path: Path, batch: pa.RecordBatch) -> None:
         schema = batch.schema.with_metadata({METADATA: json.dumps(self.metadata, sort_keys=True).encode()})
-        aside = path.with_suffix(".new")
-        with aside.open("wb") as file:
+        partial = path.with_suffix(".new")
+        with partial.open("wb") as file:
             with pa.ipc.new_file(file, schema) as writer:
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        partial.replace(path)
 
     def _wait(self) -> None:
-        """Wait for the shard before, and raise what went wrong with it."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        """Wait until the previous file is on disk; raise the error if writing failed."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
 
 
 def _all_finite(values: NDArray[Any]) -> bool:
-    """``isfinite`` of float16, which NumPy computes in software, by the bits: an exponent of ones is inf or NaN."""
+    """Return whether all values are finite."""
     if values.dtype != np.float16:
         return True
+    # NumPy's isfinite of float16 runs in software: test the bits, an exponent of ones is inf or NaN.
     exponent = np.uint16(0x7C00)
     return not bool(((values.view(np.uint16) & exponent) == exponent).any())
 

@@ -9,9 +9,17 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
-from bifocal.backbones.state import CARRIED, fit_weights
-from bifocal.backbones.trainable import PixelBackbone, by_size, random_crops, scaled, seen, whole_images
-from bifocal.backbones.trainable import Protocol as EvalResize
+from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.state import WEIGHTS_FILE, load_into
+from bifocal.backbones.trainable import (
+    EVAL_BATCH_SIZE,
+    EvalResize,
+    PixelBackbone,
+    random_crops,
+    resize_for_eval,
+    scale_shorter_side,
+    whole_images,
+)
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders.base import ImageEncoder
@@ -94,7 +102,8 @@ class BEANEncoder(ImageEncoder):
             return self.project(self.pool(self.adaptation(features), mask))
         if self.training and self.crop is not None:
             return self.embed_pixels(random_crops(features, mask, self.crop))
-        return by_size(seen(features, mask, self.eval_resize, self.image_size), self.embed_pixels)
+        images = resize_for_eval(features, mask, self.eval_resize, self.image_size)
+        return torch.stack(map_by_shape(images, self.embed_pixels, EVAL_BATCH_SIZE))
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the embeddings (B, d) of images of one size (B, 3, H, W)."""
@@ -128,8 +137,8 @@ class BEANEncoder(ImageEncoder):
     def uncropped_views(self, pixels: Tensor, mask: Tensor) -> list[Tensor]:
         """Return images (B, 3, H, W) without padding, at the scale of evaluation, but never cropped."""
         if self.eval_resize == "scale_and_crop":
-            return [scaled(image) for image in whole_images(pixels, mask)]
-        return seen(pixels, mask, self.eval_resize, self.image_size)
+            return [scale_shorter_side(image) for image in whole_images(pixels, mask)]
+        return resize_for_eval(pixels, mask, self.eval_resize, self.image_size)
 
     def keeps_square(self, size: int) -> bool:
         """Return whether evaluation leaves a square image of ``size`` pixels as it is."""
@@ -168,12 +177,12 @@ class BEANEncoder(ImageEncoder):
             FileNotFoundError: the encoder reads pixels, and the directory holds no weights.
             ValueError: the weights belong to another network.
         """
-        path = directory / CARRIED
+        path = directory / WEIGHTS_FILE
         if self.backbone is not None:
-            extra = self.backbone.initialise(directory)
+            extra = self.backbone.load_pretrained(directory)
         else:
             extra = load_file(path) if path.is_file() else {}
         prefix = "adaptation."
         weights = {name.removeprefix(prefix): value for name, value in extra.items() if name.startswith(prefix)}
         if weights:
-            fit_weights(self.adaptation, weights, path, head="")
+            load_into(self.adaptation, weights, path)

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.backbones.state import fit_weights
-from bifocal.backbones.trainable import PixelBackbone, by_size, whole_images
+from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.state import load_into
+from bifocal.backbones.trainable import EVAL_BATCH_SIZE, PixelBackbone, whole_images
 from bifocal.backbones.whitening import Whitening
 from bifocal.features import RegionBatch
 from bifocal.features.extractors.rmac_regions import region_maxima
@@ -67,7 +69,7 @@ class RMACEncoder(ImageEncoder):
         for module in self.backbone.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
-        return by_size(whole_images(features, mask), self.embed_pixels)
+        return torch.stack(map_by_shape(whole_images(features, mask), self.embed_pixels, EVAL_BATCH_SIZE))
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the embeddings (B, d) of images of one size (B, 3, H, W)."""
@@ -94,9 +96,9 @@ class RMACEncoder(ImageEncoder):
             FileNotFoundError: the directory holds no weights.
             ValueError: the weights belong to another network, or the whitening has fewer than d dimensions.
         """
-        extra = self.backbone.initialise(directory)
+        extra = self.backbone.load_pretrained(directory)
         if "whitening.mean" in extra:
             whitening = Whitening(extra["whitening.mean"], extra["whitening.projection"])
             projection = whitening.projection[: self.whitening.out_features]
             weights = {"weight": projection, "bias": -projection @ whitening.mean}
-            fit_weights(self.whitening, weights, directory, head="")
+            load_into(self.whitening, weights, directory)

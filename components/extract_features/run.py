@@ -1,53 +1,65 @@
-"""Act of the stage ``extract_features``."""
+"""Stage extract_features: run."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bifocal.datasets import read_dataset
+from bifocal.backbones.weights.base import Weights
+from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureWriter
 from bifocal.features.base import FeatureExtractor, FeatureReader, FeatureSource
 from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.registry import build
-from components.extract_features.learning import prepare
-from components.extract_features.spec import ExtractFeaturesParams
-from runtime import shards
+from components.extract_features.spec import EXTRACTORS, WEIGHTS, ExtractFeaturesParams
+from runtime.shards import items_of_shard, parse_shard
 
 
 def run(params: ExtractFeaturesParams, *, dataset: Path, features: Path, shard: str = "1/1") -> dict[str, float]:
-    """Write the feature store of the dataset's images; returns its counts, and how well the backbone learnt.
+    """Write the features of the dataset's images to a store.
 
     Args:
-        shard: ``"2/4"`` for the second quarter of the images alone; ``merge_features`` puts the shards together.
+        shard: ``"2/4"`` for the second quarter of the images only; the step ``merge`` combines shards.
+
+    Returns:
+        Images, regions and dimension of the store, and the metrics of a training.
 
     Raises:
-        FileNotFoundError: weights are not where they should be.
-        ValueError: the weights do not fit, an image cannot be read, or its features are not finite.
+        FileNotFoundError: a file of weights is missing, or cannot be downloaded.
+        ValueError: the weights belong to another network, an image cannot be read, or its features are not finite.
     """
     torch.manual_seed(params.seed)
     tables = read_dataset(dataset)
-    number, count = shards.parse_shard(shard)
-    image_ids = list(shards.items_of_shard([str(image_id) for image_id in tables.images["image_id"]], shard))
-    kind: FeatureExtractor | FeatureReader = build("bifocal.features.extractors", params.features)
-    figures: dict[str, float] = {}
-    metadata: dict[str, Any] = {"kind": params.features.name, "arguments": params.features.arguments}
-    origin: FeatureSource
-    if isinstance(kind, FeatureReader):
-        origin = kind.open(tables, params.source)
-    else:
-        kind.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
-        metadata["weights"], figures = prepare(kind, params, tables, features, alone=count == 1)
-        origin = NetworkFeatures(kind, tables, params.batch_size)
+    source, metadata, metrics = _open_source(params, tables, features, sharded=parse_shard(shard)[1] > 1)
+    image_ids = list(items_of_shard([str(image_id) for image_id in tables.images["image_id"]], shard))
     writer = FeatureWriter(
         features,
-        regions=origin.regions,
-        dim=origin.dim,
-        metadata=metadata | origin.describe(),
-        shard_size=params.shard_size,
-        part=number - 1,
+        regions=source.regions,
+        dim=source.dim,
+        metadata=metadata | source.describe(),
+        images_per_file=params.images_per_file,
+        shard=parse_shard(shard)[0] - 1,
     )
     written = set(writer.written)
     missing = [image_id for image_id in image_ids if image_id not in written]
-    write_features(origin.read(missing), writer, total=len(image_ids))
-    return {"images": len(image_ids), "regions": origin.regions, "dim": origin.dim} | figures
+    write_features(source.read(missing), writer, total=len(image_ids))
+    return {"images": len(image_ids), "regions": source.regions, "dim": source.dim} | metrics
+
+
+def _open_source(
+    params: ExtractFeaturesParams, dataset: Dataset, features: Path, sharded: bool
+) -> tuple[FeatureSource, dict[str, Any], dict[str, float]]:
+    """Return the source of the features, its metadata, and the metrics of a training."""
+    extractor: FeatureExtractor | FeatureReader = build(EXTRACTORS, params.extractor)
+    # The path of published files differs between machines, and shards must have equal metadata.
+    arguments = {name: value for name, value in params.extractor.arguments.items() if name != "path"}
+    metadata: dict[str, Any] = {"extractor": params.extractor.name, "arguments": arguments}
+    if isinstance(extractor, FeatureReader):
+        return extractor.open(dataset), metadata, {}
+    extractor.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
+    weights: Weights = build(WEIGHTS, params.weights)
+    digest, metrics = weights.prepare(
+        extractor, dataset, features, batch_size=params.batch_size, seed=params.seed, sharded=sharded
+    )
+    source = NetworkFeatures(extractor, dataset, params.batch_size)
+    return source, metadata | {"weights": digest}, metrics

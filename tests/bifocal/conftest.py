@@ -30,7 +30,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureSt
     marks = [f"mark{number}" for number in range(5)]
     kinds, signs = random.normal(size=(8, DIM)), random.normal(size=(5, DIM))
     image_ids, captions = [], []
-    with FeatureWriter(folder / "features", regions=REGIONS, dim=DIM, metadata={}, shard_size=16) as writer:
+    with FeatureWriter(folder / "features", regions=REGIONS, dim=DIM, metadata={}, images_per_file=16) as writer:
         for number in range(40):
             kind, mark = number % 8, number // 8
             image_ids.append(f"image {number}")

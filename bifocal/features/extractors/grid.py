@@ -1,35 +1,39 @@
-"""Grid features: the cells of a backbone's feature map are the regions."""
+"""Grid features: the cells of a feature map as regions."""
 
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import Resize
-from bifocal.backbones.timm import TimmBackbone
-from bifocal.features.base import ImageRegions, in_batches_of_one_shape
+from bifocal.backbones.preprocessing import Resize, map_by_shape
+from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes, coordinates
+from bifocal.features.extractors.base import TimmExtractor
 
 
-class Grid:
-    """The cells of a feature map of any timm backbone, as regions; box of a cell: its part of the image.
+class Grid(TimmExtractor):
+    """The cells of a feature map of a timm backbone as regions; the box of a cell is its share of the image.
+
+    Further arguments: see ``TimmExtractor``.
 
     Args:
-        backbone: name of a timm model, with or without the tag of its weights ("resnet152.a1_in1k").
-        stage: of the backbone, from 0, as timm's ``feature_info`` counts; None for ``forward_features``.
-        size: pixels, of the side of a square image, or of the largest side.
-        resize: "square", irrespective of the aspect, or "aspect", which keeps it.
-        mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
+        stage: stage of the backbone, counted from 0 as in timm's ``feature_info``; None for ``forward_features``.
         coordinates: append the cell's x0 y0 x1 y1, width, height and area, times ``coordinate_scale``.
-        coordinate_scale: what a coordinate of 1 becomes; of the size of the other features.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        coordinate_scale: factor that brings coordinates to the scale of the other features.
 
     Raises:
-        ValueError: timm has no such model, or its features are no map.
+        ValueError: timm has no such model, or its features are not a map.
+
+    Example:
+        >>> grid = Grid("resnet10t", stage=3, size=64)
+        >>> (image,) = grid.extract([torch.zeros(3, 64, 64, dtype=torch.uint8)])
+        >>> image.features.shape, image.boxes.shape
+        (torch.Size([16, 256]), torch.Size([16, 4]))
     """
+
+    keeps_weights = True
 
     def __init__(
         self,
@@ -43,7 +47,7 @@ class Grid:
         coordinate_scale: float = 1.0,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        self.backbone = TimmBackbone(backbone, size, resize, mean, std, model_arguments)
+        super().__init__(backbone, size, resize, mean, std, model_arguments)
         self.stage = stage
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale
         if stage is not None:
@@ -51,36 +55,42 @@ class Grid:
 
     @property
     def regions(self) -> int:
-        """R: the cells of the largest map, that of a square image."""
+        """R: number of cells of the largest map, which is that of a square image."""
         _, rows, columns = self.map_shape
         return rows * columns
 
     @property
     def dim(self) -> int:
-        """D: channels of the map, and 7 coordinates if they are wanted."""
+        """D: number of channels, plus 7 coordinates if requested."""
         return self.map_shape[0] + 7 * self.coordinates
 
+    @cached_property
+    def map_shape(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of the map of a square image."""
+        with torch.inference_mode():
+            shape = self.feature_map(self.backbone.blank_image()).shape
+        return shape[1], shape[2], shape[3]
+
     def describe(self) -> dict[str, Any]:
-        """Backbone, layer and preprocessing."""
-        return self.backbone.describe() | {
+        return super().describe() | {
             "layer": "forward_features" if self.stage is None else f"stage {self.stage}",
             "coordinates": self.coordinate_scale if self.coordinates else None,
         }
 
-    def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize."""
-        return self.backbone.preprocess(image)
+    def grid(self) -> "Grid":
+        """Return the extractor whose feature map a backbone is trained on, see ``TrainOnPhrases``: this one."""
+        return self
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        """Images (B, 3, H, W) uint8 to the map (B, C, h, w)."""
+        """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w)."""
         return self.backbone.feature_map(pixels, self.stage)
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """The cells of each image, row by row."""
-        return in_batches_of_one_shape(images, self._regions)
+        """Return the cells of each image, row by row."""
+        return map_by_shape(images, self._regions)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (B, 3, H, W) uint8 to the features (B, R, D) and boxes (R, 4) of their cells, row by row."""
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         maps = self.feature_map(pixels)
         boxes = cell_boxes(*maps.shape[2:]).to(maps)
         features = maps.flatten(2).transpose(1, 2)
@@ -92,11 +102,3 @@ class Grid:
     def _regions(self, pixels: Tensor) -> list[ImageRegions]:
         features, boxes = self.cells(pixels)
         return [ImageRegions(cells, boxes) for cells in features]
-
-    @cached_property
-    def map_shape(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of the map of a square image."""
-        side = self.backbone.size
-        with torch.inference_mode():
-            shape = self.feature_map(torch.zeros(1, 3, side, side, dtype=torch.uint8)).shape
-        return shape[1], shape[2], shape[3]

@@ -5,34 +5,31 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from bifocal.backbones.timm import TimmBackbone
 from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
+from bifocal.features.extractors.base import TimmExtractor
 
 
-class MultiLevel:
-    """Named layers of a timm model, each as cells x cells regions; level by level, row by row.
+class MultiLevel(TimmExtractor):
+    """Outputs of several layers of a timm model, each resampled to cells x cells regions; level by level, row by row.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, table 1: VGG
     conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18; for PNASNet ``backbone="pnasnet5large"``,
     ``layers=["cell_5", "cell_7", "cell_9", "cell_11"]`` at 19 x 19. Images are resized to 300 x 300, which gives the
-    table's maps. Where levels differ in channels, the narrower ones are filled with zeros; the metadata say how
-    many channels each has.
+    map sizes of the table. Levels with fewer channels than the widest one are padded with zeros; the metadata hold the
+    number of channels of each level.
+
+    Further arguments: see ``TimmExtractor``.
 
     Args:
-        backbone: name of a timm model.
-        layers: names of its modules, from low to high.
-        cells: M, of a side; maps of another size are resampled bilinearly.
-        size: pixels, of the side that the image is resized to, irrespective of its aspect.
-        mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        layers: names of the model's modules, from low to high.
+        cells: M, cells per side; maps of another size are resampled bilinearly.
 
     Raises:
-        ValueError: timm has no such model, or the model no such layer.
+        ValueError: timm has no such model, or the model has no such layer.
     """
 
     def __init__(
@@ -45,46 +42,42 @@ class MultiLevel:
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        self.backbone = TimmBackbone(backbone, size, "square", mean, std, model_arguments)
-        self.layers, self.cells = tuple(layers), cells
+        super().__init__(backbone, size, "square", mean, std, model_arguments)
+        # Not self.cells: GridExtractor has a method of this name.
+        self.layers, self.cells_per_side = tuple(layers), cells
         self.backbone.check_layers(self.layers)
 
     @property
     def regions(self) -> int:
         """R: levels x cells x cells."""
-        return len(self.layers) * self.cells**2
+        return len(self.layers) * self.cells_per_side**2
 
     @property
     def dim(self) -> int:
-        """D: channels of the widest level."""
+        """D: number of channels of the widest level."""
         return max(self._channels)
 
     def describe(self) -> dict[str, Any]:
-        """Backbone, layers and their channels."""
-        return self.backbone.describe() | {
+        return super().describe() | {
             "layer": list(self.layers),
             "channels": self._channels,
-            "cells": self.cells,
+            "cells": self.cells_per_side,
         }
 
-    def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize."""
-        return self.backbone.preprocess(image)
-
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """The cells of all levels of each image."""
-        levels = [self._cells(level) for level in self.backbone.layer_maps(torch.stack(list(images)), self.layers)]
-        boxes = cell_boxes(self.cells, self.cells).repeat(len(self.layers), 1)
+        """Return the cells of all levels of each image."""
+        levels = [self._cells(maps) for maps in self.backbone.layer_maps(torch.stack(list(images)), self.layers)]
+        boxes = cell_boxes(self.cells_per_side, self.cells_per_side).repeat(len(self.layers), 1)
         return [ImageRegions(cells, boxes) for cells in torch.cat(levels, dim=1)]
 
-    def _cells(self, level: Tensor) -> Tensor:
-        """A map (B, C, h, w) as cells (B, M * M, D)."""
-        resampled = interpolate(level, size=(self.cells, self.cells), mode="bilinear", align_corners=False)
-        return pad(resampled.flatten(2).transpose(1, 2), (0, self.dim - level.shape[1]))
+    def _cells(self, maps: Tensor) -> Tensor:
+        """Resample a level (B, C, h, w) to cells (B, M * M, D)."""
+        size = (self.cells_per_side, self.cells_per_side)
+        resampled = interpolate(maps, size=size, mode="bilinear", align_corners=False)
+        return pad(resampled.flatten(2).transpose(1, 2), (0, self.dim - maps.shape[1]))
 
     @cached_property
     def _channels(self) -> list[int]:
-        size = self.backbone.size
         with torch.inference_mode():
-            levels = self.backbone.layer_maps(torch.zeros(1, 3, size, size, dtype=torch.uint8), self.layers)
-        return [level.shape[1] for level in levels]
+            levels = self.backbone.layer_maps(self.backbone.blank_image(), self.layers)
+        return [maps.shape[1] for maps in levels]

@@ -1,4 +1,4 @@
-"""Class-agnostic boxes and their features, for phrase localization."""
+"""Class-agnostic boxes with their features, for phrase localization."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,31 +9,30 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import Resize, resized
-from bifocal.backbones.timm import TimmBackbone
-from bifocal.features.base import ImageRegions, in_batches_of_one_shape
+from bifocal.backbones.preprocessing import Resize, map_by_shape, resize_image
+from bifocal.features.base import ImageRegions
+from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid
 
-POOLED = 7
+POOLED_SIZE = 7
 
 
-class Proposals:
-    """Boxes of selective search, described by RoIAlign on a map of a timm backbone.
+class Proposals(TimmExtractor):
+    """Boxes of selective search, with features that RoIAlign pools from a map of a timm backbone.
 
     Uijlings et al., "Selective search for object recognition", IJCV 2013, in opencv-contrib, whose order is random:
-    here the largest come first, each unless a larger one overlaps it by more than ``overlap``. Of the objects in 40
-    COCO images (those of more than 32 x 32 pixels) 58 % have one of 100 boxes at an intersection over union of one
-    half; 83 % have one of all 716, 48 % one of 100 at random. The features are the mean of 7 x 7 bins.
+    here boxes are taken in order of decreasing area; a box is skipped if a larger one overlaps it by more than
+    ``overlap``. Measured on 40 COCO images, objects of more than 32 x 32 pixels, intersection over union of at least
+    one half: 100 such boxes cover 58 % of the objects, all 716 boxes 83 %, 100 random ones 48 %. The features are the
+    mean of 7 x 7 bins.
+
+    Further arguments: see ``TimmExtractor``.
 
     Args:
-        backbone: name of a timm model.
-        stage: of the backbone, from 0, as timm's ``feature_info`` counts.
-        regions: R, the most boxes of an image (Wang et al. and Plummer et al. take 100).
+        stage: stage of the backbone, counted from 0 as in timm's ``feature_info``.
+        regions: R, the maximum number of boxes per image (Wang et al. and Plummer et al. use 100).
         overlap: intersection over union.
-        search_size: pixels, of the largest side of the image that is searched.
-        size, resize: of the image that the backbone sees, see ``Grid``.
-        mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        search_size: longer side, in pixels, of the image that selective search runs on.
 
     Raises:
         ValueError: timm has no such model.
@@ -52,67 +51,70 @@ class Proposals:
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        self.backbone = TimmBackbone(backbone, size, resize, mean, std, model_arguments)
+        super().__init__(backbone, size, resize, mean, std, model_arguments)
         self.backbone.check_stage(stage)
         self.stage, self.regions, self.overlap, self.search_size = stage, regions, overlap, search_size
 
     @cached_property
     def dim(self) -> int:
-        """D, channels of the map."""
+        """D: number of channels of the map."""
         channels: int = self.backbone.network.feature_info[self.stage]["num_chs"]
         return channels
 
     def describe(self) -> dict[str, Any]:
-        """Backbone, layer and search."""
-        return self.backbone.describe() | {
+        return super().describe() | {
             "layer": f"stage {self.stage}",
             "overlap": self.overlap,
             "search_size": self.search_size,
         }
 
     def grid(self) -> Grid:
-        """The cells of the map that the boxes are pooled from, of the same network: what pretraining learns on."""
-        backbone = self.backbone
-        cells = Grid(
-            backbone.name, self.stage, backbone.size, backbone.resize, model_arguments=backbone.model_arguments
-        )
-        cells.backbone = backbone
-        return cells
+        """Return the extractor whose feature map a backbone is trained on, see ``TrainOnPhrases``.
+
+        It shares this extractor's network.
+        """
+        config = self.backbone.config
+        grid = Grid(config.backbone, self.stage, config.size, config.resize, model_arguments=config.model_arguments)
+        grid.backbone = self.backbone
+        return grid
 
     def preprocess(self, image: Image.Image) -> tuple[Tensor, Tensor]:
-        """Pixels for the backbone, uint8 (3, H, W), and the boxes (r, 4), relative."""
+        """Return the pixels (3, H, W) uint8 for the backbone, and the relative boxes (r, 4)."""
         return self.backbone.preprocess(image), self._boxes(image)
 
     def extract(self, images: Sequence[tuple[Tensor, Tensor]]) -> list[ImageRegions]:
-        """The boxes of each image with their features, the largest first."""
-        maps = in_batches_of_one_shape(
+        """Return the boxes of each image with their features, in order of decreasing area."""
+        maps = map_by_shape(
             [pixels for pixels, _ in images], lambda pixels: list(self.backbone.feature_map(pixels, self.stage))
         )
         return [
-            ImageRegions(_pooled(features.float(), boxes), boxes)
+            ImageRegions(_pool(features.float(), boxes), boxes)
             for features, (_, boxes) in zip(maps, images, strict=True)
         ]
 
     def _boxes(self, image: Image.Image) -> Tensor:
-        from torchvision.ops import nms  # here, because it takes seconds to load
+        from torchvision.ops import nms  # imported here: it takes seconds
 
-        small = resized(image, self.search_size, "aspect", "bicubic")
-        found = torch.from_numpy(selective_search(np.asarray(small)) / np.tile(small.size, 2)).float()
-        areas = (found[:, 2:] - found[:, :2]).prod(dim=1)
-        return found[nms(found, areas, self.overlap)[: self.regions]]
+        small = resize_image(image, self.search_size, "aspect", "bicubic")
+        boxes = torch.from_numpy(selective_search(np.asarray(small)) / np.tile(small.size, 2)).float()
+        areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1)
+        return boxes[nms(boxes, areas, self.overlap)[: self.regions]]
 
 
 def selective_search(pixels: np.ndarray) -> np.ndarray:
-    """Boxes (n, 4) x0 y0 x1 y1 in pixels of an RGB image (H, W, 3) uint8, sorted; the whole image is one of them.
+    """Return the boxes of selective search, sorted, and the whole image as one of them.
+
+    Shape:
+        RGB image (H, W, 3) uint8 -> (n, 4), x0 y0 x1 y1 in pixels.
 
     Raises:
-        ModuleNotFoundError: OpenCV has no selective search here; says what to install.
+        ModuleNotFoundError: the installed OpenCV has no selective search.
     """
     try:
         from cv2.ximgproc import segmentation
     except ImportError as error:
         raise ModuleNotFoundError(
-            "Proposals needs selective search, which OpenCV has in its contributed modules: "
+            "Proposals needs selective search, which is in OpenCV's contributed modules: "
             "pip install opencv-contrib-python-headless"
         ) from error
     search = segmentation.createSelectiveSearchSegmentation()
@@ -124,11 +126,11 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([boxes, [[0, 0, width, height]]]), axis=0)
 
 
-def _pooled(features: Tensor, boxes: Tensor) -> Tensor:
-    """Mean features (r, C) of a map (C, h, w) in relative boxes (r, 4)."""
+def _pool(features: Tensor, boxes: Tensor) -> Tensor:
+    """Pool a map (C, h, w) in relative boxes (r, 4) to mean features (r, C)."""
     from torchvision.ops import roi_align
 
     height, width = features.shape[1:]
     scaled = boxes.to(features) * features.new_tensor([width, height, width, height])
-    pooled: Tensor = roi_align(features.unsqueeze(0), [scaled], output_size=POOLED, aligned=True)
+    pooled: Tensor = roi_align(features.unsqueeze(0), [scaled], output_size=POOLED_SIZE, aligned=True)
     return pooled.mean(dim=(2, 3))

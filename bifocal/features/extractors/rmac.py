@@ -1,42 +1,42 @@
-"""R-MAC: one vector an image, from the maxima of many regions of a feature map."""
+"""R-MAC: one vector per image, from the maxima of a feature map over many regions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bifocal.backbones.timm import TimmBackbone
-from bifocal.backbones.whitening import Whitening
-from bifocal.features.base import ImageRegions, in_batches_of_one_shape
+from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.backbones.whitening import Whitening, learn_whitening
+from bifocal.features.base import ImageRegions
+from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.rmac_regions import region_maxima
 
 
-class RMAC:
-    """Regional maximum activations of a timm backbone, whitened and summed. One region, the whole image.
+class RMAC(TimmExtractor):
+    """Regional maximum activations of a timm backbone, whitened and summed. The only region is the whole image.
 
     Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 3 (after Tolias et al., ICLR 2016): the
-    image keeps its aspect, its largest side is 576 pixels; the map is max-pooled over a grid of squares at two scales;
-    each region is l2-normalised, PCA-whitened and l2-normalised again; their sum is l2-normalised. The whitening is
-    learnt on images of the split "train", and lies in the artifact's ``weights.safetensors`` with the backbone.
+    image keeps its aspect ratio, its longer side is 576 pixels; the map is max-pooled over a grid of squares at two
+    scales; each region is L2-normalized, PCA-whitened and L2-normalized again; the sum is L2-normalized. The
+    whitening is learned from training images and kept in the weights file, with the backbone.
+
+    Further arguments: see ``TimmExtractor``.
 
     Args:
-        backbone: name of a timm model.
-        size: pixels, of the largest side.
-        scales: of the grid.
+        scales: number of scales of the grid.
         dim: D, dimensions that the whitening keeps; None for all channels.
-        learnt_on: most images, drawn with the seed, that the whitening is learnt on.
-        mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        whitening_images: maximum number of training images to learn the whitening from; they are drawn at random.
 
     Raises:
-        ValueError: timm has no such model, or ``dim`` is more than its channels.
+        ValueError: timm has no such model, or ``dim`` exceeds its number of channels.
     """
 
     regions = 1
+    keeps_weights = True
+    extra_names = ("whitening.mean", "whitening.projection")
 
     def __init__(
         self,
@@ -44,59 +44,74 @@ class RMAC:
         size: int = 576,
         scales: int = 2,
         dim: int | None = None,
-        learnt_on: int = 5000,
+        whitening_images: int = 5000,
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        self.backbone = TimmBackbone(backbone, size, "aspect", mean, std, model_arguments)
-        self.scales, self.learnt_on = scales, learnt_on
-        self.wanted = dim
+        super().__init__(backbone, size, "aspect", mean, std, model_arguments)
+        self.scales, self.fit_images = scales, whitening_images
+        self._dim = dim
         self.whitening: Whitening | None = None
 
     @cached_property
     def channels(self) -> int:
-        """C, of the map."""
+        """C: number of channels of the map."""
         with torch.inference_mode():
             return self.backbone.feature_map(torch.zeros(1, 3, 64, 64, dtype=torch.uint8), None).shape[1]
 
     @property
     def dim(self) -> int:
-        """D."""
-        if self.wanted is not None and self.wanted > self.channels:
-            raise ValueError(f"RMAC: dim is {self.wanted}, and {self.backbone.name} has {self.channels} channels")
-        return self.channels if self.wanted is None else self.wanted
+        """D: dimension of the vector."""
+        if self._dim is not None and self._dim > self.channels:
+            raise ValueError(f"RMAC: dim is {self._dim}, but {self.backbone.name} has {self.channels} channels")
+        return self.channels if self._dim is None else self._dim
 
     def describe(self) -> dict[str, Any]:
-        """Backbone and grid."""
-        return self.backbone.describe() | {"layer": "forward_features", "scales": self.scales}
+        return super().describe() | {"layer": "forward_features", "scales": self.scales}
 
-    def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize."""
-        return self.backbone.preprocess(image)
+    def fit(self, batches: Iterable[Sequence[Tensor]]) -> dict[str, Tensor]:
+        """Learn the whitening from batches of preprocessed images; return its tensors by name.
+
+        Raises:
+            ValueError: the images' regions span fewer than D directions.
+        """
+
+        def vectors() -> Iterator[Tensor]:
+            for images in batches:
+                with torch.inference_mode():
+                    yield torch.cat(self.region_vectors(images))
+
+        self.whitening = learn_whitening(vectors(), self.dim)
+        return dict(zip(self.extra_names, self.whitening, strict=True))
+
+    def load_extra(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the whitening; of a whitening to more dimensions, use the first D."""
+        mean, projection = (tensors[name] for name in self.extra_names)
+        self.whitening = Whitening(mean, projection[: self.dim])
 
     def region_vectors(self, images: Sequence[Tensor]) -> list[Tensor]:
-        """The l2-normalised maxima (n, C) of each image's regions, float32."""
+        """Return the L2-normalized maxima (n, C) of each image's regions, float32."""
 
         def of_one_shape(pixels: Tensor) -> list[Tensor]:
             maxima = region_maxima(self.backbone.feature_map(pixels, None), self.scales)
             return list(normalize(maxima.float(), dim=2))
 
-        return in_batches_of_one_shape(images, of_one_shape)
+        return map_by_shape(images, of_one_shape)
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """One region for each image.
+        """Return one region per image.
 
         Raises:
-            ValueError: there is no whitening yet.
+            ValueError: the whitening is not set.
         """
         if self.whitening is None:
-            raise ValueError("RMAC has no whitening: learn one with bifocal.backbones.whitening.learn_whitening")
+            raise ValueError("RMAC has no whitening: call fit() with training images, or load_extra()")
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-        whitening = Whitening(*(part.to(self.backbone.device) for part in self.whitening))
-        return [ImageRegions(aggregated(regions, whitening), whole) for regions in self.region_vectors(images)]
+        whitening = Whitening(*(tensor.to(self.backbone.device) for tensor in self.whitening))
+        return [ImageRegions(aggregate(regions, whitening), whole) for regions in self.region_vectors(images)]
 
 
-def aggregated(regions: Tensor, whitening: Whitening) -> Tensor:
-    """Normalised regions (n, C), whitened, normalised, summed and normalised: (1, D)."""
+def aggregate(regions: Tensor, whitening: Whitening) -> Tensor:
+    """Whiten and normalize regions (n, C), sum them and normalize the sum: (1, D)."""
     return normalize(normalize(whitening(regions), dim=1).sum(dim=0, keepdim=True), dim=1)

@@ -1,29 +1,26 @@
-"""Ten-crop features: one vector an image, the mean over five crops and their mirrors."""
+"""Ten-crop features: one vector per image, the mean over five crops and their mirror images."""
 
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.timm import TimmBackbone
 from bifocal.features.base import ImageRegions
+from bifocal.features.extractors.base import TimmExtractor
 
 
-class TenCrop:
-    """What comes before the classifier of a timm model (fc7 of VGG), averaged over corners, centre and mirrors.
+class TenCrop(TimmExtractor):
+    """Input of a timm model's classifier (fc7 of VGG), averaged over the corners, the center and their mirror images.
 
-    Wang et al., "Learning two-branch neural networks" (structure-preserving embeddings), section 3.1: an image of
-    256 x 256 pixels, ten crops of 224 x 224, VGG-19, 4096 activations. One region, the whole image.
+    Wang et al., "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1: an image of 256 x
+    256 pixels, ten crops of 224 x 224, VGG-19, 4096 activations. The only region is the whole image.
+
+    Further arguments: see ``TimmExtractor``.
 
     Args:
-        backbone: name of a timm model.
-        size: pixels, of the side that the image is resized to, irrespective of its aspect.
-        crop: pixels, of the side of a crop.
-        mean, std: of each channel, of pixels in [0, 1]; None for those that timm states for the weights.
-        model_arguments: more keyword arguments of ``timm.create_model``.
+        crop: side of a crop in pixels.
 
     Raises:
         ValueError: timm has no such model, or a crop is larger than the image.
@@ -42,33 +39,27 @@ class TenCrop:
     ) -> None:
         if crop > size:
             raise ValueError(f"TenCrop: crops of {crop} pixels do not fit into {size}: lower crop or raise size")
-        self.backbone = TimmBackbone(backbone, size, "square", mean, std, model_arguments)
+        super().__init__(backbone, size, "square", mean, std, model_arguments)
         self.crop = crop
 
     @cached_property
     def dim(self) -> int:
-        """D, of the last layer before the classifier."""
-        size = self.backbone.size
+        """D: dimension of the classifier's input."""
         with torch.inference_mode():
-            return self._means(torch.zeros(1, 3, size, size, dtype=torch.uint8)).shape[1]
+            return self._mean_features(self.backbone.blank_image()).shape[1]
 
     def describe(self) -> dict[str, Any]:
-        """Backbone and crops."""
-        return self.backbone.describe() | {"layer": "before the classifier", "crop": self.crop}
-
-    def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize."""
-        return self.backbone.preprocess(image)
+        return super().describe() | {"layer": "before the classifier", "crop": self.crop}
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """One region for each image."""
+        """Return one region per image."""
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-        return [ImageRegions(mean.unsqueeze(0), whole) for mean in self._means(torch.stack(list(images)))]
+        return [ImageRegions(mean.unsqueeze(0), whole) for mean in self._mean_features(torch.stack(list(images)))]
 
-    def _means(self, pixels: Tensor) -> Tensor:
-        from torchvision.transforms.functional import ten_crop  # here, because it takes seconds to load
+    def _mean_features(self, pixels: Tensor) -> Tensor:
+        from torchvision.transforms.functional import ten_crop  # imported here: it takes seconds
 
         network, crops = self.backbone.network, ten_crop(pixels, [self.crop, self.crop])
-        features = network.forward_features(self.backbone.normalized(torch.cat(crops)))
+        features = network.forward_features(self.backbone.normalize(torch.cat(crops)))
         vectors: Tensor = network.forward_head(features, pre_logits=True)
         return vectors.view(len(crops), len(pixels), -1).mean(dim=0)

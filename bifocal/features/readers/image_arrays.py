@@ -1,4 +1,4 @@
-"""Features as one array file for each image."""
+"""Features in one NumPy file per image."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
@@ -10,36 +10,39 @@ from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
 from bifocal.features.base import ImageRegions
-from bifocal.features.readers.validation import checked
+from bifocal.features.readers.validation import validated
 
 
 class ImageArrays:
-    """``<image id>.npy`` with features (r, D), or ``.npz`` with ``x`` (r, D) and, if it has them, boxes.
+    """``<image id>.npy`` with features (r, D), or ``.npz`` with features ``x`` (r, D) and optional boxes.
 
     The boxes are ``bbox`` (r, 4) in pixels of ``image_w`` x ``image_h``, as tools for bottom-up features write them.
-    Other entries, which may hold pickles, are not opened. The file may also be called by the id without its suffix.
+    Other entries are not opened: they may hold pickles. The file may also be named by the id without its suffix.
 
     Args:
-        regions: R, the most regions of an image.
+        path: folder of the files.
+        regions: R, the maximum number of regions per image.
     """
 
-    def __init__(self, regions: int = 36) -> None:
-        self.regions = regions
+    def __init__(self, path: str | Path, regions: int = 36) -> None:
+        self.path, self.regions = Path(path), regions
 
-    def open(self, dataset: Dataset, source: Path | None) -> "ArrayFiles":
-        """Find the file of each image in the folder ``source``.
+    def open(self, dataset: Dataset) -> "ArrayFiles":
+        """Find the file of each image.
 
         Raises:
-            ValueError: there is no such folder, or an image has no file; names the first.
+            ValueError: the folder does not exist, or an image has no file; the message names the first.
         """
-        if source is None or not source.is_dir():
-            raise ValueError(f"ImageArrays needs extract_features.source: a folder of .npy or .npz files, not {source}")
-        names = {path.name for path in source.iterdir()}
+        if not self.path.is_dir():
+            raise ValueError(f"ImageArrays: path {self.path} is no folder, expected one with .npy or .npz files")
+        names = {path.name for path in self.path.iterdir()}
         files = {str(image_id): _file_of(str(image_id), names) for image_id in dataset.images["image_id"]}
         missing = [image_id for image_id, name in files.items() if name is None]
         if missing:
-            raise ValueError(f"{source} has no file for {len(missing)} images of the dataset, such as {missing[0]}.npy")
-        return ArrayFiles({image_id: source / name for image_id, name in files.items() if name}, self.regions)
+            raise ValueError(
+                f"{self.path} has no file for {len(missing)} images of the dataset, such as {missing[0]}.npy"
+            )
+        return ArrayFiles({image_id: self.path / name for image_id, name in files.items() if name}, self.regions)
 
 
 class ArrayFiles:
@@ -50,14 +53,14 @@ class ArrayFiles:
         self.dim = _read(next(iter(files.values()))).features.shape[1]
 
     def describe(self) -> dict[str, Any]:
-        """Nothing is known of them."""
+        """Return no metadata: the files do not say how they were computed."""
         return {}
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """The file of each image, in the order given.
+        """Yield the features of each image, in the order of ``image_ids``.
 
         Raises:
-            ValueError: a file is not in the format; names it.
+            ValueError: a file has another format; the message names it.
         """
         for image_id in image_ids:
             yield image_id, _read(self.files[image_id])
@@ -72,14 +75,14 @@ def _read(path: Path) -> ImageRegions:
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return checked(ImageRegions(_matrix(loaded)))
+            return validated(ImageRegions(_matrix(loaded)))
         with loaded:
             features = _matrix(loaded["x"])
             if "bbox" not in loaded:
-                return checked(ImageRegions(features))
+                return validated(ImageRegions(features))
             width, height = float(loaded["image_w"]), float(loaded["image_h"])
             sides = np.array([width, height, width, height], np.float32)
-            return checked(ImageRegions(features, torch.from_numpy(loaded["bbox"].astype(np.float32) / sides)))
+            return validated(ImageRegions(features, torch.from_numpy(loaded["bbox"].astype(np.float32) / sides)))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise ValueError(
             f"{path}: {error}; expected features (r, D), in an .npz as x, with bbox, image_w and image_h"

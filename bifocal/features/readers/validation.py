@@ -1,26 +1,26 @@
-"""What somebody else's features must be, said where file and row are known."""
+"""Checks of features that were computed elsewhere; the readers add the file and row to the message."""
 
 from bifocal.features.base import ImageRegions
 
-ROUNDING = 1e-4
-HALF = 65504
+BOX_TOLERANCE = 1e-4
+MAX_FLOAT16 = 65504
 
 
-def checked(regions: ImageRegions) -> ImageRegions:
-    """The same regions.
+def validated(regions: ImageRegions) -> ImageRegions:
+    """Return ``regions`` if they are valid.
 
     Raises:
-        ValueError: a feature is not finite or beyond float16, or a box is none, or lies outside the image.
+        ValueError: a feature is not finite or exceeds float16, or a box is inverted or outside the image.
     """
-    wrong = (~(regions.features.abs() <= HALF)).nonzero()
-    if len(wrong):
-        region, feature = wrong[0].tolist()
+    invalid = (~(regions.features.abs() <= MAX_FLOAT16)).nonzero()
+    if len(invalid):
+        region, feature = invalid[0].tolist()
         value = regions.features[region, feature].item()
-        raise ValueError(f"feature {feature} of region {region} is {value}, expected a number within +-{HALF}")
+        raise ValueError(f"feature {feature} of region {region} is {value}, expected a number within +-{MAX_FLOAT16}")
     if regions.boxes is not None:
         low, high = regions.boxes[:, :2], regions.boxes[:, 2:]
-        inside = (low >= -ROUNDING) & (high <= 1 + ROUNDING) & (low <= high)
-        outside = (~inside.all(dim=1)).nonzero()
+        valid = (low >= -BOX_TOLERANCE) & (high <= 1 + BOX_TOLERANCE) & (low <= high)
+        outside = (~valid.all(dim=1)).nonzero()
         if len(outside):
             box = int(outside[0])
             raise ValueError(

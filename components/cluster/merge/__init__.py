@@ -1,1 +1,1 @@
-"""Step between the shards of ``extract_features`` and whoever reads features: many stores become one."""
+"""Cluster step that merges the shards of ``extract_features`` into one feature store."""

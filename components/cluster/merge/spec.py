@@ -1,17 +1,17 @@
-"""Declaration of the step ``merge_features``."""
+"""Cluster step merge: parameters, inputs and outputs."""
 
 from runtime.spec import Component, Params
 
 
-class MergeFeaturesParams(Params):
-    """Nothing but the seed: what the shards hold is said in their manifests."""
+class MergeParams(Params):
+    """No parameters of its own: the manifests of the shards hold all information."""
 
 
 COMPONENT = Component(
     name="merge",
-    summary="Put the shards of extract_features together, without copying them.",
+    summary="Merge the shards of extract_features into one feature store, without copying their files.",
     image="cpu",
-    params=MergeFeaturesParams,
+    params=MergeParams,
     outputs=("features",),
     code_paths=("bifocal/features",),
     has_parameters=False,

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from bifocal.backbones.state import CARRIED
+from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.datasets import open_image
 from bifocal.export.backbone import GRAPH, compare_backbone, export_backbone, exportable_extractor
 from bifocal.features import FeatureWriter
@@ -31,10 +31,10 @@ def make_store(folder: Path, name: str, arguments: Mapping[str, Any]) -> GridExt
     """A store of one image with the weights that made it, as extract_features leaves it."""
     torch.manual_seed(5)
     kind: GridExtractor = build("bifocal.features.extractors", {"name": name, **arguments})
-    metadata = {"kind": name, "arguments": dict(arguments), **kind.describe()}
-    with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=metadata, shard_size=2) as writer:
+    metadata = {"extractor": name, "arguments": dict(arguments), **kind.describe()}
+    with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=metadata, images_per_file=2) as writer:
         writer.add("a", np.zeros((kind.regions, kind.dim), np.float32), None, None)
-    save_file({key: value.contiguous() for key, value in kind.backbone.network.state_dict().items()}, folder / CARRIED)
+    save_file({key: value.contiguous() for key, value in kind.backbone.network.state_dict().items()}, folder / WEIGHTS_FILE)
     return kind
 
 
@@ -70,5 +70,5 @@ def test_features_that_no_graph_makes_are_said_so(tmp_path: Path, change: dict[s
     given = {key: value for key, value in change.items() if key == "resize"}
     make_store(tmp_path, name, {**arguments, **given})
     if "no weights" in change:
-        (tmp_path / CARRIED).unlink()
+        (tmp_path / WEIGHTS_FILE).unlink()
     assert exportable_extractor(tmp_path) is None

@@ -1,4 +1,4 @@
-"""A dataset small enough to learn in seconds: coloured squares on grey, with the phrases that name them."""
+"""A dataset to train on in seconds: colored squares on gray, with phrases that name them."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from PIL import Image
 from bifocal.datasets import Dataset, read_dataset
 from bifocal.datasets.tables import CAPTIONS, IMAGES, PHRASES, write_table
 
-COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 220)}
+COLORS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 220)}
 SIDE, SQUARE = 32, 12
 
 
 def write_squares(directory: Path, train: int, val: int, seed: int = 0) -> Dataset:
-    """Two squares an image; the caption says too whether the ground is dark."""
+    """Write images of two squares; the caption also names the brightness of the background."""
     random = np.random.default_rng(seed)
     (directory / "images").mkdir(parents=True)
     images, captions, phrases = [], [], []
@@ -23,17 +23,17 @@ def write_squares(directory: Path, train: int, val: int, seed: int = 0) -> Datas
         image_id = f"image{number:03d}"
         dark = bool(random.integers(2))
         pixels = np.full((SIDE, SIDE, 3), 70 if dark else 170) + random.integers(-20, 20, (SIDE, SIDE, 3))
-        for half in range(2):
-            colour = str(random.choice(list(COLOURS)))
-            x, y = int(random.integers(0, SIDE - SQUARE)), half * SIDE // 2 + int(random.integers(0, 4))
-            pixels[y : y + SQUARE, x : x + SQUARE] = COLOURS[colour]
+        for row in range(2):
+            color = str(random.choice(list(COLORS)))
+            x, y = int(random.integers(0, SIDE - SQUARE)), row * SIDE // 2 + int(random.integers(0, 4))
+            pixels[y : y + SQUARE, x : x + SQUARE] = COLORS[color]
             box = [float(x), float(y), float(x + SQUARE), float(y + SQUARE)]
             phrases.append(
                 {
                     "phrase_id": len(phrases),
                     "image_id": image_id,
                     "caption_id": number,
-                    "phrase": f"a {colour} square on the left",
+                    "phrase": f"a {color} square on the left",
                     "boxes": [box],
                 }
             )
@@ -52,5 +52,5 @@ def write_squares(directory: Path, train: int, val: int, seed: int = 0) -> Datas
 
 @pytest.fixture(scope="session")
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """96 images to train on and 24 to validate on."""
+    """96 training images and 24 validation images."""
     return write_squares(tmp_path_factory.mktemp("squares") / "dataset", 96, 24)

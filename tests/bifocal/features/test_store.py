@@ -1,4 +1,4 @@
-"""The feature store: what is written is read, by any access, after any interruption."""
+"""The feature store: values survive a round trip in any order of access and after any interruption."""
 
 import tempfile
 from pathlib import Path
@@ -19,19 +19,19 @@ Record = tuple[str, NDArray[np.float32], NDArray[np.float32], NDArray[np.float32
 
 def records(images: int, regions: int, dim: int, seed: int = 0) -> list[Record]:
     random = np.random.default_rng(seed)
-    made = []
+    result = []
     for number in range(images):
-        shape = int(random.integers(0, regions + 1))
-        corners = np.sort(random.random((shape, 2, 2)), axis=1)
-        features = random.standard_normal((shape, dim)).astype(np.float16).astype(np.float32)
-        boxes = corners.reshape(shape, 4).astype(np.float32)
-        made.append((f"image {number}", features, boxes, random.random(shape).astype(np.float32)))
-    return made
+        count = int(random.integers(0, regions + 1))
+        corners = np.sort(random.random((count, 2, 2)), axis=1)
+        features = random.standard_normal((count, dim)).astype(np.float16).astype(np.float32)
+        boxes = corners.reshape(count, 4).astype(np.float32)
+        result.append((f"image {number}", features, boxes, random.random(count).astype(np.float32)))
+    return result
 
 
-def writer(directory: Path, **changed: Any) -> FeatureWriter:
-    arguments: dict[str, Any] = {"regions": 3, "dim": 4, "metadata": {"layer": 7}, "shard_size": 4}
-    return FeatureWriter(directory, **arguments | changed)
+def writer(directory: Path, **changes: Any) -> FeatureWriter:
+    arguments: dict[str, Any] = {"regions": 3, "dim": 4, "metadata": {"layer": 7}, "images_per_file": 4}
+    return FeatureWriter(directory, **arguments | changes)
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:
@@ -43,13 +43,13 @@ def file_bytes(directory: Path) -> dict[str, bytes]:
     images=st.integers(1, 12),
     regions=st.integers(1, 5),
     dim=st.integers(1, 6),
-    shard_size=st.integers(1, 6),
+    images_per_file=st.integers(1, 6),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_what_is_written_is_read(images: int, regions: int, dim: int, shard_size: int, seed: int) -> None:
+def test_gather_returns_what_was_written(images: int, regions: int, dim: int, images_per_file: int, seed: int) -> None:
     written = records(images, regions, dim, seed)
     with tempfile.TemporaryDirectory() as directory:
-        with writer(Path(directory), regions=regions, dim=dim, shard_size=shard_size) as target:
+        with writer(Path(directory), regions=regions, dim=dim, images_per_file=images_per_file) as target:
             for record in written:
                 target.add(*record)
         store = FeatureStore(Path(directory))
@@ -61,27 +61,27 @@ def test_what_is_written_is_read(images: int, regions: int, dim: int, shard_size
         for position, row in enumerate(order):
             _, features, boxes, region_scores = written[row]
             assert batch.mask[position].tolist() == [region < len(features) for region in range(regions)]
-            for found, expected in (
+            for values, expected in (
                 (batch.features[position], features),
                 (batch.boxes[position], boxes),
                 (scores[position], region_scores),
             ):
-                np.testing.assert_array_equal(found[: len(features)].numpy(), expected)
-                assert not found[len(features) :].any()
+                np.testing.assert_array_equal(values[: len(features)].numpy(), expected)
+                assert not values[len(features) :].any()
 
 
-def test_random_access_equals_sequential(tmp_path: Path) -> None:
+def test_random_access_equals_sequential_access(tmp_path: Path) -> None:
     with writer(tmp_path) as target:
         for record in records(21, 3, 4):
             target.add(*record)
     store, order = FeatureStore(tmp_path), np.random.default_rng(1).permutation(21)
-    for one_by_one, at_random in zip(store.gather(range(21)), store.gather(torch.from_numpy(order)), strict=True):
-        torch.testing.assert_close(one_by_one[order], at_random, rtol=0, atol=0)
+    for sequential, at_random in zip(store.gather(range(21)), store.gather(torch.from_numpy(order)), strict=True):
+        torch.testing.assert_close(sequential[order], at_random, rtol=0, atol=0)
     assert store.rows(["image 20", "image 3", "image 20"]).tolist() == [20, 3, 20]
 
 
 @pytest.mark.parametrize("killed_after", range(12))
-def test_a_killed_extraction_goes_on_after_its_last_whole_shard(killed_after: int, tmp_path: Path) -> None:
+def test_killed_writer_resumes_after_its_last_complete_file(killed_after: int, tmp_path: Path) -> None:
     written, whole, resumed = records(11, 3, 4), tmp_path / "whole", tmp_path / "resumed"
     whole.mkdir()
     resumed.mkdir()
@@ -94,7 +94,7 @@ def test_a_killed_extraction_goes_on_after_its_last_whole_shard(killed_after: in
                 target.add(*record)
             raise KeyboardInterrupt
     except KeyboardInterrupt:
-        (resumed / f"000-{killed_after // 4:05d}.new").write_bytes(b"half a shard")
+        (resumed / f"000-{killed_after // 4:05d}.new").write_bytes(b"half a file")
     with writer(resumed) as target:
         assert target.written == [record[0] for record in written[: killed_after // 4 * 4]]
         for record in written[len(target.written) :]:
@@ -102,9 +102,9 @@ def test_a_killed_extraction_goes_on_after_its_last_whole_shard(killed_after: in
     assert file_bytes(resumed) == file_bytes(whole)
 
 
-def test_parts_written_in_parallel_are_one_store(tmp_path: Path) -> None:
+def test_shards_written_in_parallel_form_one_store(tmp_path: Path) -> None:
     written = records(10, 3, 4)
-    with writer(tmp_path, part=1) as second, writer(tmp_path, part=0) as first:
+    with writer(tmp_path, shard=1) as second, writer(tmp_path, shard=0) as first:
         for record in written[:6]:
             first.add(*record)
         for record in written[6:]:
@@ -112,10 +112,10 @@ def test_parts_written_in_parallel_are_one_store(tmp_path: Path) -> None:
     assert FeatureStore(tmp_path).image_ids == [record[0] for record in written]
 
 
-def test_resident_memory_does_not_grow_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bifocal.features.store.BYTES_MAPPED", 8 << 20)
+def test_resident_memory_is_bounded_for_a_large_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.features.store.MAX_BYTES_MAPPED", 8 << 20)
     regions, dim, images = 64, 1024, 768
-    with writer(tmp_path, regions=regions, dim=dim, shard_size=64) as target:
+    with writer(tmp_path, regions=regions, dim=dim, images_per_file=64) as target:
         for number in range(images):
             target.add(f"image {number}", np.full((regions, dim), number % 100, np.float32))
     store, process, most = FeatureStore(tmp_path), psutil.Process(), 0
@@ -128,7 +128,7 @@ def test_resident_memory_does_not_grow_with_the_store(tmp_path: Path, monkeypatc
     assert most < 40 << 20
 
 
-def test_where_a_source_has_no_boxes_they_are_not_numbers(tmp_path: Path) -> None:
+def test_boxes_are_nan_if_the_source_has_none(tmp_path: Path) -> None:
     with writer(tmp_path) as target:
         target.add("a", np.ones((2, 4)))
     batch = FeatureStore(tmp_path).gather([0])
@@ -150,7 +150,7 @@ def test_where_a_source_has_no_boxes_they_are_not_numbers(tmp_path: Path) -> Non
         (np.zeros((2, 4)), None, np.zeros(3), r"scores of image 'cat' are \(3,\)"),
     ],
 )
-def test_wrong_records_are_refused_by_name(
+def test_invalid_records_are_errors_that_name_the_image(
     features: NDArray[np.float64],
     boxes: NDArray[np.float64] | None,
     scores: NDArray[np.float64] | None,
@@ -165,37 +165,37 @@ def test_wrong_records_are_refused_by_name(
     assert FeatureStore(tmp_path).image_ids == [record[0] for record in good]
 
 
-def test_shards_of_other_features_are_refused(tmp_path: Path) -> None:
+def test_files_of_other_features_are_an_error(tmp_path: Path) -> None:
     with writer(tmp_path) as target:
         target.add("a", np.ones((2, 4)))
     with pytest.raises(ValueError, match=r"000-00000\.arrow holds other features: its layer is 7, expected 8"):
         writer(tmp_path, metadata={"layer": 8})
-    with writer(tmp_path, metadata={"layer": 8}, part=1) as target:
+    with writer(tmp_path, metadata={"layer": 8}, shard=1) as target:
         target.add("b", np.ones((2, 4)))
     with pytest.raises(ValueError, match=r"001-00000\.arrow holds other features"):
         FeatureStore(tmp_path)
 
 
 @pytest.mark.parametrize("kept", [0, 100, 0.5, 0.99])
-def test_a_file_that_is_cut_off_is_named(kept: float, tmp_path: Path) -> None:
+def test_truncated_file_is_an_error_that_names_it(kept: float, tmp_path: Path) -> None:
     with writer(tmp_path) as target:
         target.add("a", np.ones((2, 4)))
     path = tmp_path / "000-00000.arrow"
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
-    with pytest.raises(ValueError, match=r"000-00000\.arrow is no whole shard"):
+    with pytest.raises(ValueError, match=r"000-00000\.arrow is no complete file"):
         FeatureStore(tmp_path)
 
 
-def test_missing_and_doubled_images_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="run extract_features"):
+def test_missing_and_duplicate_images_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="extract the features first"):
         FeatureStore(tmp_path)
     with writer(tmp_path) as target:
         for number in range(5):
             target.add(f"{number}", np.ones((2, 4)))
     with pytest.raises(ValueError, match=r"lacks 2 of 3 images, the first is 'cat'"):
         FeatureStore(tmp_path).rows(["0", "cat", "dog"])
-    with writer(tmp_path, part=1) as target:
+    with writer(tmp_path, shard=1) as target:
         target.add("3", np.ones((2, 4)))
     with pytest.raises(ValueError, match="holds image '3' twice"):
         FeatureStore(tmp_path)

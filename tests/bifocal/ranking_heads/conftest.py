@@ -19,7 +19,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Featu
     folder = tmp_path_factory.mktemp("store")
     random = np.random.default_rng(0)
     rows, images = [], []
-    with FeatureWriter(folder, regions=2, dim=DIM, metadata={}, shard_size=64) as writer:
+    with FeatureWriter(folder, regions=2, dim=DIM, metadata={}, images_per_file=64) as writer:
         for number in range(60):
             name, regions = f"frame{number:02d}", random.normal(size=(2, DIM)).astype(np.float32)
             writer.add(name, regions)

@@ -20,7 +20,7 @@ CELLS = torch.tensor([[x / 3, y / 3, (x + 1) / 3, (y + 1) / 3] for y in range(3)
 def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     """Four images of 3 x 3 cells; in image n the cell n alone is not zero."""
     folder: Path = tmp_path_factory.mktemp("features")
-    with FeatureWriter(folder, regions=9, dim=5, metadata={}, shard_size=4) as writer:
+    with FeatureWriter(folder, regions=9, dim=5, metadata={}, images_per_file=4) as writer:
         for number in range(4):
             cells = np.zeros((9, 5), np.float32)
             cells[number, number] = 1

@@ -47,7 +47,7 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     texts = TextStore(paths["text"])
     torch.manual_seed(0)
     directions = torch.randn(texts.dim, 16)
-    with FeatureWriter(paths["features"], regions=1, dim=32, metadata={}, shard_size=64) as writer:
+    with FeatureWriter(paths["features"], regions=1, dim=32, metadata={}, images_per_file=64) as writer:
         for image_id, own in tables.captions.groupby("image_id"):
             seen = texts.gather(texts.rows(own["caption_id"])).values.sum(dim=0) @ directions
             writer.add(str(image_id), torch.cat([seen, 6 * torch.randn(16)]).unsqueeze(0).numpy())

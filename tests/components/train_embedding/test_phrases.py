@@ -59,7 +59,7 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     words = sorted({word for text in tables.phrases["phrase"] for word in text.split()})
     directions = {word: random.normal(size=24) for word in words}
     cells = np.array([[x, y, x + 1, y + 1] for y in range(3) for x in range(3)]) * 64 / 3
-    with FeatureWriter(paths["features"], regions=24, dim=24, metadata={}, shard_size=64) as writer:
+    with FeatureWriter(paths["features"], regions=24, dim=24, metadata={}, images_per_file=64) as writer:
         for image_id, own in tables.phrases.groupby("image_id"):
             boxes = np.concatenate([cells, *own["boxes"]])
             boxes = np.unique(boxes, axis=0)[:24]

@@ -61,7 +61,7 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     words = sorted({word for text in captions["text"] for word in text.split()})
     random = np.random.default_rng(0)
     directions = {word: random.normal(size=24) for word in words}
-    with FeatureWriter(paths["features"], regions=2, dim=24, metadata={}, shard_size=64) as writer:
+    with FeatureWriter(paths["features"], regions=2, dim=24, metadata={}, images_per_file=64) as writer:
         for image_id, own in captions.groupby("image_id"):
             seen = sum(directions[word] for word in set(" ".join(own["text"]).split()))
             writer.add(str(image_id), np.stack([seen, 0.1 * random.normal(size=24)]).astype(np.float32))

@@ -70,7 +70,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if label.task == "shapes":
             assert label.value is not None
             shapes.setdefault(label.image_id, []).append(label.value)
-    with FeatureWriter(paths["features"], regions=4, dim=10, metadata={}, shard_size=64) as writer:
+    with FeatureWriter(paths["features"], regions=4, dim=10, metadata={}, images_per_file=64) as writer:
         for image_id, present in shapes.items():
             cells = 0.1 * random.normal(size=(4, 10))
             cells[random.integers(4)] += 4 * np.array(present)

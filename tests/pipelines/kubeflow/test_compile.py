@@ -152,7 +152,7 @@ def test_a_user_path_outside_the_repository_is_an_error(path: str) -> None:
 
 
 def test_features_are_extracted_in_parallel_shards_and_merged() -> None:
-    pipeline, _ = compiled(extract_features={"pretraining": None, "weights": "data/backbone.safetensors"})
+    pipeline, _ = compiled(extract_features={"weights": {"name": "FromFile", "path": "data/backbone.safetensors"}})
     tasks = tasks_of(pipeline)
     count = resources.load().for_step("extract_features").shards
     shards = {name: task for name, task in tasks.items() if name.startswith("extract-features")}

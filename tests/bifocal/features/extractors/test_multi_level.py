@@ -1,4 +1,6 @@
-"""Multi-level features against the modules called in turn and resampled by the formula of bilinear interpolation."""
+"""Multi-level features against direct calls of the modules and bilinear interpolation as a loop."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
 
 
 def bilinear(level: Tensor, cells: int) -> Tensor:
-    """(C, h, w) to (C, cells, cells): the centre of each cell, between the centres of the four nearest."""
+    """Resample (C, h, w) to (C, cells, cells) by interpolation between the centers of the four nearest cells."""
     channels, height, width = level.shape
     result = torch.zeros(channels, cells, cells)
     for row in range(cells):
@@ -28,18 +30,18 @@ def bilinear(level: Tensor, cells: int) -> Tensor:
     return result
 
 
-def test_levels_follow_one_another_each_at_the_same_cells() -> None:
+def test_multi_level_resamples_each_level_to_the_same_cells() -> None:
     torch.manual_seed(0)
-    kind = MultiLevel("resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=SMALL)
+    extractor = MultiLevel("resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=SMALL)
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
-    pixels = kind.preprocess(image)
-    ((features, boxes, _),) = kind.extract([pixels])
-    network = kind.backbone.network
-    inputs = kind.backbone.normalized(pixels.unsqueeze(0))
+    pixels = extractor.preprocess(image)
+    ((features, boxes, _),) = extractor.extract([pixels])
+    network = extractor.backbone.network
+    inputs = extractor.backbone.normalize(pixels.unsqueeze(0))
     low = network.layer2(network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(inputs))))))
     high = network.layer3(low)
-    assert (kind.regions, kind.dim) == features.shape == (18, 24)
-    assert kind.describe()["channels"] == [16, 24]
+    assert (extractor.regions, extractor.dim) == features.shape == (18, 24)
+    assert extractor.describe()["channels"] == [16, 24]
     torch.testing.assert_close(features[:9, :16], bilinear(low[0], 3).flatten(1).T, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(features[9:], bilinear(high[0], 3).flatten(1).T, rtol=1e-4, atol=1e-5)
     assert not features[:9, 16:].any()
@@ -57,13 +59,13 @@ def test_levels_follow_one_another_each_at_the_same_cells() -> None:
         ),
     ],
 )
-def test_the_papers_layers_have_the_papers_maps(arguments: dict, maps: list[tuple[int, int]]) -> None:
+def test_multi_level_maps_have_the_sizes_of_the_paper(arguments: dict[str, Any], maps: list[tuple[int, int]]) -> None:
     with torch.device("meta"):
-        kind = MultiLevel(**arguments)
-        found = kind.backbone.layer_maps(torch.zeros(1, 3, 300, 300, dtype=torch.uint8), kind.layers)
-    assert [(level.shape[1], level.shape[2]) for level in found] == maps
+        extractor = MultiLevel(**arguments)
+        levels = extractor.backbone.layer_maps(torch.zeros(1, 3, 300, 300, dtype=torch.uint8), extractor.layers)
+    assert [(level.shape[1], level.shape[2]) for level in levels] == maps
 
 
-def test_a_layer_that_is_not_there_is_named() -> None:
+def test_multi_level_with_an_unknown_layer_is_an_error() -> None:
     with pytest.raises(ValueError, match="resnet10t has no layer 'layer5'; did you mean 'layer"):
         MultiLevel("resnet10t", layers=("layer5",))

@@ -1,4 +1,4 @@
-"""Pixels in the store: every one of them comes back, where it was, and the encoder trains on them."""
+"""Pixels survive the store unchanged, and an encoder trains on them."""
 
 from pathlib import Path
 
@@ -16,11 +16,13 @@ from bifocal.text import TextBatch
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}
 
 
-def written(folder: Path, images: list[Image.Image], resize: str) -> tuple[FeatureStore, list[torch.Tensor]]:
-    kind = Pixels(48, resize, "resnet10t", SMALL)
-    pixels = [kind.preprocess(image) for image in images]
-    with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=kind.describe(), shard_size=2) as writer:
-        for number, regions in enumerate(kind.extract(pixels)):
+def write_store(folder: Path, images: list[Image.Image], resize: str) -> tuple[FeatureStore, list[torch.Tensor]]:
+    extractor = Pixels(48, resize, "resnet10t", SMALL)
+    pixels = [extractor.preprocess(image) for image in images]
+    with FeatureWriter(
+        folder, regions=extractor.regions, dim=extractor.dim, metadata=extractor.describe(), images_per_file=2
+    ) as writer:
+        for number, regions in enumerate(extractor.extract(pixels)):
             writer.add(str(number), regions.features.numpy(), scores=regions.scores.numpy())
     return FeatureStore(folder), pixels
 
@@ -31,8 +33,8 @@ def random_images(*sizes: tuple[int, int]) -> list[Image.Image]:
 
 
 @pytest.mark.parametrize("resize", ["square", "aspect"])
-def test_every_pixel_comes_back_and_the_mask_says_where_the_image_is(resize: str, tmp_path: Path) -> None:
-    store, pixels = written(tmp_path, random_images((48, 48), (30, 90), (100, 20)), resize)
+def test_pixels_survive_the_store_and_the_mask_marks_the_image(resize: str, tmp_path: Path) -> None:
+    store, pixels = write_store(tmp_path, random_images((48, 48), (30, 90), (100, 20)), resize)
     batch = store.gather([2, 0, 1, 2])
     assert (store.pixels, store.dim, store.regions) == (True, 3, 48)
     assert batch.features.dtype == torch.uint8
@@ -44,8 +46,8 @@ def test_every_pixel_comes_back_and_the_mask_says_where_the_image_is(resize: str
         assert not batch.features[position].any(dim=0)[~batch.mask[position]].any()
 
 
-def test_a_two_branch_model_trains_on_them(tmp_path: Path) -> None:
-    store, _ = written(tmp_path, random_images((48, 48), (30, 90)), "square")
+def test_two_branch_model_trains_on_pixels(tmp_path: Path) -> None:
+    store, _ = write_store(tmp_path, random_images((48, 48), (30, 90)), "square")
     torch.manual_seed(0)
     encoder = {
         "name": "BEANEncoder", "backbone": "resnet10t", "model_arguments": SMALL,
@@ -63,5 +65,5 @@ def test_a_two_branch_model_trains_on_them(tmp_path: Path) -> None:
     assert scores.cross.shape == (2, 2)
     scores.cross.sum().backward()
     assert all(weight.grad is not None for weight in model.image_encoder.parameters())
-    alone = [model.eval().embed_images(RegionBatch(*(part[n : n + 1] for part in batch.regions))) for n in range(2)]
-    torch.testing.assert_close(model.embed_images(batch.regions), torch.cat(alone), rtol=1e-4, atol=1e-5)
+    single = [model.eval().embed_images(RegionBatch(*(part[n : n + 1] for part in batch.regions))) for n in range(2)]
+    torch.testing.assert_close(model.embed_images(batch.regions), torch.cat(single), rtol=1e-4, atol=1e-5)

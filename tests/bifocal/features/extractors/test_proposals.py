@@ -1,4 +1,4 @@
-"""Proposals: the boxes are those of selective search, their features the mean of samples of the map."""
+"""Proposals: boxes of selective search, and features against RoIAlign as a loop."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ OBJECTS = {"red": (10, 12, 50, 44), "blue": (60, 40, 110, 90), "green": (20, 60,
 
 def scene() -> Image.Image:
     image = Image.new("RGB", (128, 100), (128, 128, 128))
-    for colour, box in OBJECTS.items():
-        ImageDraw.Draw(image).rectangle(box, fill=colour)
+    for color, box in OBJECTS.items():
+        ImageDraw.Draw(image).rectangle(box, fill=color)
     return image
 
 
@@ -38,7 +38,7 @@ def bilinear(level: Tensor, y: float, x: float) -> Tensor:
 
 
 def pooled_by_hand(level: Tensor, box: list[float]) -> Tensor:
-    """The mean of 7 x 7 bins, each the mean of as many samples as its size in cells, rounded up."""
+    """Mean of 7 x 7 bins; a bin is the mean of as many samples as it has cells, rounded up."""
     height, width = level.shape[1:]
     x0, y0, x1, y1 = box[0] * width - 0.5, box[1] * height - 0.5, box[2] * width - 0.5, box[3] * height - 0.5
     across, down = max(1, int(np.ceil((x1 - x0) / 7))), max(1, int(np.ceil((y1 - y0) / 7)))
@@ -54,15 +54,15 @@ def pooled_by_hand(level: Tensor, box: list[float]) -> Tensor:
     return torch.stack(samples).mean(dim=0)
 
 
-def test_boxes_find_the_objects_and_are_the_same_each_time() -> None:
-    kind = proposals()
-    (_, boxes), (_, again) = kind.preprocess(scene()), kind.preprocess(scene())
+def test_proposals_cover_the_objects_and_are_deterministic() -> None:
+    extractor = proposals()
+    (_, boxes), (_, again) = extractor.preprocess(scene()), extractor.preprocess(scene())
     assert boxes.equal(again)
     assert boxes[0].tolist() == [0, 0, 1, 1]
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1).tolist()
     assert areas == sorted(areas, reverse=True)
     overlaps = box_iou(boxes, boxes) - torch.eye(len(boxes))
-    assert overlaps.max() <= kind.overlap + 1e-6
+    assert overlaps.max() <= extractor.overlap + 1e-6
     objects = torch.tensor(list(OBJECTS.values())) / torch.tensor([128.0, 100.0, 128.0, 100.0])
     assert (box_iou(objects, boxes).max(dim=1).values > 0.6).all()
     few = proposals(regions=2).preprocess(scene())[1]
@@ -70,16 +70,16 @@ def test_boxes_find_the_objects_and_are_the_same_each_time() -> None:
 
 
 @torch.inference_mode()
-def test_features_are_means_of_samples_of_the_map() -> None:
-    kind = proposals()
+def test_proposals_pool_the_mean_of_bilinear_samples() -> None:
+    extractor = proposals()
     images = [scene(), scene().rotate(90, expand=True)]
-    prepared = [kind.preprocess(image) for image in images]
-    for (pixels, boxes), found in zip(prepared, kind.extract(prepared), strict=True):
-        level = kind.backbone.feature_map(pixels.unsqueeze(0), 3)[0]
-        assert found.features.shape == (len(boxes), kind.dim)
-        for features, box in zip(found.features, boxes.tolist(), strict=True):
+    prepared = [extractor.preprocess(image) for image in images]
+    for (pixels, boxes), regions in zip(prepared, extractor.extract(prepared), strict=True):
+        level = extractor.backbone.feature_map(pixels.unsqueeze(0), 3)[0]
+        assert regions.features.shape == (len(boxes), extractor.dim)
+        for features, box in zip(regions.features, boxes.tolist(), strict=True):
             torch.testing.assert_close(features, pooled_by_hand(level, box), rtol=1e-3, atol=1e-4)
 
 
-def test_an_image_without_anything_is_one_box() -> None:
+def test_selective_search_on_a_uniform_image_returns_the_whole_image() -> None:
     assert selective_search(np.full((40, 60, 3), 128, np.uint8)).tolist() == [[0, 0, 60, 40]]

@@ -1,4 +1,4 @@
-"""R-MAC against loops over regions, channels and dimensions; as features and as an encoder."""
+"""R-MAC, as extractor and as encoder, against loops over regions, channels and dimensions."""
 
 import math
 from pathlib import Path
@@ -29,23 +29,23 @@ def rmac(maps: torch.Tensor, scales: int, whitening: Whitening) -> list[float]:
     """Tolias et al., section 3; Gordo et al., section 3, over one map (C, h, w)."""
     channels, height, width = maps.shape
     short = min(height, width)
-    more = 0
-    if height != width:  # so many more along the longer side that neighbours overlap by 40 %
+    extra = 0
+    if height != width:  # extra regions on the longer side, so that neighbors overlap by about 40 %
         overlap = [1 - (max(height, width) - short) / steps / short for steps in range(1, 7)]
-        more = 1 + int(np.argmin(np.abs(np.array(overlap) - 0.4)))
+        extra = 1 + int(np.argmin(np.abs(np.array(overlap) - 0.4)))
     total = [0.0] * len(whitening.projection)
     for scale in range(1, scales + 1):
         side = math.floor(2 * short / (scale + 1))
-        counts = [scale + (more if height > width else 0), scale + (more if width > height else 0)]
+        counts = [scale + (extra if height > width else 0), scale + (extra if width > height else 0)]
         strides = [(length - side) / max(count - 1, 1) for length, count in zip((height, width), counts, strict=True)]
         for row in range(counts[0]):
             for column in range(counts[1]):
                 top, left = math.floor(row * strides[0] + 1e-9), math.floor(column * strides[1] + 1e-9)
                 cells = [(y, x) for y in range(top, top + side) for x in range(left, left + side)]
                 region = unit([max(maps[c, y, x].item() for y, x in cells) for c in range(channels)])
-                centred = [value - mean for value, mean in zip(region, whitening.mean.tolist(), strict=True)]
+                centerd = [value - mean for value, mean in zip(region, whitening.mean.tolist(), strict=True)]
                 white = unit(
-                    [sum(p * v for p, v in zip(r, centred, strict=True)) for r in whitening.projection.tolist()]
+                    [sum(p * v for p, v in zip(r, centerd, strict=True)) for r in whitening.projection.tolist()]
                 )
                 total = [a + b for a, b in zip(total, white, strict=True)]
     return unit(total)
@@ -57,7 +57,7 @@ def random_whitening(dim: int, channels: int = 32) -> Whitening:
 
 
 @given(height=st.integers(3, 40), width=st.integers(3, 40), scales=st.integers(1, 3))
-def test_regions_are_squares_that_lie_in_the_map_and_cover_its_ends(height: int, width: int, scales: int) -> None:
+def test_grid_regions_are_inside_the_map_and_reach_its_borders(height: int, width: int, scales: int) -> None:
     regions = grid_regions(height, width, scales)
     for top, left, side in regions:
         assert 0 <= top <= height - side
@@ -69,35 +69,35 @@ def test_regions_are_squares_that_lie_in_the_map_and_cover_its_ends(height: int,
     assert mirrored == set(regions)
 
 
-def test_a_map_of_18_by_12_has_the_regions_of_the_paper() -> None:
-    # One more along the longer side: squares of 12 at 0 and 6 (half of one covered twice is nearest to 40 %).
+def test_grid_regions_of_an_18_by_12_map_are_those_of_the_paper() -> None:
+    # One extra region on the longer side: squares of 12 at 0 and 6; an overlap of 50 % is the closest to 40 %.
     assert grid_regions(18, 12, 2)[:2] == [(0, 0, 12), (6, 0, 12)]
     assert len(grid_regions(18, 12, 2)) == 2 + 3 * 2
 
 
-def test_a_map_without_cells_for_a_scale_is_refused() -> None:
+def test_grid_regions_of_a_map_that_is_too_small_are_an_error() -> None:
     with pytest.raises(ValueError, match="map of 1 x 4 cells has no regions at scale 2"):
         grid_regions(1, 4, 2)
 
 
 @pytest.mark.parametrize("size", [(150, 96), (96, 160), (128, 128)])
-def test_the_feature_and_the_encoder_are_the_loop(size: tuple[int, int], tmp_path: Path) -> None:
+def test_extractor_and_encoder_equal_the_loop(size: tuple[int, int], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    kind = RMAC("resnet10t", size=160, dim=6, model_arguments=SMALL)
-    kind.whitening = random_whitening(6)
+    extractor = RMAC("resnet10t", size=160, dim=6, model_arguments=SMALL)
+    extractor.whitening = random_whitening(6)
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8))
-    pixels = kind.preprocess(image)
+    pixels = extractor.preprocess(image)
     assert max(pixels.shape[1:]) == 160
-    inputs = kind.backbone.normalized(pixels.unsqueeze(0))
-    expected = rmac(kind.backbone.network.forward_features(inputs)[0], 2, kind.whitening)
-    ((features, boxes, _),) = kind.extract([pixels])
-    assert (kind.regions, kind.dim) == features.shape == (1, 6)
+    inputs = extractor.backbone.normalize(pixels.unsqueeze(0))
+    expected = rmac(extractor.backbone.network.forward_features(inputs)[0], 2, extractor.whitening)
+    ((features, boxes, _),) = extractor.extract([pixels])
+    assert (extractor.regions, extractor.dim) == features.shape == (1, 6)
     assert boxes is not None
     assert boxes.tolist() == [[0, 0, 1, 1]]
     torch.testing.assert_close(features[0].tolist(), expected, rtol=1e-4, atol=1e-5)
 
-    carried = {"whitening.mean": kind.whitening.mean, "whitening.projection": kind.whitening.projection}
-    save_file(kind.backbone.network.state_dict() | carried, tmp_path / "weights.safetensors")
+    whitening = {"whitening.mean": extractor.whitening.mean, "whitening.projection": extractor.whitening.projection}
+    save_file(extractor.backbone.network.state_dict() | whitening, tmp_path / "weights.safetensors")
     encoder = RMACEncoder(dim=6, backbone="resnet10t", model_arguments=SMALL).eval()
     encoder.load_pretrained(tmp_path)
     padded, mask = torch.zeros(2, 3, 200, 200), torch.zeros(2, 200, 200, dtype=torch.bool)
@@ -107,31 +107,31 @@ def test_the_feature_and_the_encoder_are_the_loop(size: tuple[int, int], tmp_pat
     encoder.train()
     encoder(padded, mask).sum().backward()
     assert all(weight.grad is not None for weight in encoder.parameters())
-    kept = kind.backbone.network.bn1.running_mean
-    for part in (encoder, encoder.backbone):  # whoever asks for training, the statistics stay
-        part.train()
+    statistics = extractor.backbone.network.bn1.running_mean
+    for module in (encoder, encoder.backbone):  # train() of either must not change the statistics
+        module.train()
         encoder(padded, mask)
-        assert encoder.backbone.network.bn1.running_mean.equal(kept)
+        assert encoder.backbone.network.bn1.running_mean.equal(statistics)
 
 
-def test_the_whitening_is_that_of_scikit_learn_and_whitens() -> None:
+def test_whitening_equals_scikit_learn_and_decorrelates() -> None:
     random = np.random.default_rng(0)
     vectors = torch.from_numpy(random.normal(size=(400, 9)) @ random.normal(size=(9, 9)) + random.normal(size=9))
-    found = learn_whitening(vectors.split(64), dim=5)
+    whitening = learn_whitening(vectors.split(64), dim=5)
     reference = PCA(5, whiten=True).fit(vectors.numpy())
-    white = found(vectors.float()).double()
+    white = whitening(vectors.float()).double()
     expected = torch.from_numpy(reference.transform(vectors.numpy())) * math.sqrt(400 / 399)
     torch.testing.assert_close(white.abs(), expected.abs(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(white.T @ white / 400, torch.eye(5).double(), rtol=1e-3, atol=1e-3)
 
 
-def test_a_whitening_to_more_directions_than_there_are_is_refused() -> None:
+def test_whitening_to_more_directions_than_the_data_is_an_error() -> None:
     flat = torch.randn(50, 2) @ torch.randn(2, 6)
-    with pytest.raises(ValueError, match="50 regions vary in 2 directions, a whitening to 4 was asked"):
+    with pytest.raises(ValueError, match="50 vectors vary in 2 directions, a whitening to 4 needs more"):
         learn_whitening([flat], dim=4)
-    with pytest.raises(ValueError, match="0 regions vary in 0 directions"):
+    with pytest.raises(ValueError, match="0 vectors vary in 0 directions"):
         learn_whitening([], dim=1)
     with pytest.raises(ValueError, match="RMAC has no whitening"):
         RMAC("resnet10t", model_arguments=SMALL).extract([])
-    with pytest.raises(ValueError, match="dim is 40, and resnet10t has 32 channels"):
+    with pytest.raises(ValueError, match="dim is 40, but resnet10t has 32 channels"):
         assert RMAC("resnet10t", dim=40, model_arguments=SMALL).dim

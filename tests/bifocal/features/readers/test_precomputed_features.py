@@ -1,4 +1,4 @@
-"""Published arrays: each image gets the row that its id names."""
+"""Published arrays of VSE++ and SCAN: each image gets the row in its id."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from bifocal.datasets.corpora import PrecomputedCaptions
 from bifocal.features.extractors import PrecomputedFeatures
 
 
-def published(folder: Path, rows_each: int, regions: int | None = 3) -> dict[str, np.ndarray]:
-    """Four training images, two of dev and of test, as SCAN writes them."""
+def publish(folder: Path, rows_each: int, regions: int | None = 3) -> dict[str, np.ndarray]:
+    """Write the files of SCAN for four images of train, two of dev and two of test."""
     random, arrays = np.random.default_rng(0), {}
     folder.mkdir()
     for name, images in (("train", 4), ("dev", 2), ("test", 2)):
@@ -23,7 +23,7 @@ def published(folder: Path, rows_each: int, regions: int | None = 3) -> dict[str
     return arrays
 
 
-def prepared(source: Path, target: Path) -> Dataset:
+def prepare(source: Path, target: Path) -> Dataset:
     target.mkdir()
     corpus = PrecomputedCaptions(root=source).read(target / "images")
     write_dataset(target, "PrecomputedCaptions", corpus, copy_images=False, max_pixels=1, max_rejected_fraction=0.0)
@@ -32,24 +32,24 @@ def prepared(source: Path, target: Path) -> Dataset:
 
 @pytest.mark.parametrize("rows_each", [1, 5])
 @pytest.mark.parametrize("regions", [None, 3])
-def test_each_image_has_its_own_row(rows_each: int, regions: int | None, tmp_path: Path) -> None:
-    arrays = published(tmp_path / "published", rows_each, regions)
-    dataset = prepared(tmp_path / "published", tmp_path / "dataset")
-    opened = PrecomputedFeatures().open(dataset, None)
+def test_precomputed_features_are_the_row_of_the_image(rows_each: int, regions: int | None, tmp_path: Path) -> None:
+    arrays = publish(tmp_path / "published", rows_each, regions)
+    dataset = prepare(tmp_path / "published", tmp_path / "dataset")
+    opened = PrecomputedFeatures().open(dataset)
     assert (opened.regions, opened.dim) == (regions or 1, 5)
     expected = np.concatenate([arrays[name] for name in ("train", "dev", "test")]).reshape(8, -1, 5)
-    found = list(opened.read(list(dataset.images["image_id"])))
-    assert [image_id for image_id, _ in found] == list(dataset.images["image_id"])
-    for (_, given), row in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(given.features.numpy(), row)
-        assert given.boxes is None
+    records = list(opened.read(list(dataset.images["image_id"])))
+    assert [image_id for image_id, _ in records] == list(dataset.images["image_id"])
+    for (_, image), row in zip(records, expected, strict=True):
+        np.testing.assert_array_equal(image.features.numpy(), row)
+        assert image.boxes is None
 
 
-def test_wrong_files_are_named(tmp_path: Path) -> None:
-    published(tmp_path / "published", 1)
-    dataset = prepared(tmp_path / "published", tmp_path / "dataset")
-    with pytest.raises(ValueError, match=r"PrecomputedFeatures needs .*nowhere/train_ims\.npy: no such file"):
-        PrecomputedFeatures().open(dataset, tmp_path / "nowhere")
+def test_precomputed_features_in_wrong_files_are_an_error(tmp_path: Path) -> None:
+    publish(tmp_path / "published", 1)
+    dataset = prepare(tmp_path / "published", tmp_path / "dataset")
+    with pytest.raises(ValueError, match=r"PrecomputedFeatures: .*nowhere/train_ims\.npy does not exist"):
+        PrecomputedFeatures(tmp_path / "nowhere").open(dataset)
     path = tmp_path / "published" / "dev_ims.npy"
     whole = path.read_bytes()
     for broken, message in (
@@ -59,30 +59,30 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     ):
         np.save(path, broken)
         with pytest.raises(ValueError, match=message):
-            PrecomputedFeatures().open(dataset, None)
+            PrecomputedFeatures().open(dataset)
     path.write_bytes(whole[:-7])
-    with pytest.raises(ValueError, match=r"dev_ims\.npy is no whole array"):
-        PrecomputedFeatures().open(dataset, None)
+    with pytest.raises(ValueError, match=r"dev_ims\.npy is no complete array"):
+        PrecomputedFeatures().open(dataset)
     np.save(path, np.array([{"code": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"dev_ims\.npy is no whole array"):
-        PrecomputedFeatures().open(dataset, None)
+    with pytest.raises(ValueError, match=r"dev_ims\.npy is no complete array"):
+        PrecomputedFeatures().open(dataset)
 
 
-def test_an_id_without_a_row_is_named(tmp_path: Path) -> None:
-    published(tmp_path / "published", 1)
-    dataset = prepared(tmp_path / "published", tmp_path / "dataset")
+def test_image_id_without_a_row_is_an_error(tmp_path: Path) -> None:
+    publish(tmp_path / "published", 1)
+    dataset = prepare(tmp_path / "published", tmp_path / "dataset")
     np.save(tmp_path / "published" / "test_ims.npy", np.ones((1, 3, 5), np.float32))
     with pytest.raises(ValueError, match=r"image 'test-000001-1001' names no row of the 1"):
-        list(PrecomputedFeatures().open(dataset, None).read(["test-000001-1001"]))
+        list(PrecomputedFeatures().open(dataset).read(["test-000001-1001"]))
 
 
-def test_a_row_that_holds_no_numbers_is_named(tmp_path: Path) -> None:
-    published(tmp_path / "published", 1)
-    dataset = prepared(tmp_path / "published", tmp_path / "dataset")
+def test_precomputed_row_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
+    publish(tmp_path / "published", 1)
+    dataset = prepare(tmp_path / "published", tmp_path / "dataset")
     path = tmp_path / "published" / "train_ims.npy"
     array = np.load(path)
     array[1].reshape(-1)[0] = np.nan
     np.save(path, array)
     image_ids = [str(image_id) for image_id in dataset.split("train").images["image_id"]]
     with pytest.raises(ValueError, match=r"train_ims\.npy, row 0*1 \(image 'train-000001.*region 0 is nan"):
-        list(PrecomputedFeatures().open(dataset, None).read(image_ids))
+        list(PrecomputedFeatures().open(dataset).read(image_ids))

@@ -1,4 +1,4 @@
-"""Shards extracted apart and merged are the store of one extraction, uncopied; what does not fit is refused."""
+"""Merged shards equal an unsharded extraction, without copies; shards that do not belong together are errors."""
 
 import json
 from collections.abc import Iterator
@@ -16,29 +16,27 @@ from hypothesis import strategies as st
 from bifocal.datasets import write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore
+from bifocal.features.readers import image_arrays
 from components.__main__ import main
 from components.cluster.merge.spec import COMPONENT as MERGE
 from components.extract_features.spec import COMPONENT as EXTRACT
 from runtime import artifacts, shards
-from runtime.parameters import load, merge, validate
+from runtime.parameters import load, validate
 from runtime.stage import run_stage
 
 ROOT = Path(__file__).parents[4]
-VALUES = merge(
-    load(ROOT / "params.yaml"),
-    {"extract_features": {"features": {"name": "ImageArrays", "regions": 3}, "pretraining": None, "shard_size": 4}},
-)
+DEFAULTS = load(ROOT / "params.yaml")
 
 
 @given(count=st.integers(1, 40), items=st.integers(0, 100))
-def test_shards_are_all_items_once_and_in_order_and_differ_by_one_at_most(count: int, items: int) -> None:
+def test_shards_partition_the_items_in_order_and_differ_in_size_by_at_most_one(count: int, items: int) -> None:
     parts = [shards.items_of_shard(range(items), f"{number}/{count}") for number in range(1, count + 1)]
     assert [item for part in parts for item in part] == list(range(items))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/2", ""])
-def test_a_shard_is_i_of_n(shard: str) -> None:
+def test_malformed_shards_are_errors(shard: str) -> None:
     with pytest.raises(ValueError, match="expected i/n with i from 1 to n"):
         shards.parse_shard(shard)
 
@@ -53,8 +51,8 @@ def untracked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete dataset artifact of 17 images, an array for each, and the whole extraction at ``whole``."""
-    folder = tmp_path_factory.mktemp("line")
+    """A complete dataset artifact of 17 images, an array for each, and the unsharded extraction at ``whole``."""
+    folder = tmp_path_factory.mktemp("artifacts")
     partial = artifacts.open_partial(folder / "dataset", {})
     corpus = Scenes(train=9, val=4, test=4, size=64).read(partial / "images")
     write_dataset(partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
@@ -67,29 +65,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def section(folder: Path, **changes: Any) -> dict[str, Any]:
+    extractor = {"name": "ImageArrays", "path": str(folder / "arrays"), "regions": 3}
+    return {"extractor": extractor, "weights": None, "batch_size": 8, "images_per_file": 4, **changes}
+
+
 def extract(folder: Path, target: Path, shard: str | None = None, **changes: Any) -> dict[str, float]:
-    section = {"extract_features": {"source": str(folder / "arrays"), **changes}}
-    params = validate(merge({"seed": 1, "extract_features": VALUES["extract_features"]}, section), [EXTRACT])[
-        "extract_features"
-    ]
-    given = {} if shard is None else {"shard": shard}
-    return run_stage(EXTRACT, params, {"dataset": folder / "dataset"}, {"features": target}, VALUES, given)
+    values = {"seed": 1, "extract_features": section(folder, **changes)}
+    params = validate(values, [EXTRACT])["extract_features"]
+    options = {} if shard is None else {"shard": shard}
+    return run_stage(EXTRACT, params, {"dataset": folder / "dataset"}, {"features": target}, values, options)
 
 
-def merge(target: Path, *parts: Path) -> dict[str, float]:
+def merge_shards(target: Path, *parts: Path) -> dict[str, float]:
     params = MERGE.params(seed=0)
     inputs = {f"shard_{number}": part for number, part in enumerate(parts)}
-    return run_stage(MERGE, params, inputs, {"features": target}, VALUES)
+    return run_stage(MERGE, params, inputs, {"features": target}, DEFAULTS)
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
-def test_merged_shards_are_the_whole_store(folder: Path, tmp_path: Path, count: int) -> None:
+def test_merged_shards_equal_the_unsharded_store_and_share_its_files(folder: Path, tmp_path: Path, count: int) -> None:
     parts = [tmp_path / f"part{number}" for number in range(1, count + 1)]
     for number, part in enumerate(parts, start=1):
         extract(folder, part, f"{number}/{count}")
-    figures = merge(tmp_path / "merged", *reversed(parts))
+    metrics = merge_shards(tmp_path / "merged", *reversed(parts))
     whole, merged = FeatureStore(folder / "whole"), FeatureStore(tmp_path / "merged")
-    assert figures == {"images": 17, "regions": 3, "dim": 5, "shards": count}
+    assert metrics == {"images": 17, "regions": 3, "dim": 5, "shards": count}
     assert merged.image_ids == whole.image_ids
     assert merged.metadata == whole.metadata
     assert merged.gather(range(17)).features.equal(whole.gather(range(17)).features)
@@ -100,69 +101,63 @@ def test_merged_shards_are_the_whole_store(folder: Path, tmp_path: Path, count: 
             assert name in files
 
 
-def test_a_shard_that_is_missing_twice_there_or_of_other_parameters_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_missing_duplicate_and_incompatible_shards_are_errors(folder: Path, tmp_path: Path) -> None:
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))
     extract(folder, one, "1/2")
     extract(folder, two, "2/2")
-    extract(folder, other, "2/2", shard_size=5)
+    extract(folder, other, "2/2", images_per_file=5)
     for parts in ((one,), (one, one), (one, two, two)):
         with pytest.raises(ValueError, match=r"expected each of the shards 1/2, 2/2 once, got 1/2 in"):
-            merge(tmp_path / "merged", *parts)
+            merge_shards(tmp_path / "merged", *parts)
     with pytest.raises(ValueError, match=r"other and .*one differ in their parameters"):
-        merge(tmp_path / "merged", one, other)
+        merge_shards(tmp_path / "merged", one, other)
     assert not (tmp_path / "merged").exists()
-    merge(tmp_path / "merged", one, two)
+    merge_shards(tmp_path / "merged", one, two)
     assert len(FeatureStore(tmp_path / "merged")) == 17
 
 
-def test_a_killed_shard_goes_on_after_its_last_whole_file(
+def test_killed_shard_resumes_after_its_last_complete_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extract(folder, tmp_path / "undisturbed", "2/2")
-    from bifocal.features import image_arrays
-
-    real, seen = image_arrays._read, []
+    extract(folder, tmp_path / "uninterrupted", "2/2")
+    read, calls = image_arrays._read, []
 
     def die_late(path: Path) -> Any:
-        seen.append(path.name)
-        if len(seen) == 8:
+        calls.append(path.name)
+        if len(calls) == 8:
             raise KeyboardInterrupt
-        return real(path)
+        return read(path)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(image_arrays, "_read", die_late)
-        with pytest.raises(KeyboardInterrupt):
-            extract(folder, tmp_path / "killed", "2/2")
-    seen = [""] * 8  # past the one that kills
     monkeypatch.setattr(image_arrays, "_read", die_late)
+    with pytest.raises(KeyboardInterrupt):
+        extract(folder, tmp_path / "killed", "2/2")
     extract(folder, tmp_path / "killed", "2/2")
-    assert len(seen) - 8 == 1 + 9 - 4  # the first for D, and the images that are not in the whole file of 4
-    for path in (tmp_path / "undisturbed").glob("*.arrow"):
+    assert len(calls) - 8 == 1 + 9 - 4  # one read for D, then the images that are not in the complete file of 4
+    for path in (tmp_path / "uninterrupted").glob("*.arrow"):
         assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes()
 
 
-def test_a_backbone_is_not_trained_once_for_each_shard(folder: Path, tmp_path: Path) -> None:
-    changes = load(ROOT / "params.yaml")["extract_features"]
-    with pytest.raises(ValueError, match=r"set extract_features\.weights to the weights\.safetensors"):
-        extract(folder, tmp_path / "part", "1/2", **{**changes, "source": None})
+def test_training_in_a_shard_is_an_error(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"every shard would learn a backbone of its own.*weights\.safetensors"):
+        extract(folder, tmp_path / "part", "1/2", **DEFAULTS["extract_features"])
 
 
-def test_the_command_line_extracts_and_merges(folder: Path, tmp_path: Path) -> None:
+def test_command_line_extracts_shards_and_merges_them(folder: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump({"extract_features": VALUES["extract_features"]}))
-    artifacts = tmp_path / "artifacts"
-    artifacts.mkdir()
-    (artifacts / "dataset").symlink_to(folder / "dataset")
+    recipe.write_text(yaml.safe_dump({"extract_features": section(folder)}))
+    home = tmp_path / "artifacts"
+    home.mkdir()
+    (home / "dataset").symlink_to(folder / "dataset")
 
     def call(*options: str) -> str:
-        command = ["extract_features", "--recipe", str(recipe), *options, "--artifacts", str(artifacts)]
-        command += ["--params", str(ROOT / "params.yaml"), "--set", f"extract_features.source={folder / 'arrays'}"]
+        command = ["extract_features", "--recipe", str(recipe), *options, "--artifacts", str(home)]
+        command += ["--params", str(ROOT / "params.yaml")]
         return CliRunner().invoke(main, command, catch_exceptions=False).stdout
 
     assert "features-1-of-2" in call("--shard", "1/2")
     call("--shard", "2/2")
     assert "images: 17" in call("--merge", "2")
-    assert json.loads((artifacts / "features" / "manifest.json").read_text())["component"] == "merge_features"
-    assert FeatureStore(artifacts / "features").image_ids == FeatureStore(folder / "whole").image_ids
+    assert json.loads((home / "features" / "manifest.json").read_text())["component"] == "merge"
+    assert FeatureStore(home / "features").image_ids == FeatureStore(folder / "whole").image_ids
     for wrong in (("--merge", "0"), ("--merge", "2", "--shard", "1/2")):
         assert CliRunner().invoke(main, ["extract_features", *wrong]).exit_code == 2

@@ -1,0 +1,49 @@
+"""Faster R-CNN detectors of torchvision."""
+
+from typing import Any, cast
+
+from torch import Tensor
+
+from bifocal.registry import suggest
+
+
+class FasterRCNN:
+    """A frozen Faster R-CNN of torchvision with random weights.
+
+    Args:
+        name: name of the detector ("fasterrcnn_resnet50_fpn_v2").
+        model_arguments: further keyword arguments of the detector, such as num_classes or min_size.
+
+    Raises:
+        ValueError: torchvision has no such detector.
+    """
+
+    classifier_prefix = ""
+
+    def __init__(self, name: str, model_arguments: dict[str, Any]) -> None:
+        # imported here: it takes seconds, and a process that only reads a store does not need it
+        from torchvision.models import get_model, list_models
+
+        if not name.startswith("fasterrcnn") or name not in list_models():
+            detectors = [known for known in list_models() if known.startswith("fasterrcnn")]
+            raise ValueError(f"torchvision has no Faster R-CNN {name!r}; {suggest(name, detectors)}")
+        self.name, self.model_arguments = name, model_arguments
+        self.network = get_model(name, weights=None, weights_backbone=None, **model_arguments)
+        self.network = self.network.eval().requires_grad_(False)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name and the arguments of the detector."""
+        return {"backbone": self.name, "model_arguments": self.model_arguments}
+
+    def pretrained_state(self) -> dict[str, Tensor]:
+        """Download and return torchvision's weights of this detector."""
+        from torchvision.models import get_model
+
+        model = get_model(self.name, weights="DEFAULT", **self.model_arguments)
+        return cast(dict[str, Tensor], model.state_dict())
+
+    def download_url(self) -> str:
+        """Return the address of the file that torchvision downloads."""
+        from torchvision.models import get_model_weights
+
+        return cast(str, get_model_weights(self.name).DEFAULT.url)

@@ -1,0 +1,121 @@
+"""What the sources of weights have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
+from bifocal.checkpoint import read_tensors, write_tensors
+from bifocal.datasets import Dataset
+from bifocal.features.base import FeatureExtractor, FittedExtractor
+
+
+class PreparedWeights(NamedTuple):
+    """Weights of an extractor that is ready.
+
+    Attributes:
+        digest: SHA-256 of the weights file.
+        metrics: results of a training, in [0, 1].
+    """
+
+    digest: str
+    metrics: dict[str, float]
+
+
+class Weights(ABC):
+    """A source of an extractor's weights.
+
+    Attributes:
+        shardable: whether every shard of an extraction can prepare the weights itself, with the same result.
+    """
+
+    shardable: ClassVar[bool]
+
+    @classmethod
+    def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
+        """Return why the weights do not suit an extractor, or None if they do.
+
+        Args:
+            extractor: class of the extractor.
+            arguments: all arguments of the extractor, including its defaults.
+        """
+        return None
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Yield errors in ``arguments``. Construction does no work, so it is the check."""
+        try:
+            cls(**arguments)
+        except ValueError as error:
+            yield str(error)
+
+    @abstractmethod
+    def prepare(
+        self,
+        extractor: FeatureExtractor,
+        dataset: Dataset,
+        directory: Path,
+        *,
+        batch_size: int,
+        seed: int,
+        sharded: bool = False,
+    ) -> PreparedWeights:
+        """Load weights into ``extractor``, after training them if necessary.
+
+        Weights that were trained, and weights that an encoder or an exported graph needs, are kept in ``directory`` as
+        ``weights.safetensors``. A run that was killed after the training does not train again.
+
+        Args:
+            dataset: training uses its splits "train" and "val".
+            directory: of the feature store; must exist.
+            batch_size: images per forward pass of an extractor that learns parameters of its own.
+            seed: of the training.
+            sharded: whether this run extracts a share of the images only.
+
+        Raises:
+            FileNotFoundError: a file of weights is missing, or cannot be downloaded.
+            ValueError: the weights belong to another network, or each shard would train its own.
+        """
+
+
+def restore(extractor: FeatureExtractor, path: Path) -> PreparedWeights:
+    """Load the weights file that a training wrote, with the metrics in its metadata."""
+    digest = load_weights_file(extractor.backbone, path)
+    tensors, metrics = read_tensors(path)
+    if isinstance(extractor, FittedExtractor):
+        extractor.load_extra(tensors)
+    return PreparedWeights(digest, metrics)
+
+
+def keep(
+    extractor: FeatureExtractor, directory: Path, extra: Mapping[str, Tensor], metrics: Mapping[str, float]
+) -> None:
+    """Write the weights of ``extractor`` and the tensors ``extra`` of other modules to ``directory``."""
+    state = extractor.backbone.network.state_dict()
+    write_tensors(directory / WEIGHTS_FILE, state | dict(extra), dict(metrics))
+
+
+def refuse_shards(learned: str, sharded: bool) -> None:
+    """Raise ``ValueError`` if each shard would learn its own ``learned``."""
+    if sharded:
+        raise ValueError(
+            f"every shard would learn a {learned} of its own: extract once without shards, on a small dataset if "
+            f"necessary, then load the {WEIGHTS_FILE} of that feature directory with FromFile"
+        )
+
+
+def check_minimum(minimum: float, *, exclusive: bool = False, **values: float) -> None:
+    """Raise ``ValueError`` unless all ``values`` are at least, or with ``exclusive`` more than, ``minimum``.
+
+    Example:
+        >>> check_minimum(1, epochs=0)
+        Traceback (most recent call last):
+        ...
+        ValueError: epochs is 0, expected at least 1
+    """
+    for name, value in values.items():
+        if value < minimum or (exclusive and value == minimum):
+            raise ValueError(f"{name} is {value}, expected {'more than' if exclusive else 'at least'} {minimum}")

@@ -1,0 +1,93 @@
+"""Weights trained on the phrases and boxes of the dataset."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bifocal.backbones.state import WEIGHTS_FILE
+from bifocal.backbones.weights.base import (
+    PreparedWeights,
+    Weights,
+    check_minimum,
+    keep,
+    refuse_shards,
+    restore,
+)
+from bifocal.datasets import Dataset
+from bifocal.features.base import FeatureExtractor
+from bifocal.pretraining.phrase_words import pretrain_on_phrases
+
+
+@dataclass(frozen=True)
+class TrainOnPhrases(Weights):
+    """Train the backbone to predict words; no weights are downloaded.
+
+    Each cell of the feature map predicts the words of the phrases whose boxes contain it. The mean of all cells
+    predicts the words that occur in captions only. See ``bifocal.pretraining.phrase_words``.
+
+    Args:
+        epochs: passes over the training images.
+        batch_size: images per step.
+        learning_rate: maximum learning rate of AdamW.
+        weight_decay: of AdamW.
+        min_count: minimum number of phrases (captions, for image-level words) in which a word must occur.
+        positive_weight: weight of positive targets relative to negative ones.
+        image_word_weight: weight of the image-level word loss relative to the cell-level one.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    epochs: int = 16
+    batch_size: int = 16
+    learning_rate: float = 0.008
+    weight_decay: float = 0.05
+    min_count: int = 20
+    positive_weight: float = 5.0
+    image_word_weight: float = 0.02
+
+    shardable = False
+
+    def __post_init__(self) -> None:
+        check_minimum(1, epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count)
+        check_minimum(0, weight_decay=self.weight_decay, image_word_weight=self.image_word_weight)
+        check_minimum(0, exclusive=True, learning_rate=self.learning_rate, positive_weight=self.positive_weight)
+
+    @classmethod
+    def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
+        if not hasattr(extractor, "grid"):
+            return f"TrainOnPhrases trains a feature map, which {extractor.__name__} does not have"
+        if arguments.get("resize") != "square":
+            return f"TrainOnPhrases needs images of one shape: set resize of {extractor.__name__} to square"
+        return None
+
+    def prepare(
+        self,
+        extractor: FeatureExtractor,
+        dataset: Dataset,
+        directory: Path,
+        *,
+        batch_size: int,
+        seed: int,
+        sharded: bool = False,
+    ) -> PreparedWeights:
+        refuse_shards("backbone", sharded)
+        if not hasattr(extractor, "grid"):
+            raise ValueError(f"TrainOnPhrases trains a feature map, which {type(extractor).__name__} does not have")
+        if not (directory / WEIGHTS_FILE).is_file():
+            metrics = pretrain_on_phrases(
+                extractor.grid(),
+                dataset,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                min_count=self.min_count,
+                positive_weight=self.positive_weight,
+                scene_weight=self.image_word_weight,
+                checkpoints=directory / "checkpoints",
+                seed=seed,
+            )
+            keep(extractor, directory, {}, metrics)
+        return restore(extractor, directory / WEIGHTS_FILE)
