@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from bifocal.backbones.faster_rcnn import FasterRCNN
-from bifocal.backbones.preprocessing import to_pixels
+from bifocal.backbones.preprocessing import map_by_shape, to_pixels
 from bifocal.features.base import ImageRegions
 
 
@@ -67,9 +67,13 @@ class Regions:
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """Return the regions of each image in order of decreasing score."""
+        # torchvision pads the images of a batch to one shape, which changes their features: batch equal shapes only.
+        return map_by_shape(images, self._extract_equal_shapes)
+
+    def _extract_equal_shapes(self, images: Tensor) -> list[ImageRegions]:
         network = self.backbone.network
         device = next(network.parameters()).device
-        resized, _ = network.transform([image.to(device).float() / 255 for image in images])
+        resized, _ = network.transform(list(images.to(device).float() / 255))
         maps = network.backbone(resized.tensors)
         proposals, _ = network.rpn(resized, maps)
         heads, sizes = network.roi_heads, resized.image_sizes
