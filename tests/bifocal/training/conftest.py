@@ -114,7 +114,7 @@ def phrase_boxes(tmp_path_factory: pytest.TempPathFactory) -> PhraseBoxPairs:
     phrases = ("a red star", "a blue ring", "a green heart", "a pink square")
     boxes = np.array([[x / 3, y / 2, (x + 1) / 3, (y + 1) / 2] for y in range(2) for x in range(3)], np.float32)
     rows = []
-    with FeatureWriter(folder, regions=6, dim=12, metadata={}, shard_size=8) as writer:
+    with FeatureWriter(folder, regions=6, dim=12, metadata={}, images_per_file=8) as writer:
         for number in range(24):
             shown = (number % 4, (number + 1 + number // 4 % 3) % 4)
             cells = 0.3 * random.normal(size=(6, 12))

@@ -29,7 +29,7 @@ def truth() -> set[tuple[str, int]]:
 
 def pairs_of(folder: Path, boxes: np.ndarray | None) -> PhraseBoxPairs:
     """One image with three regions and the phrase "a star", whose box is the top left quarter."""
-    with FeatureWriter(folder, regions=3, dim=2, metadata={}, shard_size=1) as writer:
+    with FeatureWriter(folder, regions=3, dim=2, metadata={}, images_per_file=1) as writer:
         writer.add("a", np.array([[1, 0], [2, 1], [2, 1]], np.float32), boxes)
     phrases = pd.DataFrame({"image_id": ["a"], "phrase": ["a star"], "boxes": [np.array([[0, 0, 50, 50]], np.float32)]})
     images = pd.DataFrame({"image_id": ["a"], "width": 100, "height": 100})
