@@ -48,13 +48,13 @@ class Train(Protocol):
 
 @pytest.fixture(scope="session")
 def configuration(pairs: ImageCaptionPairs) -> dict[str, Any]:
-    """Of a model for ``pairs``."""
+    """Arguments of ``build_model`` for ``pairs``."""
     return CONFIGURATION | {"vocabulary_size": len(pairs.text.vocabulary)}
 
 
 @pytest.fixture(scope="session")
 def new_model(configuration: dict[str, Any]) -> NewModel:
-    """``new_model()``: always with the same weights."""
+    """Function ``new_model()``: a model that always has the same weights."""
 
     def build(**changes: Any) -> TwoBranchModel:
         torch.manual_seed(5)
@@ -65,7 +65,7 @@ def new_model(configuration: dict[str, Any]) -> NewModel:
 
 @pytest.fixture(scope="session")
 def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
-    """``train(checkpoints)``: the model after three epochs of five steps, and its history."""
+    """Function ``train(checkpoints)``: the model after three epochs of five steps, and its history."""
 
     def run(
         checkpoints: Path, loss: nn.Module | None = None, model: nn.Module | None = None, **changes: Any

@@ -1,4 +1,4 @@
-"""Two processes train as one does."""
+"""Training with two processes equals training with one."""
 
 import json
 import os
@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 import torch
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.training.distributed import World
 
 WORKER = Path(__file__).with_name("worker.py")
 
 
 @pytest.fixture(scope="module")
-def found(
+def results(
     stores: Any, configuration: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
-    """What one process found, and each of two."""
+    """Results of one process and of each of two."""
     tables, _, _ = stores
     folder = tmp_path_factory.mktemp("distributed")
     for name in ("features", "text"):
         (folder / name).symlink_to(tables.image_root / name)
     tables.images.to_parquet(folder / "images.parquet")
     tables.captions.to_parquet(folder / "captions.parquet")
-    still = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
-    (folder / "configuration.json").write_text(json.dumps(configuration | {"model": configuration["model"] | still}))
+    without_dropout = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
+    model = configuration["model"] | without_dropout
+    (folder / "configuration.json").write_text(json.dumps(configuration | {"model": model}))
     paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
@@ -39,33 +39,37 @@ def found(
     for command in ([sys.executable], torchrun):
         done = subprocess.run([*command, str(WORKER), str(folder)], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    # Each went on once, and rank 0 alone spoke.
+    # Each run resumed once, and rank 0 alone logged it.
     assert done.stderr.count("resuming at epoch 2, step 2") == 1
     assert done.stderr.count("SIGTERM: saved") == 1
     names = ("0of1", "0of2", "1of2")
-    return {name: json.loads((folder / f"found{name}.json").read_text()) for name in names}
+    return {name: json.loads((folder / f"results{name}.json").read_text()) for name in names}
 
 
 @pytest.mark.parametrize("way", ["plain", "micro", "continued"])
-def test_two_processes_give_the_curve_of_one(found: dict[str, dict[str, Any]], way: str) -> None:
-    (expected, weights), (first, mine), (second, others) = (found[name][way] for name in ("0of1", "0of2", "1of2"))
+def test_two_processes_give_the_curve_of_one(results: dict[str, dict[str, Any]], way: str) -> None:
+    (expected, weights), (first, first_weights), (second, second_weights) = (
+        results[name][way] for name in ("0of1", "0of2", "1of2")
+    )
     assert len(expected) == 2
     assert expected[1]["loss"] < 0.9 * expected[0]["loss"]
     assert first == second
-    assert mine == others  # the same bits on both
+    assert first_weights == second_weights  # bit for bit
     for row, other in zip(expected, first, strict=True):
         assert other == pytest.approx(row, rel=1e-4)
     for name, values in weights.items():
-        torch.testing.assert_close(torch.tensor(mine[name]), torch.tensor(values), rtol=1e-3, atol=1e-4, msg=name)
+        torch.testing.assert_close(
+            torch.tensor(first_weights[name]), torch.tensor(values), rtol=1e-3, atol=1e-4, msg=name
+        )
 
 
-def test_sigterm_to_one_ends_both_and_both_go_on(found: dict[str, dict[str, Any]]) -> None:
+def test_sigterm_to_one_process_stops_both_and_both_resume(results: dict[str, dict[str, Any]]) -> None:
     for name in ("0of1", "0of2", "1of2"):
-        assert found[name]["stopped"][0] == 143
-        assert found[name]["continued"] == found[name]["plain"]
+        assert results[name]["stopped"][0] == 143
+        assert results[name]["continued"] == results[name]["plain"]
 
 
-def test_one_process_waits_for_nobody(pairs: ImageCaptionPairs) -> None:
+def test_world_of_one_process_communicates_with_nobody() -> None:
     world, tensor = World(), torch.rand(3)
     assert world.gather(tensor) is tensor
     assert world.is_main

@@ -1,4 +1,4 @@
-"""The training loop on a small collection with real stores."""
+"""fit on a small collection with real stores."""
 
 import json
 import os
@@ -22,17 +22,17 @@ from bifocal.sorters import LSTMSorter
 from bifocal.training.batches.distinct_images import distinct_batches
 from bifocal.training.schedules import Constant, MultiStep
 
-Kill = Callable[[int], Callable[[], None]]
+Interrupt = Callable[[int], Callable[[], None]]
 
 
-def same(first: nn.Module, second: nn.Module) -> bool:
-    """Bit for bit."""
-    others = second.state_dict()
-    return all(torch.equal(others[name], tensor) for name, tensor in first.state_dict().items())
+def equal_weights(first: nn.Module, second: nn.Module) -> bool:
+    """Whether two modules are equal bit for bit."""
+    state = second.state_dict()
+    return all(torch.equal(state[name], tensor) for name, tensor in first.state_dict().items())
 
 
 class Interrupted(nn.Module):
-    """A loss that calls ``tick`` first."""
+    """A loss that calls ``tick`` before each step."""
 
     def __init__(self, tick: Callable[[], None], loss: nn.Module) -> None:
         super().__init__()
@@ -45,17 +45,17 @@ class Interrupted(nn.Module):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_it_learns(pairs: ImageCaptionPairs, train: Any, checkpoints: Path, precision: str) -> None:
+def test_fit_learns(pairs: ImageCaptionPairs, train: Any, checkpoints: Path, precision: str) -> None:
     model, history = train(checkpoints, epochs=20, schedule=Constant(), precision=precision)
-    by_captions, by_images = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
-    assert min(by_captions.recall(1), by_images.recall(1)) > 0.7  # chance: 0.025
+    ranks = retrieval_ranks(*embed(model, pairs), pairs.image_of_caption)
+    assert min(direction.recall(1) for direction in ranks) > 0.7  # chance: 0.025
     assert max(row["recall_sum"] for row in history) == pytest.approx(
-        100 * sum(found.recall(k) for found in (by_captions, by_images) for k in (1, 5, 10))
+        100 * sum(direction.recall(k) for direction in ranks for k in (1, 5, 10))
     )
 
 
 def rank_loss() -> RecallLoss:
-    """With all that has a state: a sorter that is fine-tuned, and an alignment that ends in the second epoch."""
+    """Return a loss with state: a sorter that is fine-tuned and an auxiliary loss that ends in the second epoch."""
     torch.manual_seed(8)
     sorter = LSTMSorter(16, hidden=3, layers=1)
     return RecallLoss(sorter, fine_tune=0.5, auxiliary_weight=1.0, auxiliary_steps=8)
@@ -70,94 +70,96 @@ def rank_loss() -> RecallLoss:
         (7, {"optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005}, "schedule": MultiStep([1.5], 0.5)}),
     ],
 )
-def test_a_killed_run_ends_with_the_same_bits(
-    train: Any, tmp_path: Path, kill_at: Kill, steps: int, changes: dict[str, Any]
+def test_killed_run_resumes_bit_for_bit(
+    train: Any, tmp_path: Path, kill_at: Interrupt, steps: int, changes: dict[str, Any]
 ) -> None:
-    expected, history = train(tmp_path / "undisturbed", Interrupted(lambda: None, TripletLoss()), **changes)
+    expected, history = train(tmp_path / "whole", Interrupted(lambda: None, TripletLoss()), **changes)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "killed", Interrupted(kill_at(steps), TripletLoss()), **changes)
     torch.manual_seed(99)
-    found, again = train(tmp_path / "killed", Interrupted(lambda: None, TripletLoss()), **changes)
+    resumed, again = train(tmp_path / "killed", Interrupted(lambda: None, TripletLoss()), **changes)
     assert again == history
-    assert same(expected, found)
+    assert equal_weights(expected, resumed)
 
 
-def test_a_loss_with_a_sorter_is_trained_and_kept(
-    pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Kill
+def test_loss_with_a_sorter_is_trained_and_saved(
+    pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Interrupt
 ) -> None:
     changes = {"sampler": partial(distinct_batches, pairs.image_of_caption, 16, 3)}
     losses = [Interrupted(tick, rank_loss()) for tick in (lambda: None, kill_at(7), lambda: None)]
-    expected, history = train(tmp_path / "undisturbed", losses[0], **changes)
+    expected, history = train(tmp_path / "whole", losses[0], **changes)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "killed", losses[1], **changes)
-    found, again = train(tmp_path / "killed", losses[2], **changes)
+    resumed, again = train(tmp_path / "killed", losses[2], **changes)
     assert again == history
-    assert same(expected, found)
-    assert same(losses[0], losses[2])
+    assert equal_weights(expected, resumed)
+    assert equal_weights(losses[0], losses[2])
     start, trained = rank_loss(), losses[0].loss
     assert isinstance(trained, RecallLoss)
     assert int(trained.auxiliary_loss.steps_done) == 15
-    moved = [
-        not torch.equal(a, b)
-        for a, b in zip(start.sorter_ranks.parameters(), trained.sorter_ranks.parameters(), strict=True)
-    ]
-    assert all(moved)
+    sorters = zip(start.sorter_ranks.parameters(), trained.sorter_ranks.parameters(), strict=True)
+    assert not any(torch.equal(before, after) for before, after in sorters)
     assert not trained.training
 
 
 @pytest.mark.parametrize("step", [1, 4, 5, 15])
-def test_sigterm_saves_and_the_next_run_goes_on(train: Any, tmp_path: Path, kill_at: Kill, step: int) -> None:
-    calls = iter(range(1, 100))
-    seen: list[int] = []
+def test_sigterm_saves_the_state_and_the_next_run_resumes(
+    train: Any, tmp_path: Path, kill_at: Interrupt, step: int
+) -> None:
+    steps: list[int] = []
 
     def tick() -> None:
-        seen.append(next(calls))
-        if seen[-1] == step:
+        steps.append(len(steps) + 1)
+        if steps[-1] == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    former = signal.getsignal(signal.SIGTERM)
-    expected, history = train(tmp_path / "undisturbed", Interrupted(lambda: None, TripletLoss()))
-    with pytest.raises(SystemExit) as ended:
+    handler = signal.getsignal(signal.SIGTERM)
+    expected, history = train(tmp_path / "whole", Interrupted(lambda: None, TripletLoss()))
+    with pytest.raises(SystemExit) as end:
         train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
-    assert ended.value.code == 143
-    assert seen[-1] == step
-    assert signal.getsignal(signal.SIGTERM) is former
-    found, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
-    assert seen == list(range(1, 16))  # no step was lost, none was made twice
+    assert end.value.code == 143
+    assert steps[-1] == step
+    assert signal.getsignal(signal.SIGTERM) is handler
+    resumed, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
+    assert len(steps) == 15  # no step is lost or repeated
     assert again == history
-    assert same(expected, found)
+    assert equal_weights(expected, resumed)
 
 
-def test_the_batches_of_an_epoch_are_kept(pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Kill) -> None:
-    asked: list[int] = []
+def test_resumed_epoch_keeps_its_batches(
+    pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Interrupt
+) -> None:
+    epochs: list[int] = []
 
-    def mined(epoch: int) -> list[Tensor]:
-        asked.append(epoch)
-        return list(torch.randperm(len(pairs)).split(16))  # other ones each time, as from a model that moves
+    def mine(epoch: int) -> list[Tensor]:
+        epochs.append(epoch)
+        return list(
+            torch.randperm(len(pairs)).split(16)
+        )  # different batches in each call, as mined with the current model
 
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "run", Interrupted(kill_at(8), TripletLoss()), sampler=mined)
-    train(tmp_path / "run", Interrupted(lambda: None, TripletLoss()), sampler=mined)
-    assert asked == [0, 1, 2]
+        train(tmp_path / "run", Interrupted(kill_at(8), TripletLoss()), sampler=mine)
+    train(tmp_path / "run", Interrupted(lambda: None, TripletLoss()), sampler=mine)
+    assert epochs == [0, 1, 2]
 
 
-def test_a_loss_that_is_no_number_stops_with_its_state(pairs: ImageCaptionPairs, train: Any, checkpoints: Path) -> None:
+def test_nonfinite_loss_stops_and_names_the_images(pairs: ImageCaptionPairs, train: Any, checkpoints: Path) -> None:
     class Broken(nn.Module):
         def forward(self, scores: Scores, matches: Tensor) -> Tensor:
             return scores.cross.sum() * torch.nan
 
     with pytest.raises(FloatingPointError, match="the loss is nan at epoch 1, step 0"):
         train(checkpoints, Broken())
-    notes = json.loads((checkpoints / "nonfinite_loss.json").read_text())
-    assert set(notes["images"]) <= set(pairs.image_ids)
+    report = json.loads((checkpoints / "nonfinite_loss.json").read_text())
+    assert set(report["images"]) <= set(pairs.image_ids)
     assert (checkpoints / "nonfinite_loss.safetensors").is_file()
 
 
-def test_any_model_that_gives_scores_can_be_trained(
+def test_fit_trains_any_model_that_returns_scores(
     pairs: ImageCaptionPairs, train: Any, new_model: Callable[[], TwoBranchModel], checkpoints: Path
 ) -> None:
     class Inner(nn.Module):
-        """Scores of a model that shows no embeddings, and ranks by itself."""
+        """A model without embed_images and embed_captions."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -170,10 +172,10 @@ def test_any_model_that_gives_scores_can_be_trained(
         def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
             return retrieval_ranks(*embed(self.hidden, pairs), pairs.image_of_caption)
 
-    found, history = train(checkpoints / "ranking", model=Ranking())
+    ranking, history = train(checkpoints / "ranking", model=Ranking())
     expected, plain = train(checkpoints / "plain")
     assert history == plain
-    assert same(expected, found.hidden)
+    assert equal_weights(expected, ranking.hidden)
     with pytest.raises(TypeError, match=r"Inner cannot be validated: give it .* or retrieval_ranks"):
         train(checkpoints / "inner", model=Inner())
     with pytest.raises(TypeError, match="micro-batches and several processes need a model with"):

@@ -1,4 +1,4 @@
-"""The loss of a whole batch in micro-batches."""
+"""Gradients of a whole batch, computed in micro-batches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +17,8 @@ from bifocal.training.gradients import Precision, backward
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
-STILL: dict[str, Any] = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
-NORMED: dict[str, Any] = {"image_encoder": {"name": "ProjectionEncoder", "hidden": 8, "dropout": 0.5}}
+WITHOUT_DROPOUT: dict[str, Any] = {"text_encoder": {"name": "SRUEncoder", "layers": 1, "dropout": 0.0}}
+WITH_BATCH_NORM: dict[str, Any] = {"image_encoder": {"name": "ProjectionEncoder", "hidden": 8, "dropout": 0.5}}
 
 
 def gradients(
@@ -37,28 +37,28 @@ def gradients(
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 4, 100])
-def test_micro_batches_see_the_negatives_of_the_whole_batch(
+def test_micro_batches_use_the_negatives_of_the_whole_batch(
     pairs: ImageCaptionPairs, new_model: NewModel, micro_batch_size: int
 ) -> None:
-    value, expected = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, None)
-    again, found = gradients(new_model(**STILL).train(), SigmoidLoss(), pairs, micro_batch_size)
+    value, expected = gradients(new_model(**WITHOUT_DROPOUT).train(), SigmoidLoss(), pairs, None)
+    again, actual = gradients(new_model(**WITHOUT_DROPOUT).train(), SigmoidLoss(), pairs, micro_batch_size)
     assert again == pytest.approx(value)
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, msg=name)
+        torch.testing.assert_close(actual[name], gradient, msg=name)
 
 
-def kept_gradients(model: nn.Module) -> dict[str, Tensor]:
+def current_gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_second_pass_draws_the_same_numbers_and_counts_once(
+def test_second_pass_uses_the_same_random_numbers_and_updates_statistics_once(
     pairs: ImageCaptionPairs, new_model: NewModel, precision: Precision
 ) -> None:
-    """Against one pass over the same micro-batches that keeps everything."""
-    model, reference, loss = new_model(**NORMED).train(), new_model(**NORMED).train(), InfoNCELoss()
-    value, found = gradients(model, loss, pairs, 4, precision)
+    """Compare with a single pass over the same micro-batches that keeps all activations."""
+    model, reference, loss = new_model(**WITH_BATCH_NORM).train(), new_model(**WITH_BATCH_NORM).train(), InfoNCELoss()
+    value, actual = gradients(model, loss, pairs, 4, precision)
     after = torch.rand(())
     torch.manual_seed(2)
     batch, cast = pairs.batch(ROWS), precision == "bfloat16"
@@ -75,23 +75,25 @@ def test_the_second_pass_draws_the_same_numbers_and_counts_once(
     expected = loss(scores.float(), batch.matches)
     expected.backward()
     assert value == pytest.approx(expected.item(), rel=1e-4)
-    assert torch.equal(after, torch.rand(()))  # as many numbers were drawn
-    assert found.keys() == kept_gradients(reference).keys()
+    assert torch.equal(after, torch.rand(()))  # equally many random numbers are drawn
+    assert actual.keys() == current_gradients(reference).keys()
     # One by one they are rounded differently: the one pass sums over its micro-batches in bfloat16.
-    ours, theirs = (torch.cat([grad[name].flatten() for name in found]) for grad in (found, kept_gradients(reference)))
-    assert (ours - theirs).norm() < (0.02 if cast else 1e-5) * theirs.norm()
-    for (name, kept), counted in zip(model.named_buffers(), reference.buffers(), strict=True):
+    combined, reference_gradients = (
+        torch.cat([grad[name].flatten() for name in actual]) for grad in (actual, current_gradients(reference))
+    )
+    assert (combined - reference_gradients).norm() < (0.02 if cast else 1e-5) * reference_gradients.norm()
+    for (name, updated), counted in zip(model.named_buffers(), reference.buffers(), strict=True):
         if "num_batches" not in name:
-            torch.testing.assert_close(kept, counted, msg=name)
+            torch.testing.assert_close(updated, counted, msg=name)
 
 
-def test_an_encoding_may_have_several_parts(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
+def test_encodings_may_be_tuples(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
     class Words(nn.Module):
-        """Scores the regions and words one by one: a tuple for each side, with a mask that has no gradient."""
+        """Encodes images as a tuple of features and a mask without gradient."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.hidden = new_model(**STILL)
+            self.hidden = new_model(**WITHOUT_DROPOUT)
 
         def embed_images(self, regions: RegionBatch) -> tuple[Tensor, Tensor]:
             return self.hidden.image_encoder.convolution(regions.features.float()), regions.mask
@@ -107,15 +109,15 @@ def test_an_encoding_may_have_several_parts(pairs: ImageCaptionPairs, new_model:
             return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
 
     _, expected = gradients(Words(), InfoNCELoss(), pairs, None)
-    _, found = gradients(Words(), InfoNCELoss(), pairs, 3)
-    assert found.keys() == expected.keys()
+    _, actual = gradients(Words(), InfoNCELoss(), pairs, 3)
+    assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, msg=name)
+        torch.testing.assert_close(actual[name], gradient, msg=name)
 
 
-def test_a_frozen_half_gets_no_gradient(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
-    model = new_model(**STILL)
+def test_frozen_encoder_gets_no_gradient(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
+    model = new_model(**WITHOUT_DROPOUT)
     model.text_encoder.requires_grad_(False)
     model.word_embedding.requires_grad_(False)
-    _, found = gradients(model, InfoNCELoss(), pairs, 3)
-    assert found.keys() == {name for name, _ in model.named_parameters() if name.startswith("image")}
+    _, actual = gradients(model, InfoNCELoss(), pairs, 3)
+    assert actual.keys() == {name for name, _ in model.named_parameters() if name.startswith("image")}

@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights."""
+"""Exponential moving average of the weights."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from bifocal.training.weight_averaging import average_weights
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.99])
-def test_it_is_the_recurrence(decay: float) -> None:
+def test_average_weights_is_its_recurrence(decay: float) -> None:
     torch.manual_seed(0)
     model = nn.Linear(1, 1, bias=False)
     averaged = average_weights(model, decay)
@@ -29,18 +29,18 @@ def test_it_is_the_recurrence(decay: float) -> None:
         assert averaged.module.weight.item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
-def test_what_is_kept_is_the_average(train: Any, new_model: Any, checkpoints: Path) -> None:
+def test_fit_keeps_the_averaged_weights(train: Any, new_model: Any, checkpoints: Path) -> None:
     weights: list[Tensor] = []
 
-    class Watching(TripletLoss):
-        """Notes the weights of before the step, which are those of after the one before."""
+    class RecordingLoss(TripletLoss):
+        """Records the weights before each step."""
 
         def forward(self, scores: Scores, matches: Tensor) -> Tensor:
             weights.append(trained.image_encoder.attention.weight.detach().clone())
             return super().forward(scores, matches)
 
     trained = new_model()
-    train(checkpoints, Watching(), model=trained, epochs=1, ema_decay=0.5)
+    train(checkpoints, RecordingLoss(), model=trained, epochs=1, ema_decay=0.5)
     last, _ = read_tensors(checkpoints / "last.safetensors")
     weights.append(last["model.model.image_encoder.attention.weight"])
     expected = weights[1]

@@ -1,4 +1,4 @@
-"""One of the processes that train together; ``torchrun worker.py FOLDER`` starts them, see test_distributed.py."""
+"""One training process; test_distributed.py starts it as ``torchrun worker.py FOLDER``."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from bifocal.training.validators.recall import RecallValidator
 
 
 class Stopping(SigmoidLoss):
-    """Asks rank 1 alone to end, at one step."""
+    """Sends SIGTERM to the last rank alone, at one step."""
 
     def __init__(self, stop_at: int) -> None:
         super().__init__()
@@ -39,11 +39,11 @@ class Stopping(SigmoidLoss):
 
 
 def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **changes: Any) -> Any:
-    """The history, or the exit code; and the weights."""
+    """Return the history or the exit code, and the weights."""
     images, captions = (pd.read_parquet(folder / f"{name}.parquet") for name in ("images", "captions"))
     tables = Dataset(images, captions, pd.DataFrame(), folder)
     pairs = ImageCaptionPairs(tables, FeatureStore(folder / "features"), TextStore(folder / "text"))
-    torch.manual_seed(5 + World.current().rank)  # rank 0 gives its weights to the others
+    torch.manual_seed(5 + World.current().rank)  # rank 0 broadcasts its weights
     model = build_model(**configuration)
     arguments: dict[str, Any] = {
         "sampler": CaptionBatches(batch_size=16).sampler(pairs.image_of_caption, seed=3),
@@ -61,7 +61,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
     }
     stop_at = changes.pop("stop_at", 0)
     try:
-        found: Any = fit(
+        result: Any = fit(
             model,
             Stopping(stop_at),
             pairs,
@@ -69,22 +69,22 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
             checkpoints=folder / checkpoints,
             **arguments | changes,
         )
-    except SystemExit as ended:
-        found = ended.code
-    return found, {name: tensor.tolist() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    except SystemExit as end:
+        result = end.code
+    return result, {name: tensor.tolist() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
 
 
 def main(folder: Path) -> None:
-    """Train once undisturbed, once in micro-batches, and once in two parts; write what came of it on each rank."""
+    """Train once without interruption, once in micro-batches and once in two runs; write the results of each rank."""
     configuration = json.loads((folder / "configuration.json").read_text())
     with torchrun_world() as (world, _):
-        found = {
+        results = {
             "plain": train(folder, configuration, f"plain{world.size}"),
             "micro": train(folder, configuration, f"micro{world.size}", micro_batch_size=3),
             "stopped": train(folder, configuration, f"parts{world.size}", stop_at=7),
             "continued": train(folder, configuration, f"parts{world.size}"),
         }
-        (folder / f"found{world.rank}of{world.size}.json").write_text(json.dumps(found))
+        (folder / f"results{world.rank}of{world.size}.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,243 @@
+"""run_epochs with a small regression: schedule, clipping, history, best epoch, checkpoints, SIGTERM and errors."""
+
+import json
+import math
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bifocal.checkpoint import read_tensors
+from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.schedules import Cosine, Step
+from bifocal.training.state import RunState
+
+STEPS = 4
+Interrupt = Callable[[int], Callable[[], None]]
+
+
+@dataclass
+class Regression(TrainingTask[Tensor]):
+    """Least squares on random batches, with dropout, so that a step depends on all random numbers before it."""
+
+    model: nn.Module
+    tick: Callable[[], None] = lambda: None
+    metrics: Sequence[float] | None = None
+    target: float = 1.0
+    calls: list[tuple[int, int]] = field(default_factory=list)
+
+    monitor = "error"
+    higher_is_better = False
+
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[Tensor]]:
+        generator = torch.Generator().manual_seed(epoch)
+        return STEPS, torch.randn(STEPS, 8, 3, generator=generator)[first_step:]
+
+    def start_epoch(self, epoch: int) -> None:
+        self.model.train()
+
+    def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
+        self.calls.append((epoch, step))
+        self.tick()
+        loss = (self.model(batch) - self.target * batch.sum(dim=1, keepdim=True)).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    def validate(self) -> dict[str, float]:
+        self.model.eval()
+        if self.metrics is not None:
+            return {"error": self.metrics[self.calls[-1][0]]}
+        x = torch.randn(64, 3, generator=torch.Generator().manual_seed(99))
+        with torch.no_grad():
+            return {"error": (self.model(x) - x.sum(dim=1, keepdim=True)).square().mean().item()}
+
+    def describe(self, batch: Tensor) -> dict[str, Any]:
+        return {"first": batch[0, 0].item()}
+
+
+def new_model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def train(directory: Path, **changes: Any) -> tuple[Regression, RunState, list[Row]]:
+    model = new_model()
+    fields = {name: changes.pop(name) for name in ("tick", "metrics", "target") if name in changes}
+    task = Regression(model, **fields)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    state = RunState(directory, {"model": model}, optimizer, eval_model=model)
+    arguments: dict[str, Any] = {"epochs": 3, "learning_rate": 0.1, "schedule": Step(2, 0.5), **changes}
+    return task, state, run_epochs(task, state, **arguments)
+
+
+def equal_weights(first: nn.Module, second: nn.Module) -> bool:
+    """Whether two modules are equal bit for bit."""
+    state = second.state_dict()
+    return all(torch.equal(state[name], tensor) for name, tensor in first.state_dict().items())
+
+
+def test_history_has_one_row_per_epoch(tmp_path: Path) -> None:
+    rows: list[Row] = []
+    task, _, history = train(tmp_path, on_epoch=rows.append)
+    assert rows == history
+    assert [list(row) for row in history] == [["epoch", "loss", "learning_rate", "error"]] * 3
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    assert [row["learning_rate"] for row in history] == [0.1, 0.1, 0.05]
+    assert task.calls == [(epoch, step) for epoch in range(3) for step in range(STEPS)]
+
+
+def test_schedule_is_evaluated_before_every_step(tmp_path: Path) -> None:
+    rates: list[float] = []
+
+    class Recorder(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            rates.append(self.param_groups[0]["lr"])
+
+    model = new_model()
+    state = RunState(tmp_path, {"model": model}, Recorder(model.parameters(), lr=1.0), eval_model=model)
+    run_epochs(Regression(model), state, epochs=2, learning_rate=0.4, schedule=Cosine())
+    assert rates == pytest.approx([0.2 * (1 + math.cos(math.pi * step / 8)) for step in range(8)])
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0.5, 0.5), (None, None)])
+def test_max_grad_norm_clips_gradients(tmp_path: Path, limit: float | None, expected: float | None) -> None:
+    norms: list[float] = []
+
+    class Recorder(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            gradients = [p.grad for p in self.param_groups[0]["params"] if p.grad is not None]
+            norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
+
+    model = new_model()
+    state = RunState(tmp_path, {"model": model}, Recorder(model.parameters(), lr=1.0), eval_model=model)
+    run_epochs(Regression(model, target=100.0), state, epochs=1, learning_rate=0.1, max_grad_norm=limit)
+    assert all(norm == pytest.approx(expected, rel=1e-4) if expected else norm > 1 for norm in norms)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "higher_is_better", "best"),
+    [
+        ([3.0, 1.0, 2.0], False, 2),
+        ([3.0, 1.0, 2.0], True, 1),
+        ([1.0, 1.0, 1.0], True, 1),
+        ([math.nan, 1.0, 2.0], True, 3),
+        ([math.nan, math.nan, math.nan], True, 1),
+        ([1.0, math.nan, 2.0], False, 1),
+    ],
+)
+def test_best_epoch_is_kept(tmp_path: Path, metrics: list[float], higher_is_better: bool, best: int) -> None:
+    after_epoch: list[dict[str, Tensor]] = []
+    model = new_model()
+    task = Regression(model, metrics=metrics)
+    task.higher_is_better = higher_is_better
+    state = RunState(tmp_path, {"model": model}, torch.optim.Adam(model.parameters()), eval_model=model)
+
+    def keep(row: Row) -> None:
+        after_epoch.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+
+    run_epochs(task, state, epochs=3, learning_rate=0.1, on_epoch=keep)
+    weights, notes = read_tensors(tmp_path / "best.safetensors")
+    assert notes["epoch"] == best
+    state.load_best(model)
+    for name, tensor in after_epoch[best - 1].items():
+        assert torch.equal(weights[name], tensor)
+        assert torch.equal(model.state_dict()[name], tensor)
+
+
+def test_task_without_a_monitor_keeps_the_last_epoch_only(tmp_path: Path) -> None:
+    model = new_model()
+    task = Regression(model)
+    task.monitor = None
+    state = RunState(tmp_path, {"model": model}, torch.optim.Adam(model.parameters()))
+    run_epochs(task, state, epochs=2, learning_rate=0.1)
+    assert [path.name for path in tmp_path.iterdir()] == ["last.safetensors"]
+    last, progress = read_tensors(tmp_path / "last.safetensors")
+    assert (progress["epoch"], progress["step"], len(progress["history"])) == (2, 0, 2)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(last[f"model.model.{name}"], tensor)
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+@pytest.mark.parametrize("step", [1, 2, STEPS, STEPS + 1, 3 * STEPS])
+def test_killed_run_resumes_bit_for_bit(tmp_path: Path, kill_at: Interrupt, step: int, every: int | None) -> None:
+    expected, _, history = train(tmp_path / "whole")
+    arguments: dict[str, Any] = {"checkpoint_every_steps": every}
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", tick=kill_at(step), **arguments)
+    resumed, _, again = train(tmp_path / "killed", **arguments)
+    assert again == history
+    assert equal_weights(expected.model, resumed.model)
+
+
+@pytest.mark.parametrize("step", [1, STEPS - 1, STEPS, 3 * STEPS])
+def test_sigterm_finishes_the_step_and_the_next_run_resumes(tmp_path: Path, sigterm_at: Interrupt, step: int) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    expected, _, history = train(tmp_path / "whole")
+    model = new_model()
+    task = Regression(model, sigterm_at(step))
+    state = RunState(tmp_path / "run", {"model": model}, torch.optim.Adam(model.parameters(), lr=0.1), model)
+    arguments: dict[str, Any] = {"epochs": 3, "learning_rate": 0.1, "schedule": Step(2, 0.5)}
+    with pytest.raises(SystemExit) as end:
+        run_epochs(task, state, **arguments)
+    assert end.value.code == 143
+    assert len(task.calls) == step
+    assert signal.getsignal(signal.SIGTERM) is handler
+    resumed, _, again = train(tmp_path / "run")
+    assert task.calls + resumed.calls == expected.calls  # no step is lost or repeated
+    assert again == history
+    assert equal_weights(expected.model, resumed.model)
+
+
+def test_sigterm_during_validation_saves_the_finished_epoch(tmp_path: Path, sigterm_at: Interrupt) -> None:
+    expected, _, history = train(tmp_path / "whole")
+    terminate = sigterm_at(2)
+    with pytest.raises(SystemExit):
+        train(tmp_path / "run", on_epoch=lambda row: terminate())
+    resumed, _, again = train(tmp_path / "run")
+    assert resumed.calls == [(2, step) for step in range(STEPS)]
+    assert again == history
+    assert equal_weights(expected.model, resumed.model)
+
+
+def test_finished_run_returns_its_history_without_training(tmp_path: Path) -> None:
+    expected, _, history = train(tmp_path)
+    task, _, again = train(tmp_path)
+    assert task.calls == []
+    assert again == history
+    assert equal_weights(expected.model, task.model)
+
+
+@pytest.mark.parametrize("target", [math.nan, math.inf])
+def test_nonfinite_loss_stops_the_run_and_describes_the_batch(tmp_path: Path, target: float) -> None:
+    with pytest.raises(FloatingPointError, match=r"the loss is (nan|inf) at epoch 1, step 0.*max_grad_norm"):
+        train(tmp_path, target=target)
+    report = json.loads((tmp_path / "nonfinite_loss.json").read_text())
+    assert report.keys() == {"epoch", "step", "first"}
+    weights, _ = read_tensors(tmp_path / "nonfinite_loss.safetensors")
+    for name, tensor in new_model().named_parameters():
+        assert torch.equal(weights[f"model.model.{name}"], tensor)
+    assert not (tmp_path / "last.safetensors").exists()
+
+
+def test_converged_task_stops_early_and_stays_stopped(tmp_path: Path) -> None:
+    class Converging(Regression):
+        def is_converged(self, history: Sequence[Row]) -> bool:
+            return len(history) == 2
+
+    for _ in range(2):
+        model = new_model()
+        state = RunState(tmp_path, {"model": model}, torch.optim.Adam(model.parameters()), eval_model=model)
+        assert len(run_epochs(Converging(model), state, epochs=9, learning_rate=0.1)) == 2
+
+
+def test_progress_lines_name_the_training_and_its_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path, metrics=[3.0, 1.5, 2.0])
+    lines = [line for line in capsys.readouterr().err.splitlines() if "min left" in line]
+    assert len(lines) == 3
+    assert lines[1].startswith("training, epoch 2/3: loss ")
+    assert lines[1].endswith(", error 1.5; about 0 min left")
