@@ -15,6 +15,7 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
+from tests.bifocal.squares import write_squares
 
 KINDS = ("a red ball", "a blue cube", "two green dogs", "an old house", "the sea", "a tall tree", "some bread", "a car")
 REGIONS, DIM = 3, 12
@@ -93,3 +94,9 @@ def sigterm_at() -> Callable[[int], Callable[[], None]]:
 def checkpoints(tmp_path: Path) -> Path:
     """A folder that is not there yet."""
     return tmp_path / "checkpoints"
+
+
+@pytest.fixture(scope="session")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """96 training images and 24 validation images."""
+    return write_squares(tmp_path_factory.mktemp("squares") / "dataset", 96, 24)

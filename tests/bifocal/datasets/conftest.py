@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.bifocal.datasets.small import HEIGHT, WIDTH
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry
+from tests.bifocal.datasets.small import HEIGHT, WIDTH
 
 Photograph = Callable[..., Path]
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from tests.bifocal.datasets.small import SETTINGS
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.tables import IMAGES, write_table
+from tests.bifocal.datasets.small import SETTINGS
 
 
 def test_split_has_only_its_rows(tmp_path, corpus):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry
+from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.base import ImageEntry, RejectedEntry
+from tests.bifocal.datasets.small import HEIGHT, SETTINGS, WIDTH, add, rejected
 
 
 def test_valid_corpus_is_written_completely(tmp_path, corpus):

@@ -34,7 +34,9 @@ def make_store(folder: Path, name: str, arguments: Mapping[str, Any]) -> GridExt
     metadata = {"extractor": name, "arguments": dict(arguments), **kind.describe()}
     with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=metadata, images_per_file=2) as writer:
         writer.add("a", np.zeros((kind.regions, kind.dim), np.float32), None, None)
-    save_file({key: value.contiguous() for key, value in kind.backbone.network.state_dict().items()}, folder / WEIGHTS_FILE)
+    save_file(
+        {key: value.contiguous() for key, value in kind.backbone.network.state_dict().items()}, folder / WEIGHTS_FILE
+    )
     return kind
 
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from bifocal.datasets import Dataset, read_dataset
@@ -48,9 +47,3 @@ def write_squares(directory: Path, train: int, val: int, seed: int = 0) -> Datas
     write_table(directory / "phrases.parquet", PHRASES, phrases)
     (directory / "dataset.json").write_text(json.dumps({"source": "squares", "image_root": "images"}))
     return read_dataset(directory)
-
-
-@pytest.fixture(scope="session")
-def squares(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """96 training images and 24 validation images."""
-    return write_squares(tmp_path_factory.mktemp("squares") / "dataset", 96, 24)
