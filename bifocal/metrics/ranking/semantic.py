@@ -1,4 +1,4 @@
-"""Semantic image retrieval: how well the ranking of images agrees with what they mean.
+"""Semantic image retrieval: agreement of an image ranking with graded relevance.
 
 Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to learn a global visual representation
 for semantic retrieval", CVPR 2017, sections 3, 4 and 6.
@@ -10,81 +10,92 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-QUERIES = 1000
+MAX_QUERIES = 1000
 
 
 def semantic_curves(
     scores: Tensor, relevance: Tensor, queries: Tensor, rs: Iterable[int]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """NDCG@R and PCC@R of each R, the means over the queries; the query itself is removed from its results.
+    """Return NDCG@R and PCC@R by R, means over the queries; a query is removed from its own answers.
 
-    NDCG@R is DCG over the best possible DCG of the first R, with the gain rel / log2(place + 1), places from 1. PCC@R
-    is Pearson's correlation of score and relevance over the first R results. Results whose scores are equal are
-    ordered by relevance, once best first and once worst first, and the two figures averaged: no order of the rows
-    decides.
+    NDCG@R is the DCG of the first R answers over the best possible DCG, with gain rel / log2(rank + 1) and ranks from
+    1. Tied answers share their mean relevance, which gives the expectation over all of their orders, as scikit-learn's
+    ``ndcg_score`` does. PCC@R is Pearson's correlation of score and relevance over the first R answers. If a tie
+    crosses rank R, it is the mean of the PCC with the most and with the least relevant of the tied answers.
 
     Args:
         scores: of the queries against all images.
-        relevance: the dot product of their captions' tf-idf vectors, at least 0; as above.
+        relevance: of all images to the queries, at least 0, such as the dot product of tf-idf vectors.
         queries: row of each query among the images.
+        rs: values of R.
 
     Shape:
         scores (Q, N), relevance (Q, N), queries (Q,)
 
     Returns:
-        In [0, 1] and [-1, 1]. A query whose relevances are all 0 has NDCG 0; one without spread has PCC 0.
+        NDCG in [0, 1] and PCC in [-1, 1]. Queries whose relevances are all 0 have NDCG 0; queries whose scores or
+        relevances do not vary have PCC 0.
 
     Raises:
-        ValueError: shapes differ, a number is NaN, a relevance is negative, or an R has not 1 to N - 1 results.
+        ValueError: shapes differ, a value is NaN, a relevance is negative, or an R is not in 1 to N - 1.
+
+    Example:
+        >>> scores, relevance = torch.tensor([[9.0, 0.9, 0.8]]), torch.tensor([[9.0, 1.0, 0.0]])
+        >>> semantic_curves(scores, relevance, torch.tensor([0]), [1, 2])
+        ({1: 1.0, 2: 1.0}, {1: 0.0, 2: 1.0})
     """
     rs = sorted(set(rs))
     _check(scores, relevance, queries, rs)
-    own = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, queries.unsqueeze(1), True)
-    others = (~own).nonzero()[:, 1].view(len(scores), -1)
-    scores, relevance = (values.double().gather(1, others) for values in (scores, relevance))
+    is_query = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, queries.unsqueeze(1), True)
+    answers = (~is_query).nonzero()[:, 1].view(len(scores), -1)
+    scores, relevance = (values.double().gather(1, answers) for values in (scores, relevance))
     best = _discounted(relevance.sort(dim=1, descending=True).values)
-    totals: tuple[dict[int, float], dict[int, float]] = ({}, {})
-    orders = [_order(scores, sign * relevance) for sign in (1, -1)]
+    optimistic, pessimistic = (_order(scores, sign * relevance) for sign in (1, -1))
+    dcg = _discounted(_mean_of_ties(scores.gather(1, optimistic), relevance.gather(1, optimistic)))
+    ndcg, pcc = {}, {}
     for r in rs:
-        ndcg, pcc = [], []
-        for order in orders:
-            gained = relevance.gather(1, order)
-            ndcg.append((_discounted(gained)[:, r - 1] / best[:, r - 1]).nan_to_num(0.0).mean())
-            pcc.append(_pearson(scores.gather(1, order)[:, :r], gained[:, :r]).mean())
-        totals[0][r], totals[1][r] = (float(sum(values) / 2) for values in (ndcg, pcc))
-    return totals
+        ndcg[r] = float((dcg[:, r - 1] / best[:, r - 1]).nan_to_num(0.0).mean())
+        first = [order[:, :r] for order in (optimistic, pessimistic)]
+        values = [float(_pearson(scores.gather(1, rows), relevance.gather(1, rows)).mean()) for rows in first]
+        pcc[r] = sum(values) / 2
+    return ndcg, pcc
 
 
 def area_under(curve: dict[int, float]) -> float:
-    """The area under a curve over R, divided by its width: a mean height, by trapezoids."""
+    """Return the area under a curve over R divided by its width, by trapezoids.
+
+    Example:
+        >>> area_under({1: 0.0, 3: 1.0, 5: 1.0})
+        0.75
+    """
     rs = sorted(curve)
     if len(rs) == 1:
         return curve[rs[0]]
     return sum((b - a) * (curve[a] + curve[b]) / 2 for a, b in pairwise(rs)) / (rs[-1] - rs[0])
 
 
-def choose_queries(images: int, seed: int, count: int = QUERIES) -> Tensor:
-    """Rows of the query images, drawn from the split; all of them if there are no more than ``count``."""
+def choose_queries(images: int, seed: int, count: int = MAX_QUERIES) -> Tensor:
+    """Return sorted random rows of ``images`` images; all of them if there are at most ``count``."""
     drawn = torch.randperm(images, generator=torch.Generator().manual_seed(seed))[:count]
     return drawn.sort().values
 
 
 def triplet_agreement(prefers_first: Tensor, prefers_second: Tensor, votes: Tensor) -> float:
-    """Agreement with people who chose which of two images is more like a query, in percent; section 4.
+    """Return the agreement, in percent, with people who chose the image of two that is more similar to a query.
 
-    Of a triplet: the share of those who chose one of the two that chose the method's, times the share of all that chose
-    one, o_i / (o1 + o2) * (o1 + o2) / (o1 + o2 + o3). Its mean over the triplets where somebody chose one. Equal scores
-    agree with half of either side.
+    Section 4 of the paper. The agreement of one triplet is the number of people who chose the method's image over the
+    number of all people: o_i / (o1 + o2) * (o1 + o2) / (o1 + o2 + o3). The result is the mean over the triplets in
+    which somebody chose an image. Equal scores count half for either image.
 
     Args:
-        prefers_first, prefers_second: the method's scores of the query with the two images.
-        votes: o1, o2, o3: how many chose the first, the second, neither.
+        prefers_first, prefers_second: the method's similarity of the query to the two images.
+        votes: o1, o2, o3: number of people who chose the first, the second, neither.
 
     Shape:
         prefers_first (T,), prefers_second (T,), votes (T, 3)
 
     Raises:
-        ValueError: a score is NaN, or nobody chose anything.
+        ValueError: a score is NaN, or nobody chose an image in any triplet.
     """
     if prefers_first.isnan().any() or prefers_second.isnan().any():
         raise ValueError("a score of a triplet is NaN")
@@ -98,10 +109,10 @@ def triplet_agreement(prefers_first: Tensor, prefers_second: Tensor, votes: Tens
 
 
 def match_kernel(similarities: Tensor) -> float:
-    """K(X, Y) of section 4: every caption of either image with its best partner in the other.
+    """Return K(X, Y) of section 4: the mean over all captions of both images of the best similarity in the other image.
 
     Args:
-        similarities: M(x, y) of each caption of the one with each of the other.
+        similarities: M(x, y) of each caption of one image with each of the other.
 
     Shape:
         (X, Y), both at least 1
@@ -115,21 +126,31 @@ def match_kernel(similarities: Tensor) -> float:
 
 
 def _discounted(gains: Tensor) -> Tensor:
-    places = torch.arange(2, gains.shape[1] + 2, dtype=gains.dtype)
-    return (gains / places.log2()).cumsum(dim=1)
+    ranks = torch.arange(2, gains.shape[1] + 2, dtype=gains.dtype)
+    return (gains / ranks.log2()).cumsum(dim=1)
 
 
 def _order(scores: Tensor, second: Tensor) -> Tensor:
-    """Rows sorted by score, best first, and equal scores by ``second``, best first."""
+    """Return columns by descending score; equal scores by descending ``second``."""
     by_second = second.argsort(dim=1, descending=True, stable=True)
     by_score = scores.gather(1, by_second).argsort(dim=1, descending=True, stable=True)
     return by_second.gather(1, by_score)
 
 
+def _mean_of_ties(scores: Tensor, values: Tensor) -> Tensor:
+    """Replace each value by the mean over the entries of its row with the same score; scores are sorted."""
+    starts = torch.ones_like(scores, dtype=torch.int64)
+    starts[:, 1:] = (scores[:, 1:] != scores[:, :-1]).long()
+    group = starts.cumsum(dim=1) - 1
+    totals = torch.zeros_like(values).scatter_add_(1, group, values)
+    counts = torch.zeros_like(values).scatter_add_(1, group, torch.ones_like(values))
+    return (totals / counts.clamp(min=1)).gather(1, group)
+
+
 def _pearson(first: Tensor, second: Tensor) -> Tensor:
-    centred = [values - values.mean(dim=1, keepdim=True) for values in (first, second)]
-    norm = centred[0].norm(dim=1) * centred[1].norm(dim=1)
-    return torch.where(norm > 0, (centred[0] * centred[1]).sum(dim=1) / norm.clamp(min=1e-300), 0.0)
+    centered = [values - values.mean(dim=1, keepdim=True) for values in (first, second)]
+    norm = centered[0].norm(dim=1) * centered[1].norm(dim=1)
+    return torch.where(norm > 0, (centered[0] * centered[1]).sum(dim=1) / norm.clamp(min=1e-300), 0.0)
 
 
 def _check(scores: Tensor, relevance: Tensor, queries: Tensor, rs: list[int]) -> None:
@@ -142,5 +163,5 @@ def _check(scores: Tensor, relevance: Tensor, queries: Tensor, rs: list[int]) ->
         raise ValueError("a score or a relevance is NaN, or a relevance is negative")
     if not rs or rs[0] < 1 or rs[-1] > scores.shape[1] - 1:
         raise ValueError(
-            f"R is {rs}: {scores.shape[1]} images, less the query, give 1 to {scores.shape[1] - 1} results"
+            f"R is {rs}: {scores.shape[1]} images, less the query, give 1 to {scores.shape[1] - 1} answers"
         )
