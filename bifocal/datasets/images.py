@@ -24,20 +24,21 @@ class ImageFile:
     sha256: str
 
 
-def open_image(path: Path, max_pixels: int | None = None) -> Image.Image:
+def open_image(path: Path, max_pixels: int | None = None, side: int | None = None) -> Image.Image:
     """Decode the first frame of an image file as RGB, rotated by its EXIF orientation.
 
     16-bit gray is scaled to 8 bits, CMYK is converted, transparent pixels become white.
 
     Args:
         max_pixels: reject a larger image by its header, before it is decoded; Pillow's own limit applies as well.
+        side: decode a JPEG at 1/2, 1/4 or 1/8 of its resolution, as long as each side keeps this many pixels.
 
     Raises:
         ValueError: the file is not a complete image; the message says why.
     """
     try:
         with _open(path) as file:
-            return decode_image(file, max_pixels)
+            return decode_image(file, max_pixels, side)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -75,7 +76,7 @@ def _open(path: Path) -> BufferedReader:
         raise ValueError(error.strerror or str(error)) from error
 
 
-def decode_image(file: IO[bytes], max_pixels: int | None) -> Image.Image:
+def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = None) -> Image.Image:
     """Decode an open file as ``open_image`` does; the error message does not contain the path."""
     if not file.read(1):
         raise ValueError("the file is empty")
@@ -85,6 +86,9 @@ def decode_image(file: IO[bytes], max_pixels: int | None) -> Image.Image:
             width, height = image.size
             if max_pixels is not None and width * height > max_pixels:
                 raise ValueError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
+            if side is not None:
+                # draft() has an effect only before the pixels are decoded.
+                image.draft(None, (side, side))
             image.load()
             return _to_rgb(ImageOps.exif_transpose(image))
     except UnidentifiedImageError as error:
