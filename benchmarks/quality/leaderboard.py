@@ -23,19 +23,15 @@ import torch
 from benchmarks.common import ROOT, Report
 from bifocal.baselines import fit_cca
 from bifocal.batch import ImageCaptionPairs
-from bifocal.datasets import Dataset, read_dataset
-from bifocal.embedding import embed
+from bifocal.datasets import read_dataset
+from bifocal.evaluation import PointingGame, Retrieval, SemanticRetrieval
+from bifocal.evaluation.base import Subject
 from bifocal.features import FeatureStore
-from bifocal.metrics import center_baseline, chance_report, summarize
+from bifocal.metrics import center_baseline, chance_report
 from bifocal.models import build_model, load_model, save_model
-from bifocal.models.base import Model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training.validators.recall import model_ranks
 from components import catalog
-from components.evaluate.meaning import semantic_figures
-from components.evaluate.pointer import Pointer, asked, can_point
-from components.evaluate.pointing import choose_k, point
 from runtime import parameters
 from runtime.artifacts import MANIFEST
 from runtime.stage import run_stage
@@ -56,6 +52,7 @@ SYSTEMS = {
 }
 VISUAL = "semantic retrieval (V)"
 """Trains without texts, so it has no retrieval metrics, only NDCG."""
+DIRECTIONS, KS = ("caption_retrieval", "image_retrieval"), (1, 5, 10)
 COLUMNS = ("system", "parameters", "minutes", *(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10)),
            "caption median", "image median", "pointing", "NDCG")  # fmt: skip
 
@@ -127,51 +124,35 @@ def measure(artifacts: Artifacts, *, texts: bool) -> tuple[list[float], float]:
     Args:
         texts: whether the system was trained with texts.
     """
-    model = load_model(artifacts.embedding)
-    dataset, features = read_dataset(artifacts.dataset), FeatureStore(artifacts.features)
-    pairs = ImageCaptionPairs(dataset.split("test"), features, TextStore(artifacts.text))
-    report = summarize(model_ranks(model, pairs), (1, 5, 10))
-    chance = chance_report(pairs.image_of_caption, (1,))
-    metrics = [part[f"R@{k}"] for part in report.values() for k in (1, 5, 10)]
-    metrics += [part["median_rank"] for part in report.values()]
-    above = min(report[way]["R@1"] / chance[way]["R@1"] for way in report)
+    subject = Subject(
+        load_model(artifacts.embedding),
+        read_dataset(artifacts.dataset),
+        "test",
+        FeatureStore(artifacts.features),
+        TextStore(artifacts.text),
+        load_vectorizer(artifacts.text),
+    )
+    report = Retrieval(ks=KS)(subject).metrics
+    recalls = [report[direction][f"R@{k}"] for direction in DIRECTIONS for k in KS]
+    medians = [report[direction]["median_rank"] for direction in DIRECTIONS]
+    values, above = recalls + medians, min(report[way]["R@1"] / report["chance"][way]["R@1"] for way in DIRECTIONS)
     if not texts:
-        metrics, above = [math.nan] * len(metrics), math.inf
-    return [*metrics, pointing(model, features, artifacts.text, dataset), ndcg(model, dataset, pairs)], above
+        values, above = [math.nan] * len(values), math.inf
+    pointing, semantic = PointingGame()(subject).metrics, SemanticRetrieval()(subject).metrics
+    accuracy = pointing["pointing"]["accuracy"] if pointing else math.nan
+    return [*values, accuracy, semantic["semantic"]["NDCG_area"] if semantic else math.nan], above
 
 
 def floor(dataset: Path) -> list[Any]:
-    """Return the row of chance; for pointing, of the image center."""
+    """Return the row of chance levels; for pointing, the accuracy of the image center."""
     test = read_dataset(dataset).split("test")
     row_of = {image_id: row for row, image_id in enumerate(test.images["image_id"])}
-    chance = chance_report(torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), (1, 5, 10))
-    phrases = asked(test)
-    sizes = test.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(float)
-    center = 100 * float(center_baseline(sizes, list(phrases["boxes"])).mean())
-    recalls = [part[f"R@{k}"] for part in chance.values() for k in (1, 5, 10)]
-    medians = [part["median_rank"] for part in chance.values()]
+    chance = chance_report(torch.tensor([row_of[image_id] for image_id in test.captions["image_id"]]), KS)
+    sizes = test.images.set_index("image_id").loc[test.phrases["image_id"], ["width", "height"]].to_numpy(float)
+    center = 100 * float(center_baseline(sizes, list(test.phrases["boxes"])).mean())
+    recalls = [chance[direction][f"R@{k}"] for direction in DIRECTIONS for k in KS]
+    medians = [chance[direction]["median_rank"] for direction in DIRECTIONS]
     return ["chance; the image center", "-", "-", *recalls, *medians, center, math.nan]
-
-
-def pointing(model: Model, features: FeatureStore, text: Path, dataset: Dataset) -> float:
-    """Return the accuracy of the pointing game in percent, with k tuned on val; NaN if the model cannot point."""
-    localizer, test = model.image_encoder.localizer(), dataset.split("test")
-    if localizer is None or can_point(model, localizer, features, test):
-        return math.nan
-    pointer = Pointer(model, localizer, features, load_vectorizer(text))
-    candidates = localizer.candidates(model.image_encoder.dim)
-    if candidates:
-        pointer, _ = choose_k(pointer, candidates, dataset.split("val"), seed=0)
-    return 100 * float(point(pointer, test).hits.mean())
-
-
-def ndcg(model: Model, dataset: Dataset, pairs: ImageCaptionPairs) -> float:
-    """Return the area under NDCG@R of image-to-image retrieval in percent; the relevance is tf-idf of the captions."""
-    if not model.single_vector:
-        return math.nan
-    images, _ = embed(model, pairs)
-    area: float = semantic_figures(images, dataset, dataset.split("test"), seed=0)[0]["NDCG_area"]
-    return area
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:

@@ -1,8 +1,12 @@
 """Metrics: pure functions of scores and matches, or of embeddings in blocks."""
 
-from bifocal.metrics.localization.boxes import box_iou, suppress
+from bifocal.metrics.localization.boxes import box_iou, nms
 from bifocal.metrics.localization.objects import mask_iou, mask_mean_ap, point_mean_ap
-from bifocal.metrics.localization.phrase_localization import Proposed, phrase_average_precision, recall_over_proposals
+from bifocal.metrics.localization.phrase_localization import (
+    ProposalQuery,
+    phrase_average_precision,
+    recall_over_proposals,
+)
 from bifocal.metrics.localization.pointing import accuracy_by, center_baseline, pointing_hits, random_baseline
 from bifocal.metrics.ranking.average_precision import average_precision, mean_average_precision
 from bifocal.metrics.ranking.correlation import spearman

@@ -1,1 +1,1 @@
-"""The report: one self-contained HTML page, its pictures and charts."""
+"""Report of an evaluation: generic sections rendered as one HTML page, matplotlib figures, and the model card."""

@@ -1,6 +1,6 @@
-"""Charts as SVG inside the page: they take its colours, by day and by night, and stay sharp at any width."""
+"""Charts as SVG inside the page: colors come from its style sheet, light or dark, and lines stay sharp at any width."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -9,14 +9,25 @@ WIDTH, HEIGHT = 440, 270
 LEFT, RIGHT, TOP, BOTTOM = 42, 12, 14, 40
 
 
-def line_chart(lines: Mapping[str, Sequence[float]], xs: Sequence[float], x_label: str, y_label: str) -> str:
-    """Lines in percent over ``xs``, up to 100; a name that ends in "re-ranked" is dashed."""
-    span = max(xs) - min(xs) or 1
-    # From the tens below the lowest: most models live in the upper part.
-    low = 10 * (min(min(values) for values in lines.values()) // 10.0)
-    low = min(low, 80.0)
+def line_chart(
+    lines: Mapping[str, Sequence[float]],
+    xs: Sequence[float],
+    x_label: str,
+    y_label: str,
+    dashed: Collection[str] = (),
+) -> str:
+    """Return an SVG chart of lines in percent.
 
-    def place(x: float, y: float) -> str:
+    The vertical axis ends at 100 and starts at the multiple of ten below the lowest value, at most at 80.
+
+    Args:
+        lines: values by the name of each line, one for each of ``xs``.
+        dashed: names of lines to draw dashed.
+    """
+    span = max(xs) - min(xs) or 1
+    low = min(10 * (min(min(values) for values in lines.values()) // 10.0), 80.0)
+
+    def point(x: float, y: float) -> str:
         return f"{LEFT + (x - min(xs)) / span * (WIDTH - LEFT - RIGHT):.1f},{_y((y - low) / (100 - low)):.1f}"
 
     parts = [
@@ -24,38 +35,36 @@ def line_chart(lines: Mapping[str, Sequence[float]], xs: Sequence[float], x_labe
         _x_ticks([(x, (x - min(xs)) / span) for x in _ticks(xs)]),
     ]
     for number, (name, values) in enumerate(lines.items()):
-        dashed = _dashed(name)
-        points = " ".join(place(x, y) for x, y in zip(xs, values, strict=True))
-        parts.append(
-            f'<polyline class="line c{number}{dashed}" points="{points}"><title>{escape(name)}</title></polyline>'
-        )
-    return _figure(parts, x_label, y_label, list(lines))
+        points = " ".join(point(x, y) for x, y in zip(xs, values, strict=True))
+        style = f"line c{number}{' dashed' if name in dashed else ''}"
+        parts.append(f'<polyline class="{style}" points="{points}"><title>{escape(name)}</title></polyline>')
+    return _chart(parts, x_label, y_label, list(lines), dashed)
 
 
 def bar_chart(bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_label: str, y_label: str) -> str:
-    """Groups of bars, in percent, one group for each of ``labels``."""
-    most = max((value for values in bars.values() for value in values), default=0.0)
-    top = float(np.ceil(max(most, 1.0) / 20) * 20)
+    """Return an SVG chart of bars in percent, one group of bars for each of ``labels``."""
+    highest = max((value for values in bars.values() for value in values), default=0.0)
+    top = float(np.ceil(max(highest, 1.0) / 20) * 20)
     group = (WIDTH - LEFT - RIGHT) / len(labels)
     width = 0.76 * group / len(bars)
     parts = [_grid([top * quarter / 4 for quarter in range(5)], top)]
     for number, (name, values) in enumerate(bars.items()):
-        for place, value in enumerate(values):
-            x = LEFT + place * group + 0.12 * group + number * width
+        for column, value in enumerate(values):
+            x = LEFT + column * group + 0.12 * group + number * width
             y = _y(value / top)
             parts.append(
                 f'<rect class="bar c{number}" x="{x:.1f}" y="{y:.1f}" width="{width * 0.94:.1f}" '
                 f'height="{_y(0) - y:.1f}" rx="1.5">'
-                f"<title>{escape(name)}, {escape(labels[place])}: {value:.1f} %</title></rect>"
+                f"<title>{escape(name)}, {escape(labels[column])}: {value:.1f} %</title></rect>"
             )
-    centres = [(label, (place + 0.5) / len(labels)) for place, label in enumerate(labels)]
-    parts.append(_x_ticks(centres))
-    return _figure(parts, x_label, y_label, list(bars))
+    parts.append(_x_ticks([(label, (column + 0.5) / len(labels)) for column, label in enumerate(labels)]))
+    return _chart(parts, x_label, y_label, list(bars), ())
 
 
-def _figure(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str]) -> str:
+def _chart(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[str], dashed: Collection[str]) -> str:
     keys = "".join(
-        f'<span class="key c{number}{_dashed(name)}">{escape(name)}</span>' for number, name in enumerate(names)
+        f'<span class="key c{number}{" dashed" if name in dashed else ""}">{escape(name)}</span>'
+        for number, name in enumerate(names)
     )
     return (
         f'<figure class="chart"><figcaption>{keys}</figcaption>'
@@ -68,33 +77,29 @@ def _figure(parts: Sequence[str], x_label: str, y_label: str, names: Sequence[st
     )
 
 
-def _dashed(name: str) -> str:
-    return " dashed" if name.endswith("re-ranked") else ""
-
-
-def _y(share: float) -> float:
-    return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+def _y(fraction: float) -> float:
+    return HEIGHT - BOTTOM - fraction * (HEIGHT - TOP - BOTTOM)
 
 
 def _grid(values: Sequence[float], top: float, low: float = 0.0) -> str:
-    places = [(value, _y((value - low) / (top - low))) for value in values]
+    heights = [(value, _y((value - low) / (top - low))) for value in values]
     return "".join(
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
-        for value, y in places
+        for value, y in heights
     )
 
 
 def _x_ticks(ticks: Sequence[tuple[object, float]]) -> str:
     return "".join(
-        f'<text class="tick" x="{LEFT + share * (WIDTH - LEFT - RIGHT):.1f}" y="{HEIGHT - BOTTOM + 16}" '
+        f'<text class="tick" x="{LEFT + fraction * (WIDTH - LEFT - RIGHT):.1f}" y="{HEIGHT - BOTTOM + 16}" '
         f'text-anchor="middle">{escape(str(value))}</text>'
-        for value, share in ticks
+        for value, fraction in ticks
     )
 
 
 def _ticks(xs: Sequence[float]) -> list[float]:
-    """The first, the last, and a few round ones between them."""
+    """Return the ends of ``xs`` and a few round values between them that do not overlap."""
     wanted = {min(xs), max(xs)} | {x for x in (5, 10, 20, 30, 40, 50, 100) if min(xs) < x < max(xs)}
     kept: list[float] = []
     for x in sorted(wanted):

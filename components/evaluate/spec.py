@@ -1,40 +1,42 @@
-"""What evaluate reads, writes and is told."""
+"""Stage evaluate: parameters, inputs and outputs."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, UserPath
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
+
+EvaluatorRef = Annotated[
+    ClassRef,
+    FromRegistry(
+        "bifocal.evaluation",
+        injected=("bootstrap_resamples", "shown_queries", "duplicate_check_images"),
+        paths=("human_triplets",),
+    ),
+]
+
+
+class ReportParams(StrictModel):
+    """Extent of the report."""
+
+    queries: int = Field(
+        ge=1, le=50, description="best and worst queries of each direction, pairs of similar images, half the phrases"
+    )
+    duplicate_check: int = Field(ge=0, description="images per side to compare for near-duplicates, at most")
 
 
 class EvaluateParams(Params):
     """Section ``evaluate`` of params.yaml."""
 
-    split: Literal["train", "val", "test"] = Field(description="of the dataset")
-    protocol: Literal["full", "coco_5fold_1k", "coco_5k", "flickr_1k"] = Field(
-        description="which images are ranked together, and how many captions of each count"
-    )
-    recall_at: list[int] = Field(min_length=1, description="the K of R@K")
-    curve_to: int = Field(ge=1, description="the largest K of the recall curves")
-    resamples: int = Field(ge=100, description="of the bootstrap behind the intervals")
-    pointing: Annotated[ClassRef | None, FromRegistry("bifocal.localization")] = Field(
-        description="how phrases with boxes are pointed at, a part of bifocal.localization; null for not at all"
-    )
-    triplets: UserPath | None = Field(
-        description="CSV file of triplets of images that people judged, columns query, first, second, o1, o2, o3; null "
-        "for none"
-    )
-    champion: str | None = Field(
-        pattern=r"^[^@]+@[a-z][a-z0-9_-]*$",
-        description="registered version that the report compares with, as model@alias; null for none",
-    )
-    examples: int = Field(ge=1, le=50, description="best and worst queries of each direction in the report")
-    compared_images: int = Field(ge=0, description="of a split that are looked at for near-duplicates, at most")
+    split: Literal["train", "val", "test"] = Field(description="evaluated split")
+    evaluators: list[EvaluatorRef] = Field(min_length=1, description="parts of bifocal.evaluation, in report order")
+    bootstrap_resamples: int = Field(ge=100, description="resamples of the images for 95 % intervals")
+    report: ReportParams = Field(description="extent of the report")
 
 
 COMPONENT = Component(
     name="evaluate",
-    summary="Measure retrieval, pointing and semantic ranking, and write the report.",
+    summary="Evaluate retrieval, pointing and semantic ranking, and write the report.",
     image="gpu",
     params=EvaluateParams,
     inputs=("dataset", "features", "text", "embedding"),

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
-from components.evaluate.evidence import RANKS, TRAINED_ON
+from bifocal.evaluation.rank_tables import RANKS, TRAINING_IMAGES
 from runtime.mlflow import Version
 
 REPETITIONS = 20
@@ -55,7 +55,7 @@ def collect(version: Version) -> VersionMetrics:
         is_backbone = table["branch"] == BACKBONE
         return VersionMetrics(
             ranks=pd.read_parquet(evaluation / RANKS),
-            training_images=frozenset(pd.read_parquet(evaluation / TRAINED_ON)["content"]),
+            training_images=frozenset(pd.read_parquet(evaluation / TRAINING_IMAGES)["content"]),
             # NaN must stay NaN: skipna would hide a broken graph.
             parity=float(table.loc[~is_backbone, "difference"].max(skipna=False)),
             backbone_parity=float(table.loc[is_backbone, "difference"].max(skipna=False)) if is_backbone.any() else 0.0,

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from bifocal.metrics.bootstrap import bootstrap_difference
+from bifocal.evaluation.comparison import compare_recall_sums, join_queries
 from pipelines.promotion.candidate import VersionMetrics
 from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
@@ -115,20 +113,18 @@ def _compare(
     policy: PromotionPolicy, candidate: pd.DataFrame, champion: pd.DataFrame, metrics: dict[str, float]
 ) -> Iterator[str]:
     """Add the gain and its interval to ``metrics``; yield the reasons against a promotion."""
-    keys = ["direction", "query", "image_id", "content"]
     current, former = (frame[frame["direction"].isin(DIRECTIONS)] for frame in (candidate, champion))
-    pairs = current.merge(former, on=keys, suffixes=("_candidate", "_champion"), validate="one_to_one")
+    pairs = join_queries(current, former)
     if len(pairs) != len(former) or len(pairs) != len(current):
         yield (
             f"the candidate's {len(current)} queries and the champion's {len(former)} have {len(pairs)} in common: "
             "evaluate the candidate on the champion's test set (the version tag hash.dataset identifies it)"
         )
         return
-    first, second, counts = _totals(pairs, policy.recall_at)
-    differences = 100 * bootstrap_difference(first, second, counts, policy.resamples, policy.seed)
-    tail = (1 - policy.confidence) / 2
-    metrics["gain"] = metrics["candidate.recall_sum"] - metrics["champion.recall_sum"]
-    metrics["gain.low"], metrics["gain.high"] = (float(differences.quantile(q)) for q in (tail, 1 - tail))
+    sums = compare_recall_sums(
+        pairs, policy.recall_at, resamples=policy.resamples, seed=policy.seed, level=policy.confidence
+    )
+    metrics["gain"], (metrics["gain.low"], metrics["gain.high"]) = sums.gain, sums.interval
     if metrics["gain.low"] <= policy.min_gain:
         yield (
             f"the gain in the recall sum is {metrics['gain']:+.2f}, its {100 * policy.confidence:g} % interval "
@@ -140,18 +136,3 @@ def _compare(
             drop = metrics[f"champion.{name}"] - metrics[f"candidate.{name}"]
             if drop > allowed:
                 yield f"{name} drops by {drop:.2f}, the limit is {allowed:g}"
-
-
-def _totals(pairs: pd.DataFrame, ks: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Hits of both models, and queries, per image (row) and metric (column)."""
-    images = pd.Index(sorted(pairs["image_id"].unique()))
-    columns: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
-    for direction in DIRECTIONS:
-        rows = pairs[pairs["direction"] == direction]
-        for k in ks:
-            hits = (rows["rank_candidate"] < k, rows["rank_champion"] < k, rows["rank_champion"] >= 0)
-            for column, hit in zip(columns, hits, strict=True):
-                total = hit.groupby(rows["image_id"]).sum().reindex(images, fill_value=0)
-                column.append(torch.tensor(total.to_numpy(dtype=np.float64)))
-    first, second, counts = (torch.stack(column, dim=1) for column in columns)
-    return first, second, counts

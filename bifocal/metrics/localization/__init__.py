@@ -1,1 +1,1 @@
-"""Metrics of where something is: boxes, points and masks."""
+"""Localization metrics of points, boxes and masks."""

@@ -7,10 +7,14 @@ Floats = NDArray[np.floating]
 
 
 def box_iou(first: Floats, second: Floats) -> NDArray[np.float64]:
-    """Intersection over union of boxes x0 y0 x1 y1; a box without area overlaps nothing.
+    """Return the intersection over union of boxes x0 y0 x1 y1; 0 for a box without area.
 
     Shape:
         first (n, 4), second (m, 4) -> (n, m)
+
+    Example:
+        >>> box_iou(np.array([[0.0, 0, 2, 2]]), np.array([[0.0, 0, 2, 1]])).tolist()
+        [[0.5]]
     """
     first, second = first.astype(np.float64), second.astype(np.float64)
     low = np.maximum(first[:, None, :2], second[None, :, :2])
@@ -22,13 +26,16 @@ def box_iou(first: Floats, second: Floats) -> NDArray[np.float64]:
     return iou
 
 
-def suppress(scores: Floats, boxes: Floats, overlap: float = 0.3) -> NDArray[np.int64]:
-    """Non-maximum suppression: the rows that stay, best first; what overlaps a better one by more goes.
+def nms(scores: Floats, boxes: Floats, overlap: float = 0.3) -> NDArray[np.int64]:
+    """Return the rows that non-maximum suppression keeps, best first.
+
+    Args:
+        overlap: IoU with a better box above which a box is removed.
 
     Shape:
         scores (n,), boxes (n, 4) -> (kept,)
     """
-    # Among equal scores the order of the rows must not decide: by the boxes themselves.
+    # Order equal scores by their boxes, so that the order of the rows does not matter.
     order = np.lexsort((*boxes.T[::-1], -scores))
     kept: list[int] = []
     while len(order):

@@ -1,30 +1,33 @@
-"""Phrase localization over proposals: which of an image's proposals is the phrase's box?
+"""Phrase localization over proposals: which of an image's proposals is the box of a phrase?
 
-Plummer et al., "Flickr30k Entities", ICCV 2015, as Wang, Li and Lazebnik, CVPR 2016, section 3.3, report it.
+Plummer et al., "Flickr30k Entities", ICCV 2015, as reported by Wang, Li and Lazebnik, CVPR 2016, section 3.3.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from bifocal.metrics.localization.boxes import Floats, box_iou, suppress
+from bifocal.metrics.localization.boxes import Floats, box_iou, nms
 from bifocal.metrics.localization.pointing import check_boxes
 from bifocal.metrics.ranking.average_precision import average_precision
+from bifocal.metrics.retrieval.ranks import concatenate, ranks
 
-MATCH = 0.5
-"""IoU with the true box at which a proposal is correct."""
+MIN_IOU = 0.5
+"""IoU with a true box from which on a proposal is correct."""
 
 
 @dataclass(frozen=True)
-class Proposed:
-    """One phrase in one image.
+class ProposalQuery:
+    """A phrase, and the scored proposals of its image.
 
     Attributes:
-        phrase: what is looked for; phrases that are equal are one class of the mAP.
+        phrase: equal phrases are one class of the mAP.
         scores: (P,), of the image's proposals.
         proposals: (P, 4), x0 y0 x1 y1 in pixels.
-        truth: (n, 4), the phrase's boxes.
+        truth: (n, 4), the phrase's true boxes.
     """
 
     phrase: Hashable
@@ -33,75 +36,68 @@ class Proposed:
     truth: Floats
 
 
-def recall_over_proposals(queries: Sequence[Proposed], ks: Iterable[int] = (1, 5, 10)) -> dict[str, float]:
-    """R@K in percent, and ``upper_bound``, the share of the phrases that have a correct proposal at all.
+def recall_over_proposals(queries: Sequence[ProposalQuery], ks: Iterable[int] = (1, 5, 10)) -> dict[str, float]:
+    """Return R@K in percent, and ``upper_bound``, the share of phrases with any correct proposal.
 
     A proposal is correct if its IoU with one of the phrase's boxes is at least 0.5. Tied proposals count as if each of
     their orders were equally likely. K beyond the number of proposals gives the upper bound.
 
     Raises:
-        ValueError: there is no phrase, one has no box, or a score is NaN.
+        ValueError: there is no phrase, a phrase has no box, or a score is NaN.
     """
-    import torch
-
-    from bifocal.metrics.retrieval.ranks import joined, ranks
-
     _check(queries)
-    found, possible = [], 0
+    found = []
     for query in queries:
         correct = _correct(query)
         if correct.any():
-            possible += 1
             found.append(ranks(*(torch.from_numpy(np.array(row))[None] for row in (query.scores, correct))))
-    share = possible / len(queries)
-    both = joined(found) if found else None
-    report = {f"R@{k}": 100 * share * both.recall(k) if both else 0.0 for k in ks}
-    return report | {"upper_bound": 100 * share}
+    upper_bound = len(found) / len(queries)
+    joined = concatenate(found) if found else None
+    recall = {f"R@{k}": 100 * upper_bound * joined.recall(k) if joined else 0.0 for k in ks}
+    return recall | {"upper_bound": 100 * upper_bound}
 
 
-def phrase_average_precision(queries: Sequence[Proposed], overlap: float = 0.3) -> dict[Hashable, float]:
-    """AP of each unique phrase, in [0, 1]: its boxes in all images that have it, ranked after suppression in each.
+def phrase_average_precision(queries: Sequence[ProposalQuery], overlap: float = 0.3) -> dict[Hashable, float]:
+    """Return the AP of each unique phrase, in [0, 1], over the proposals that remain after suppression in each image.
 
-    A true box is found once: of the proposals that match it the best is correct, the others are not. Boxes that no
-    proposal finds lower the precision that is averaged, at zero.
+    Of the proposals that match a true box, the best is correct and the others are wrong. True boxes without a correct
+    proposal count as not retrieved.
 
     Args:
-        overlap: IoU above which a worse proposal is suppressed.
+        overlap: IoU with a better proposal above which a proposal is suppressed.
 
     Raises:
-        ValueError: as above.
+        ValueError: there is no phrase, a phrase has no box, or a score is NaN.
     """
-    import torch
-
     _check(queries)
     scores: dict[Hashable, list[float]] = {}
     correct: dict[Hashable, list[bool]] = {}
     missed: dict[Hashable, int] = {}
     for query in queries:
-        kept = suppress(query.scores, query.proposals, overlap)
+        kept = nms(query.scores, query.proposals, overlap)
         iou = box_iou(query.proposals[kept], query.truth)
         taken = np.zeros(len(query.truth), dtype=bool)
-        for row, place in zip(iou, kept, strict=True):
-            free = np.where(taken, -1.0, row)
-            hit = bool(free.max() >= MATCH)
+        for overlaps, proposal in zip(iou, kept, strict=True):
+            free = np.where(taken, -1.0, overlaps)
+            hit = bool(free.max() >= MIN_IOU)
             taken[free.argmax()] |= hit
-            scores.setdefault(query.phrase, []).append(float(query.scores[place]))
+            scores.setdefault(query.phrase, []).append(float(query.scores[proposal]))
             correct.setdefault(query.phrase, []).append(hit)
         missed[query.phrase] = missed.get(query.phrase, 0) + int((~taken).sum())
     report: dict[Hashable, float] = {}
     for phrase, hits in correct.items():
         matches = torch.tensor(hits)
-        reached = int(matches.sum())
-        precision = average_precision(torch.tensor(scores[phrase], dtype=torch.float64), matches) if reached else 0.0
-        report[phrase] = precision * reached / (reached + missed[phrase])
+        retrieved = int(matches.sum())
+        precision = average_precision(torch.tensor(scores[phrase], dtype=torch.float64), matches) if retrieved else 0.0
+        report[phrase] = precision * retrieved / (retrieved + missed[phrase])
     return report
 
 
-def _correct(query: Proposed) -> np.ndarray:
-    return np.asarray((box_iou(query.proposals, query.truth) >= MATCH).any(axis=1))
+def _correct(query: ProposalQuery) -> NDArray[np.bool_]:
+    return np.asarray((box_iou(query.proposals, query.truth) >= MIN_IOU).any(axis=1))
 
 
-def _check(queries: Sequence[Proposed]) -> None:
+def _check(queries: Sequence[ProposalQuery]) -> None:
     if not queries:
         raise ValueError("there is no phrase to localize")
     check_boxes([query.truth for query in queries])

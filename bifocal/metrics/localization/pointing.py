@@ -1,8 +1,8 @@
-"""The pointing game: does the point that a text gives lie in its box?
+"""Pointing game: does the predicted point of a phrase lie in one of its boxes?
 
 Xiao, Sigal and Lee, "Weakly-supervised visual grounding of phrases with linguistic structures", CVPR 2017; BEAN, table
-3; Engilberge's thesis, section 4.3.1; Akbari et al., CVPR 2019, table 2. The accuracy is #hit / (#hit + #miss), each
-phrase counting once.
+3; Engilberge's thesis, section 4.3.1; Akbari et al., CVPR 2019, table 2. Accuracy is #hit / (#hit + #miss) over
+phrases.
 """
 
 from collections.abc import Hashable, Sequence
@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Boxes = NDArray[np.floating]
-"""(n, 4), x0 y0 x1 y1 in pixels; a phrase has several where it names several things."""
+"""(n, 4), x0 y0 x1 y1 in pixels; a phrase for several objects has several boxes."""
 
 
 def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArray[np.bool_]:
-    """Whether each point lies in one of its phrase's boxes, the edges included.
+    """Return whether each point lies in one of its phrase's boxes, edges included.
 
     Args:
-        points: x y in pixels of the image that the boxes are of.
+        points: x y in pixels of the boxes' image.
 
     Shape:
         points (N, 2) -> (N,)
@@ -41,7 +41,7 @@ def pointing_hits(points: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArr
 
 
 def center_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArray[np.bool_]:
-    """The baseline that always points at the centre of the image.
+    """Return the hits of the baseline that always predicts the center of the image.
 
     Args:
         sizes: width and height of each phrase's image, in pixels.
@@ -53,7 +53,10 @@ def center_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDAr
 
 
 def random_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDArray[np.float64]:
-    """The baseline that points anywhere: the share of the image that the phrase's boxes cover together.
+    """Return the hit probability of a random point: the share of the image that the phrase's boxes cover.
+
+    Args:
+        sizes: width and height of each phrase's image, in pixels.
 
     Shape:
         sizes (N, 2) -> (N,), in [0, 1]
@@ -62,24 +65,24 @@ def random_baseline(sizes: NDArray[np.floating], boxes: Sequence[Boxes]) -> NDAr
         ValueError: a box lies outside its image.
     """
     check_boxes(boxes)
-    chances = np.empty(len(boxes))
+    probabilities = np.empty(len(boxes))
     for number, (size, truth) in enumerate(zip(np.asarray(sizes), boxes, strict=True)):
         if (truth[:, :2] < 0).any() or (truth[:, 2:] > size).any():
             raise ValueError(f"phrase {number} has a box outside its image of {size[0]:g} x {size[1]:g}: clip it")
-        chances[number] = _union(truth.astype(np.float64)) / float(size[0] * size[1])
-    return chances
+        probabilities[number] = _union_area(truth.astype(np.float64)) / float(size[0] * size[1])
+    return probabilities
 
 
 def accuracy_by(hits: NDArray[np.bool_] | NDArray[np.float64], groups: Sequence[Hashable]) -> dict[Hashable, float]:
-    """Accuracy in percent of each group: a category, a dataset, a phrase. In the groups' first order."""
+    """Return the accuracy in percent by group, such as a category; groups are in the order of their first entry."""
     members: dict[Hashable, list[int]] = {}
-    for place, group in enumerate(groups):
-        members.setdefault(group, []).append(place)
-    return {group: 100 * float(np.mean(hits[places])) for group, places in members.items()}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+    return {group: 100 * float(np.mean(hits[rows])) for group, rows in members.items()}
 
 
 def check_boxes(boxes: Sequence[Boxes]) -> None:
-    """Raise ``ValueError`` if a phrase has no box, or a box that is no box."""
+    """Raise ``ValueError`` if a phrase has no box, or a malformed box."""
     for number, truth in enumerate(boxes):
         if truth.ndim != 2 or truth.shape[1] != 4 or not len(truth):
             raise ValueError(f"phrase {number} has boxes of shape {truth.shape}: expected (n, 4), n at least 1")
@@ -87,8 +90,8 @@ def check_boxes(boxes: Sequence[Boxes]) -> None:
             raise ValueError(f"phrase {number} has a box without area, or not finite: {truth.tolist()}")
 
 
-def _union(boxes: NDArray[np.float64]) -> float:
-    """Area that the boxes cover together, over the cells of the grid that their edges make."""
+def _union_area(boxes: NDArray[np.float64]) -> float:
+    """Return the area of the union of boxes, summed over the cells of the grid of their edges."""
     x, y = np.unique(boxes[:, [0, 2]]), np.unique(boxes[:, [1, 3]])
     across = (boxes[:, 0:1] <= x[:-1]) & (x[1:] <= boxes[:, 2:3])
     down = (boxes[:, 1:2] <= y[:-1]) & (y[1:] <= boxes[:, 3:4])

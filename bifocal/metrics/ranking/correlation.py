@@ -7,18 +7,19 @@ from bifocal.sorters import exact_ranks
 
 
 def spearman(scores: Tensor, targets: Tensor) -> float:
-    """Spearman's correlation, in [-1, 1]: Pearson's correlation of the ranks, equal values sharing their mean rank.
+    """Return Spearman's correlation, in [-1, 1]: Pearson's correlation of the ranks.
 
-    Without ties it is eq. (5.4) of the thesis; with ties eq. (5.4) is only near it.
+    Equal values share their mean rank. Without ties it equals eq. (5.4) of the thesis; with ties eq. (5.4) is
+    an approximation.
 
     Shape:
         scores (n,), targets (n,), n >= 2.
 
     Returns:
-        NaN where all scores or all targets are equal: they have no order that could agree.
+        NaN if all scores or all targets are equal.
 
     Raises:
-        ValueError: the shapes differ, there are fewer than two, or one is not finite.
+        ValueError: the shapes differ, there are fewer than two values, or a value is not finite.
 
     Example:
         >>> round(spearman(torch.tensor([0.1, 0.9, 0.4]), torch.tensor([1.0, 3.0, 2.0])), 6)
@@ -26,8 +27,8 @@ def spearman(scores: Tensor, targets: Tensor) -> float:
     """
     if scores.ndim != 1 or scores.shape != targets.shape or len(scores) < 2:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and targets {tuple(targets.shape)}: a correlation needs two vectors of one "
-            "length, 2 or more"
+            f"scores {tuple(scores.shape)} and targets {tuple(targets.shape)}: expected two vectors of equal length, "
+            "at least 2"
         )
     ranks = torch.stack([exact_ranks(values.double()) for values in (scores, targets)])
     centered = ranks - ranks.mean(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Average precision as PASCAL VOC counts it.
+"""Interpolated average precision of PASCAL VOC.
 
 Everingham et al., "The PASCAL visual object classes (VOC) challenge", IJCV 2010, section 4.2.
 """
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 def voc_average_precision(scores: Tensor, matches: Tensor, rule: Literal["11 points", "all points"]) -> float:
-    """Interpolated average precision, in [0, 1]: precision at a recall is the best at that recall or beyond.
+    """Return the average, in [0, 1], of the best precision at a recall or beyond.
 
-    "11 points" (VOC 2007) averages it at recalls 0, 0.1 ... 1; "all points" (VOC 2010 and later) is the area under it.
-    Tied elements enter together: a precision is only read where a score ends, so no order of the rows decides.
+    "11 points" (VOC 2007) averages at recalls 0, 0.1 ... 1; "all points" (VOC 2010 and later) is the area under the
+    interpolated curve. Tied elements are added together, so the order of the rows does not matter.
 
     Shape:
         scores (n,), matches (n,) bool
@@ -38,13 +38,14 @@ def voc_average_precision(scores: Tensor, matches: Tensor, rule: Literal["11 poi
     if not matches.any():
         return float("nan")
     values, order = scores.sort(descending=True)
-    found = matches[order].double().cumsum(0)
+    correct = matches[order].double().cumsum(0)
+    # Read precision and recall only where a tie ends.
     ends = torch.cat([values[1:] != values[:-1], torch.tensor([True])])
-    precision = (found / torch.arange(1, len(found) + 1))[ends]
-    recall = (found / found[-1])[ends]
+    precision = (correct / torch.arange(1, len(correct) + 1))[ends]
+    recall = (correct / correct[-1])[ends]
     best = precision.flip(0).cummax(0).values.flip(0)
     if rule == "11 points":
-        # 0.1 * 3 is not 0.3: count in tenths of the matches.
+        # 0.1 * 3 is not 0.3 in floating point: compare in tenths.
         reached = [best[recall * 10 >= tenth - 1e-9] for tenth in range(11)]
         return sum(float(rest[0]) for rest in reached) / 11
     return float((recall.diff(prepend=recall.new_zeros(1)) * best).sum())

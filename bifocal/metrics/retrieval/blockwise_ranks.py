@@ -1,8 +1,8 @@
-"""Ranks of both directions in one pass over blocks of scores: each score is made once and compared in the cache.
+"""Ranks of both directions in one pass over blocks of scores: each score is computed once and compared in the cache.
 
-A query's rank is the number of candidates that score higher than its best correct one. So the blocks that hold the
-correct pairs come first and give every query its threshold; the others are then counted against it. Nothing is
-sorted, and of the N x M scores only one block stands in memory.
+A query's rank is the number of candidates that score higher than its best correct candidate. Blocks with correct pairs
+come first and set the threshold of every query; all other blocks are counted against it. Nothing is sorted, and memory
+holds one block of the N x M scores.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from bifocal.metrics.retrieval.ranks import Ranks
 from bifocal.metrics.retrieval.reranking import rerank_factor
 
 IMAGES, CAPTIONS = 256, 1280
-"""Images and captions of a block: its scores, 1.3 MB, stay in a core's cache while they are counted."""
+"""Images and captions per block: its scores, 1.3 MB, stay in a core's cache while they are counted."""
 
 BlockScores = Callable[[Tensor, Tensor], Tensor]
 """Rows (n,) of images and rows (m,) of captions, both int64 -> their scores (n, m)."""
@@ -23,82 +23,82 @@ BlockScores = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class _Block:
-    """Images that follow each other, and all their captions."""
+    """Successive images and all of their captions."""
 
     images: Tensor
     captions: Tensor
 
 
 class _Counts:
-    """Of each query: the threshold, and how many candidates were above it and equal to it."""
+    """Threshold of each query, and the number of candidates above and equal to it."""
 
     def __init__(self, queries: int, device: torch.device) -> None:
         self.best = torch.full((queries,), -torch.inf, dtype=torch.float64, device=device)
-        self.above = torch.zeros(queries, dtype=torch.int64, device=device)
-        self.equal = self.above.clone()
-        self.correct = self.above.clone()
+        self.better = torch.zeros(queries, dtype=torch.int64, device=device)
+        self.equal = self.better.clone()
+        self.correct = self.better.clone()
 
     def count(self, scores: Tensor, queries: Tensor, dim: int, buffer: Tensor) -> None:
-        """Compare a block, whose queries' candidates run along ``dim``."""
+        """Add the comparisons of a block whose candidates lie along ``dim``."""
         best = self.best[queries].to(scores.dtype).unsqueeze(dim)
-        # Ones and zeros as float32: written and summed several times faster than booleans, and exact below 2^24.
+        # Ones and zeros as float32 are written and summed several times faster than booleans, and exact below 2^24.
         compared = buffer[: scores.numel()].view_as(scores)
-        self.above[queries] += torch.gt(scores, best, out=compared).sum(dim).long()
+        self.better[queries] += torch.gt(scores, best, out=compared).sum(dim).long()
         self.equal[queries] += torch.eq(scores, best, out=compared).sum(dim).long()
 
     def ranks(self) -> Ranks:
-        return Ranks(self.above.cpu(), (self.equal - self.correct).cpu(), self.correct.cpu())
+        return Ranks(self.better.cpu(), (self.equal - self.correct).cpu(), self.correct.cpu())
 
 
 def score_ranks(
     scores: BlockScores, image_of_caption: Tensor, *, images: int, rerank: bool = False
 ) -> tuple[Ranks, Ranks]:
-    """Ranks of caption retrieval (one query per image) and of image retrieval (one per caption), of any model.
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 
     Args:
-        scores: gives any block of the matrix of scores; each is asked for once (twice with ``rerank``), and it must
-            give a pair the same score whatever block it is in, as far as ties are to be seen.
+        scores: returns any block of the matrix of scores; it is called once per block (twice with ``rerank``). A pair
+            must get the same score in every block, or ties are missed.
         image_of_caption: row of each caption's image.
-        images: how many there are.
-        rerank: normalise the scores by thesis eq. (3.12)-(3.13).
+        images: number of images.
+        rerank: normalize the scores by thesis eq. (3.12)-(3.13).
 
     Shape:
         image_of_caption (M,) int64.
 
     Raises:
-        ValueError: a score is NaN, an image has no caption, or a caption's image is not there.
+        ValueError: a score is NaN, an image has no caption, or ``image_of_caption`` exceeds ``images``.
     """
     blocks = list(_blocks(image_of_caption, images))
     factors = _factors(scores, blocks, images, len(image_of_caption)) if rerank else None
-    by_captions, by_images = (_Counts(size, image_of_caption.device) for size in (images, len(image_of_caption)))
+    caption_counts, image_counts = (_Counts(size, image_of_caption.device) for size in (images, len(image_of_caption)))
     buffer = torch.empty(0, device=image_of_caption.device)
 
     def count(rows: Tensor, columns: Tensor, block: Tensor | None = None) -> None:
         nonlocal buffer
-        block = _checked(scores(rows, columns)) if block is None else block
+        block = _validated(scores(rows, columns)) if block is None else block
         if buffer.numel() < block.numel():
             buffer = torch.empty(block.numel(), device=block.device)
-        for_captions, for_images = _normalised(block, rows, columns, factors)
-        by_captions.count(for_captions, rows, 1, buffer)
-        by_images.count(for_images, columns, 0, buffer)
+        for_captions, for_images = _normalized(block, rows, columns, factors)
+        caption_counts.count(for_captions, rows, 1, buffer)
+        image_counts.count(for_images, columns, 0, buffer)
 
-    for own in blocks:
-        block = _checked(scores(own.images, own.captions))
-        correct = own.images.unsqueeze(1) == image_of_caption[own.captions]
-        for_captions, for_images = _normalised(block, own.images, own.captions, factors)
+    for diagonal in blocks:
+        block = _validated(scores(diagonal.images, diagonal.captions))
+        correct = diagonal.images.unsqueeze(1) == image_of_caption[diagonal.captions]
+        for_captions, for_images = _normalized(block, diagonal.images, diagonal.captions, factors)
         best = for_captions.masked_fill(~correct, -torch.inf).amax(dim=1, keepdim=True)
-        by_captions.best[own.images] = best.squeeze(1).double()
-        by_captions.correct[own.images] = ((for_captions == best) & correct).sum(dim=1)
-        by_images.best[own.captions] = for_images.masked_fill(~correct, -torch.inf).amax(dim=0).double()
-        by_images.correct[own.captions] = 1
-        count(own.images, own.captions, block)
-    for columns, rows in _others(blocks):
+        caption_counts.best[diagonal.images] = best.squeeze(1).double()
+        caption_counts.correct[diagonal.images] = ((for_captions == best) & correct).sum(dim=1)
+        image_counts.best[diagonal.captions] = for_images.masked_fill(~correct, -torch.inf).amax(dim=0).double()
+        image_counts.correct[diagonal.captions] = 1
+        count(diagonal.images, diagonal.captions, block)
+    for columns, rows in _off_diagonal(blocks):
         count(rows, columns)
-    return by_captions.ranks(), by_images.ranks()
+    return caption_counts.ranks(), image_counts.ranks()
 
 
 def _blocks(image_of_caption: Tensor, images: int) -> Iterator[_Block]:
-    """Every image and every caption in exactly one block."""
+    """Yield every image and every caption in exactly one block."""
     if len(image_of_caption) and not 0 <= int(image_of_caption.min()) <= int(image_of_caption.max()) < images:
         raise ValueError(
             f"image_of_caption goes from {int(image_of_caption.min())} to {int(image_of_caption.max())}, "
@@ -107,7 +107,7 @@ def _blocks(image_of_caption: Tensor, images: int) -> Iterator[_Block]:
     counts = image_of_caption.bincount(minlength=images)
     if not images or (counts == 0).any():
         raise ValueError(
-            f"{int((counts == 0).sum())} of {images} images have no caption, so nothing is correct for them: "
+            f"{int((counts == 0).sum())} of {images} images have no caption and thus no correct answer: "
             "give them one, or leave them out"
         )
     captions, ends = image_of_caption.argsort(stable=True), counts.cumsum(0).tolist()
@@ -120,41 +120,42 @@ def _blocks(image_of_caption: Tensor, images: int) -> Iterator[_Block]:
             start, first = image + 1, ends[image]
 
 
-def _others(blocks: list[_Block]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Captions and images of all pairs that no block holds; the captions stay while the images go by."""
-    for own in blocks:
-        # One image may have more captions than a block is to hold.
-        for captions in own.captions.split(CAPTIONS):
+def _off_diagonal(blocks: list[_Block]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield captions and images of all pairs outside the blocks; successive pairs share their captions."""
+    for block in blocks:
+        # One image may have more captions than a block should hold.
+        for captions in block.captions.split(CAPTIONS):
             for other in blocks:
-                if other is not own:
+                if other is not block:
                     yield captions, other.images
 
 
 def _factors(scores: BlockScores, blocks: list[_Block], images: int, captions: int) -> tuple[Tensor, Tensor]:
-    """What each image's and each caption's scores are multiplied by, (N, 1) and (M,)."""
+    """Return the re-ranking factors of the images (N, 1) and of the captions (M,)."""
     device = blocks[0].images.device
     best_of_image, best_of_caption = (
         torch.full((size,), -torch.inf, dtype=torch.float64, device=device) for size in (images, captions)
     )
-    for columns, rows in [*((own.captions, own.images) for own in blocks), *_others(blocks)]:
-        block = _checked(scores(rows, columns)).double()
-        best_of_image[rows] = torch.maximum(best_of_image[rows], block.amax(dim=1))
-        best_of_caption[columns] = torch.maximum(best_of_caption[columns], block.amax(dim=0))
+    for columns, rows in [*((block.captions, block.images) for block in blocks), *_off_diagonal(blocks)]:
+        values = _validated(scores(rows, columns)).double()
+        best_of_image[rows] = torch.maximum(best_of_image[rows], values.amax(dim=1))
+        best_of_caption[columns] = torch.maximum(best_of_caption[columns], values.amax(dim=0))
     return rerank_factor(best_of_image).unsqueeze(1), rerank_factor(best_of_caption)
 
 
-def _normalised(
+def _normalized(
     block: Tensor, rows: Tensor, columns: Tensor, factors: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
-    """The scores for caption retrieval and those for image retrieval."""
+    """Return the scores for caption retrieval and the scores for image retrieval."""
     if factors is None:
         return block, block
     of_images, of_captions = (factor.to(block.dtype) for factor in (factors[0][rows], factors[1][columns]))
     return block * of_captions, block * of_images
 
 
-def _checked(block: Tensor) -> Tensor:
-    # The sum is NaN if one is, and costs a fiftieth of looking at each; inf - inf, which is no fault, looks again.
+def _validated(block: Tensor) -> Tensor:
+    # The sum is NaN if an entry is, and costs a fiftieth of testing every entry. inf - inf is NaN too but valid, so
+    # test the entries if the sum is NaN.
     if block.sum().isnan() and block.isnan().any():
         raise ValueError(f"{int(block.isnan().sum())} of {block.numel()} scores of a block are NaN")
     return block

@@ -1,7 +1,7 @@
-"""Protocols of cross-modal retrieval: how many images are ranked together, and which captions count.
+"""Protocols of cross-modal retrieval: images that are ranked together, and captions per image.
 
 Karpathy and Fei-Fei, CVPR 2015, and Faghri et al., "VSE++", BMVC 2018: COCO's 5,000 test images together or in five
-folds of 1,000 whose figures are averaged, Flickr30k's 1,000; of a COCO image with six or seven captions the first five.
+folds of 1,000 whose metrics are averaged, Flickr30k's 1,000; of a COCO image with six or seven captions the first five.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +15,17 @@ from bifocal.metrics.retrieval.ranks import Ranks
 from bifocal.metrics.retrieval.recall import retrieval_ranks, summarize
 
 FoldRanks = tuple[Ranks, Ranks]
+"""Ranks of (caption retrieval, image retrieval)."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A protocol.
+    """Size and number of the folds of a split.
 
     Attributes:
         fold: images that are ranked together; None for all.
-        folds: how many, that follow each other in the split's order; the figures are their mean.
-        captions: of each image, the first so many; None for all.
+        folds: number of folds, in the order of the split; metrics are averaged over them.
+        captions: captions per image, the first ones; None for all.
     """
 
     fold: int | None = None
@@ -42,11 +43,11 @@ PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Fold:
-    """Images that are ranked together.
+    """Images that are ranked together, and their captions.
 
     Attributes:
         images, captions: rows in the split.
-        image_of_caption: for each of these captions, its image's place in ``images``.
+        image_of_caption: index in ``images`` of each caption's image.
     """
 
     images: Tensor
@@ -55,17 +56,17 @@ class Fold:
 
 
 def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> list[Fold]:
-    """The folds of a split.
+    """Return the folds of a split.
 
     Args:
         image_of_caption: row of each caption's image, the captions in the split's order.
-        images: how many the split has.
+        images: number of images of the split.
 
     Shape:
         image_of_caption (M,) int64.
 
     Raises:
-        ValueError: the split has not the protocol's number of images, or an image has too few captions.
+        ValueError: the split does not have the protocol's number of images, or an image has too few captions.
     """
     size = images if protocol.fold is None else protocol.fold
     if images != size * protocol.folds:
@@ -82,18 +83,18 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
                 f"{int((counts < protocol.captions).sum())} images have fewer: choose the protocol 'full'"
             )
         order = image_of_caption.argsort(stable=True)
-        place = torch.arange(len(order)) - (counts.cumsum(0) - counts)[image_of_caption[order]]
-        kept = order[place < protocol.captions].sort().values
+        number = torch.arange(len(order)) - (counts.cumsum(0) - counts)[image_of_caption[order]]
+        kept = order[number < protocol.captions].sort().values
     folds = []
     for first in range(0, images, size):
-        of = image_of_caption[kept]
-        captions = kept[(of >= first) & (of < first + size)]
+        image = image_of_caption[kept]
+        captions = kept[(image >= first) & (image < first + size)]
         folds.append(Fold(torch.arange(first, first + size), captions, image_of_caption[captions] - first))
     return folds
 
 
 def protocol_ranks(folds: Iterable[Fold], images: Tensor, captions: Tensor, *, rerank: bool = False) -> list[FoldRanks]:
-    """``retrieval_ranks`` of each fold.
+    """Return ``retrieval_ranks`` of each fold.
 
     Shape:
         images (N, d), captions (M, d).
@@ -105,19 +106,21 @@ def protocol_ranks(folds: Iterable[Fold], images: Tensor, captions: Tensor, *, r
 
 
 def protocol_score_ranks(folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False) -> list[FoldRanks]:
-    """``score_ranks`` of each fold, of a model that gives blocks of scores instead of vectors."""
+    """Return ``score_ranks`` of each fold, of a model that returns blocks of scores instead of vectors."""
 
-    def of_fold(fold: Fold) -> Callable[[Tensor, Tensor], Tensor]:
+    def fold_scores(fold: Fold) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda rows, columns: scores(fold.images[rows], fold.captions[columns])
 
-    return [score_ranks(of_fold(fold), fold.image_of_caption, images=len(fold.images), rerank=rerank) for fold in folds]
+    return [
+        score_ranks(fold_scores(fold), fold.image_of_caption, images=len(fold.images), rerank=rerank) for fold in folds
+    ]
 
 
-def summarize_folds(found: Sequence[FoldRanks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
-    """The mean over the folds of what ``summarize`` gives of each."""
+def summarize_folds(ranks: Sequence[FoldRanks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
+    """Return the mean over the folds of the metrics of ``summarize``."""
     ks = list(ks)
-    reports = [summarize(both, ks) for both in found]
+    reports = [summarize(fold, ks) for fold in ranks]
     return {
-        direction: {name: sum(report[direction][name] for report in reports) / len(reports) for name in figures}
-        for direction, figures in reports[0].items()
+        direction: {name: sum(report[direction][name] for report in reports) / len(reports) for name in metrics}
+        for direction, metrics in reports[0].items()
     }

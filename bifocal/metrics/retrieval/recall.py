@@ -1,4 +1,4 @@
-"""Cross-modal retrieval of embedded images and captions: R@K, median and mean rank, both directions."""
+"""Cross-modal retrieval of embedded images and captions: R@K, median and mean rank of both directions."""
 
 from collections.abc import Iterable
 
@@ -14,13 +14,13 @@ DIRECTIONS = ("caption_retrieval", "image_retrieval")
 def retrieval_ranks(
     images: Tensor, captions: Tensor, image_of_caption: Tensor, *, rerank: bool = False
 ) -> tuple[Ranks, Ranks]:
-    """Ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 
-    Blocks are multiplied once and counted for both directions; the matrix of all scores never stands in memory.
+    Each block of scores is computed once and counted for both directions; memory never holds the whole matrix.
 
     Args:
         image_of_caption: row in ``images`` of each caption's image.
-        rerank: normalise the scores by thesis eq. (3.12)-(3.13).
+        rerank: normalize the scores by thesis eq. (3.12)-(3.13).
 
     Shape:
         images (N, d), captions (M, d), image_of_caption (M,) int64.
@@ -30,7 +30,7 @@ def retrieval_ranks(
     """
 
     def scores(rows: Tensor, columns: Tensor) -> Tensor:
-        # One block of captions meets all images: gather it once.
+        # Successive blocks share their captions: gather them once.
         if gathered.get("columns") is not columns:
             gathered["columns"], gathered["captions"] = columns, _rows(captions, columns)
         return _rows(images, rows) @ gathered["captions"].T
@@ -39,22 +39,25 @@ def retrieval_ranks(
     return score_ranks(scores, image_of_caption, images=len(images), rerank=rerank)
 
 
-def summarize(both: tuple[Ranks, Ranks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
-    """R@K in percent, median and mean rank from 1, of what ``retrieval_ranks`` found.
+def summarize(ranks: tuple[Ranks, Ranks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
+    """Return R@K in percent, median and mean rank from 1, of both directions.
+
+    Args:
+        ranks: (caption retrieval, image retrieval), as from ``retrieval_ranks``.
 
     Returns:
         ``{"caption_retrieval": {"R@1": ..., "median_rank": ..., "mean_rank": ...}, "image_retrieval": {...}}``
     """
     ks = list(ks)
     return {
-        direction: {f"R@{k}": 100 * found.recall(k) for k in ks}
-        | {"median_rank": found.median(), "mean_rank": found.mean()}
-        for direction, found in zip(DIRECTIONS, both, strict=True)
+        direction: {f"R@{k}": 100 * queries.recall(k) for k in ks}
+        | {"median_rank": queries.median(), "mean_rank": queries.mean()}
+        for direction, queries in zip(DIRECTIONS, ranks, strict=True)
     }
 
 
 def chance_report(image_of_caption: Tensor, ks: Iterable[int]) -> dict[str, dict[str, float]]:
-    """What random scores would give, in expectation: every candidate is tied.
+    """Return the expected metrics of random scores, in the form of ``summarize``.
 
     Shape:
         image_of_caption (M,) int64, each of N images at least once.
@@ -63,17 +66,21 @@ def chance_report(image_of_caption: Tensor, ks: Iterable[int]) -> dict[str, dict
 
 
 def chance_ranks(image_of_caption: Tensor) -> tuple[Ranks, Ranks]:
-    """Ranks of scores that are all the same; as above."""
+    """Return the ranks of equal scores, (caption retrieval, image retrieval): every candidate is tied.
+
+    Shape:
+        image_of_caption (M,) int64, each of N images at least once.
+    """
     captions = image_of_caption.bincount()
     one = torch.ones_like(image_of_caption)
     return (
-        Ranks(above=0 * captions, tied=len(image_of_caption) - captions, correct=captions),
-        Ranks(above=0 * one, tied=(len(captions) - 1) * one, correct=one),
+        Ranks(better=0 * captions, tied=len(image_of_caption) - captions, correct=captions),
+        Ranks(better=0 * one, tied=(len(captions) - 1) * one, correct=one),
     )
 
 
 def _rows(matrix: Tensor, rows: Tensor) -> Tensor:
-    """``matrix[rows]``, without a copy where the rows follow each other."""
+    """Return ``matrix[rows]``, without a copy if the rows are successive."""
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 == len(rows) and (rows.diff() == 1).all():
         return matrix[first : last + 1]

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper
 
+from bifocal.evaluation.rank_tables import RANKS, TRAINING_IMAGES
 from bifocal.text import Vocabulary
-from components.evaluate.evidence import RANKS, TRAINED_ON
 from pipelines.__main__ import main
 from pipelines.promotion.policy import Decision, summarize
 from pipelines.promotion.promote import promote, rollback
@@ -64,7 +64,7 @@ def register(folder: Path, recall: float, seed: int = 0) -> int:
         folder / "onnx/parity.csv", index=False
     )
     ranks(recall, seed).to_parquet(folder / "evidence" / RANKS)
-    pd.DataFrame({"content": ["image 1000"]}).to_parquet(folder / "evidence" / TRAINED_ON)
+    pd.DataFrame({"content": ["image 1000"]}).to_parquet(folder / "evidence" / TRAINING_IMAGES)
     client = mlflow.MlflowClient()
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)

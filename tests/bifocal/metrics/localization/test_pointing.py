@@ -1,4 +1,4 @@
-"""The pointing game and phrase localization on worked cases of five images, and against slow references."""
+"""Pointing game and phrase localization: worked cases of five images, and slow reference implementations."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bifocal.metrics import (
-    Proposed,
+    ProposalQuery,
     accuracy_by,
     box_iou,
     center_baseline,
+    nms,
     phrase_average_precision,
     pointing_hits,
     random_baseline,
     recall_over_proposals,
-    suppress,
 )
 
 SIZES = np.array([[100, 100]] * 5, dtype=float)
@@ -24,12 +24,12 @@ BOXES = [np.array(boxes, dtype=float) for boxes in (
 POINTS = np.array([[50, 50], [61, 50], [90, 85], [59.9, 20], [3, 99]], dtype=float)
 
 
-def test_five_images_pointed_at() -> None:
+def test_pointing_hits_and_baselines_of_worked_case() -> None:
     """By hand.
 
     0: (50, 50) is the corner of its box: a hit. 1: 61 is right of 60: a miss. 2: in the second of two boxes: a hit.
     3: 59.9 is left of 60: a miss. 4: the box is the image: a hit. Accuracy 3/5.
-    Centre (50, 50): hits 0 (corner), 1 and 4: 3/5. Random: (0.25 + 0.04 + 2 * 0.04 + 0.4 + 1) / 5 = 0.354.
+    Center (50, 50): hits 0 (corner), 1 and 4: 3/5. Random: (0.25 + 0.04 + 2 * 0.04 + 0.4 + 1) / 5 = 0.354.
     """
     hits = pointing_hits(POINTS, BOXES)
     assert hits.tolist() == [True, False, True, False, True]
@@ -39,7 +39,7 @@ def test_five_images_pointed_at() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 4))
-def test_the_random_baseline_is_what_a_grid_of_points_hits(seed: int, count: int) -> None:
+def test_random_baseline_equals_hit_rate_of_point_grid(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
     corners = np.sort(random.integers(0, 11, size=(count, 2, 2)), axis=1)
     boxes = np.concatenate([corners[:, 0], corners[:, 1] + 1], axis=1).astype(float)
@@ -59,12 +59,12 @@ def test_the_random_baseline_is_what_a_grid_of_points_hits(seed: int, count: int
         ([[1.0, 1.0]], [], "1 points and 0 phrases"),
     ],
 )
-def test_what_cannot_be_pointed_at_is_refused(points: object, boxes: list[np.ndarray], expected: str) -> None:
+def test_pointing_hits_rejects_invalid_points_and_boxes(points: object, boxes: list[np.ndarray], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         pointing_hits(np.array(points), boxes)
 
 
-def test_a_box_outside_its_image_is_refused() -> None:
+def test_random_baseline_rejects_box_outside_image() -> None:
     with pytest.raises(ValueError, match="box outside its image of 100 x 100"):
         random_baseline(SIZES[:1], [np.array([[50.0, 0, 101, 9]])])
 
@@ -80,23 +80,23 @@ def iou_by_pixels(first: np.ndarray, second: np.ndarray) -> float:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-def test_iou_counts_pixels_and_suppression_is_the_greedy_loop(seed: int) -> None:
+def test_box_iou_equals_pixel_count_and_nms_equals_greedy_loop(seed: int) -> None:
     random = np.random.default_rng(seed)
     corners = np.sort(random.integers(0, 12, size=(6, 2, 2)), axis=1)
     boxes, scores = corners.reshape(6, 4).astype(float), random.permutation(6).astype(float)
     expected = [[iou_by_pixels(a, b) for b in boxes] for a in boxes]
     np.testing.assert_allclose(box_iou(boxes, boxes), expected)
     kept: list[int] = []
-    for place in sorted(range(6), key=lambda place: -scores[place]):
-        if all(expected[place][other] <= 0.3 for other in kept):
-            kept.append(place)
-    assert suppress(scores, boxes, 0.3).tolist() == kept
+    for row in sorted(range(6), key=lambda row: -scores[row]):
+        if all(expected[row][other] <= 0.3 for other in kept):
+            kept.append(row)
+    assert nms(scores, boxes, 0.3).tolist() == kept
 
 
 GOOD, NEAR, WRONG = [0.0, 0, 10, 10], [0.0, 0, 10, 19], [50.0, 50, 60, 60]
 
 
-def five_images() -> list[Proposed]:
+def five_images() -> list[ProposalQuery]:
     truth = np.array([GOOD])
     rows = (
         ("dog", [3.0, 1.0], [GOOD, WRONG]),
@@ -105,19 +105,20 @@ def five_images() -> list[Proposed]:
         ("cat", [5.0], [NEAR]),
         ("sky", [5.0], [WRONG]),
     )
-    return [Proposed(name, np.array(scores), np.array(boxes), truth) for name, scores, boxes in rows]
+    return [ProposalQuery(name, np.array(scores), np.array(boxes), truth) for name, scores, boxes in rows]
 
 
-def test_five_images_of_proposals() -> None:
+def test_phrase_localization_of_worked_case() -> None:
     """By hand.
 
-    0: the right one first. 1: second. 2: tied with a wrong one, so first with chance 1/2. 3: IoU 10/19 = 0.53, right.
-    4: no right one. R@1 = (1 + 0 + 1/2 + 1 + 0) / 5, R@5 = R@10 = upper bound = 4/5.
+    0: correct proposal first. 1: second. 2: tied with a wrong one, so first with probability 1/2. 3: IoU 10/19 = 0.53,
+    correct. 4: no correct proposal. R@1 = (1 + 0 + 1/2 + 1 + 0) / 5, R@5 = R@10 = upper bound = 4/5.
 
-    AP, dog: all proposals by score: 3 (right, image 0), 3 (wrong, image 1), 1 (wrong), 1 (right). The two of each score
-    are tied: precision at the first right one is 1 or 1/2 by their order, at the second, at place 3 or 4, 2/3 or 2/4:
-    (3/4 + 7/12) / 2 = 2/3. cat: 5 (right), then 2 (right) and 2 (wrong) in either order: (1 + (1 + 2/3) / 2) / 2,
-    11/12. sky: its box is never found, 0.
+    AP, dog: all proposals by score: 3 (correct, image 0), 3 (wrong, image 1), 1 (wrong), 1 (correct). The two of each
+    score are tied: precision at the first correct one is 1 or 1/2 by their order, at the second, at rank 3 or 4, 2/3
+    or 2/4:
+    (3/4 + 7/12) / 2 = 2/3. cat: 5 (correct), then 2 (correct) and 2 (wrong) in either order: (1 + (1 + 2/3) / 2) / 2,
+    11/12. sky: its box has no correct proposal, 0.
     """
     assert recall_over_proposals(five_images()) == pytest.approx(
         {"R@1": 50.0, "R@5": 80.0, "R@10": 80.0, "upper_bound": 80.0}
@@ -125,17 +126,17 @@ def test_five_images_of_proposals() -> None:
     assert phrase_average_precision(five_images()) == pytest.approx({"dog": 2 / 3, "cat": 11 / 12, "sky": 0.0})
 
 
-def test_a_box_is_found_once_and_one_that_is_missed_lowers_the_average() -> None:
-    """Two proposals on one of two boxes, neither suppressed: one right of two, precision 1, halved."""
+def test_phrase_average_precision_counts_each_true_box_once() -> None:
+    """Two proposals on one of two boxes, neither suppressed: one correct of two true boxes, precision 1, halved."""
     truth = np.array([[0.0, 0, 10, 10], [50.0, 50, 60, 60]])
     proposals = np.array([[0.0, 0, 10, 10], [0.0, 0, 10, 19]])
-    query = Proposed("dog", np.array([2.0, 1.0]), proposals, truth)
+    query = ProposalQuery("dog", np.array([2.0, 1.0]), proposals, truth)
     assert phrase_average_precision([query], overlap=0.9) == {"dog": 0.5}
 
 
-def test_proposals_that_cannot_be_ranked_are_refused() -> None:
-    def query(scores: list[float]) -> Proposed:
-        return Proposed("dog", np.array(scores), np.array([GOOD]), np.array([GOOD]))
+def test_recall_over_proposals_rejects_invalid_scores() -> None:
+    def query(scores: list[float]) -> ProposalQuery:
+        return ProposalQuery("dog", np.array(scores), np.array([GOOD]), np.array([GOOD]))
 
     for wrong, expected in (([], "0 scores of 1 proposals"), ([np.nan], "1 scores are NaN")):
         with pytest.raises(ValueError, match=expected):

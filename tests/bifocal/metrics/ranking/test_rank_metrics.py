@@ -1,4 +1,4 @@
-"""Spearman's correlation and average precision against counting and against other libraries."""
+"""Spearman's correlation and average precision: enumeration, scipy and scikit-learn as references."""
 
 from itertools import pairwise, permutations
 
@@ -19,20 +19,20 @@ def random_numbers(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("decimals", [8, 0])
-def test_spearman_is_that_of_scipy_with_and_without_ties(decimals):
+def test_spearman_equals_scipy_with_and_without_ties(decimals):
     scores, targets = random_numbers(2, 60).round(decimals=decimals)
     targets = targets + scores
     assert spearman(scores, targets) == pytest.approx(spearmanr(scores, targets).statistic)
 
 
-def test_spearman_of_a_constant_is_no_number_and_of_odd_shapes_an_error():
+def test_spearman_of_constant_is_nan_and_rejects_wrong_shapes():
     assert spearman(torch.zeros(3), torch.rand(3)) != spearman(torch.zeros(3), torch.rand(3))
-    with pytest.raises(ValueError, match="two vectors of one length"):
+    with pytest.raises(ValueError, match="two vectors of equal length"):
         spearman(torch.rand(3), torch.rand(4))
 
 
 @given(VALUES)
-def test_average_precision_is_its_mean_over_all_orders_of_the_ties(rows):
+def test_average_precision_is_mean_over_all_orders_of_ties(rows):
     scores, matches = (list(column) for column in zip(*rows, strict=True))
     if not any(matches):
         assert average_precision(torch.tensor(scores), torch.tensor(matches)) != 0
@@ -42,22 +42,22 @@ def test_average_precision_is_its_mean_over_all_orders_of_the_ties(rows):
         if any(scores[a] < scores[b] for a, b in pairwise(order)):
             continue
         hits, total = 0, 0.0
-        for place, i in enumerate(order):
+        for rank, i in enumerate(order):
             if matches[i]:
                 hits += 1
-                total += hits / (place + 1)
+                total += hits / (rank + 1)
         totals.append(total / hits)
     expected = sum(totals) / len(totals)
     assert average_precision(torch.tensor(scores), torch.tensor(matches)) == pytest.approx(expected)
 
 
-def test_average_precision_is_that_of_scikit_learn():
+def test_mean_average_precision_equals_scikit_learn():
     scores, matches = random_numbers(5, 80), random_numbers(5, 80, seed=1) > 0.9
     expected = [average_precision_score(truth, row) for row, truth in zip(scores, matches, strict=True)]
     assert mean_average_precision(scores, matches) == pytest.approx(sum(expected) / 5)
 
 
-def test_what_is_unknown_does_not_count_and_a_class_without_a_match_neither():
+def test_mean_average_precision_ignores_unknown_elements_and_classes_without_match():
     scores = torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
     matches = torch.tensor([[False, True, False], [False, False, False]])
     assert mean_average_precision(scores, matches) == 0.5

@@ -1,4 +1,4 @@
-"""The proxy of semantic retrieval: bags of words against loops, and match kernels."""
+"""Ground-truth relevance of semantic retrieval: tf-idf by loops, and match kernels."""
 
 import math
 from pathlib import Path
@@ -25,38 +25,38 @@ def split() -> Dataset:
 
 def slow(text: str) -> dict[str, float]:
     """tf times ln((1 + n) / (1 + df)) + 1 over the training captions, of unit norm."""
-    found = {}
+    weights = {}
     for word in text.split():
         containing = sum(word in caption.split() for caption in TRAINING)
         if containing:
-            found[word] = text.split().count(word) * (math.log((1 + len(TRAINING)) / (1 + containing)) + 1)
-    norm = math.sqrt(sum(value**2 for value in found.values())) or 1.0
-    return {word: value / norm for word, value in found.items()}
+            weights[word] = text.split().count(word) * (math.log((1 + len(TRAINING)) / (1 + containing)) + 1)
+    norm = math.sqrt(sum(value**2 for value in weights.values())) or 1.0
+    return {word: value / norm for word, value in weights.items()}
 
 
 def dot(first: dict[str, float], second: dict[str, float]) -> float:
     return sum(value * second.get(word, 0.0) for word, value in first.items())
 
 
-def test_relevance_is_the_product_of_the_images_bags_of_words(split: Dataset) -> None:
+def test_relevance_equals_product_of_tf_idf_vectors_of_images(split: Dataset) -> None:
     vectorizer = TFIDF()
     vectorizer.fit(TRAINING, seed=0)
-    found = relevance(image_vectors(vectorizer, split), torch.tensor([1, 3]))
+    values = relevance(image_vectors(vectorizer, split), torch.tensor([1, 3]))
     bags = {}
     for image in split.images["image_id"]:
         total: dict[str, float] = {}
-        for text, owner in zip(CAPTIONS, IMAGES, strict=True):
-            if owner == image:
+        for text, described in zip(CAPTIONS, IMAGES, strict=True):
+            if described == image:
                 total = {word: total.get(word, 0) + slow(text).get(word, 0) for word in {*total, *slow(text)}}
         norm = math.sqrt(dot(total, total)) or 1.0
         bags[image] = {word: value / norm for word, value in total.items()}
     expected = [[dot(bags[query], bags[image]) for image in ("c", "a", "b", "d")] for query in ("a", "d")]
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
-    assert found[0, 1] == pytest.approx(1.0)
-    assert found[1].tolist() == [0.0] * 4
+    np.testing.assert_allclose(values.numpy(), expected, atol=1e-6)
+    assert values[0, 1] == pytest.approx(1.0)
+    assert values[1].tolist() == [0.0] * 4
 
 
-def test_captions_are_matched_with_their_best_partners(split: Dataset) -> None:
+def test_matched_captions_uses_best_partner_of_each_caption(split: Dataset) -> None:
     vectorizer = TFIDF()
     vectorizer.fit(TRAINING, seed=0)
     vectors = caption_vectors(vectorizer, CAPTIONS)

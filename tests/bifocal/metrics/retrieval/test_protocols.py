@@ -1,4 +1,4 @@
-"""Protocols on a worked case of five images, and intervals against loops over the resamples."""
+"""Protocols: a worked case of five images. Intervals: loops over the resamples."""
 
 import numpy as np
 import pytest
@@ -36,21 +36,21 @@ def blocks(scores: Tensor) -> BlockScores:
     return lambda rows, columns: scores[rows][:, columns]
 
 
-def test_five_images_all_together() -> None:
+def test_full_protocol_of_worked_case() -> None:
     """The full protocol, by hand.
 
-    Caption retrieval, the best of an image's own captions against the eight others:
-        image 0: own 0.9, 0.1; nothing above 0.9: rank 0
-        image 1: own 0.4, 0.3; above 0.4: 0.6: rank 1
-        image 2: own 0.5, 0.6; above 0.6: 0.8, 0.7: rank 2
-        image 3: own 0.1, 0.3; above 0.3: 0.4; equal: 0.3 of caption 0: 1 + 1/2 = rank 1.5
-        image 4: own 0.5, 0.5; above 0.5: 0.7, 0.6; rank 2
+    Caption retrieval, the best of an image's two captions against the eight others:
+        image 0: correct 0.9, 0.1; nothing above 0.9: rank 0
+        image 1: correct 0.4, 0.3; above 0.4: 0.6: rank 1
+        image 2: correct 0.5, 0.6; above 0.6: 0.8, 0.7: rank 2
+        image 3: correct 0.1, 0.3; above 0.3: 0.4; equal: 0.3 of caption 0: 1 + 1/2 = rank 1.5
+        image 4: correct 0.5, 0.5; above 0.5: 0.7, 0.6; rank 2
     R@1 = 1/5. R@2: image 0, image 1, and image 3 with probability 1/2: 2.5/5. Median (from 1) 1.5 + 1, mean 1.3 + 1.
 
-    Image retrieval, a caption's own image against the four others:
-        0: 0.9 is first, 0    1: own 0.1; above 0.2, 0.2, 0.4: 3        2: own 0.4, 0      3: own 0.3; above 0.8: 1
-        4: own 0.5; above 0.6: 1    5: own 0.6; above 0.7: 1            6: own 0.1; above 0.3, 0.6: 2
-        7: own 0.3, 0               8: own 0.5, 0                       9: own 0.5; above 0.7: 1
+    Image retrieval, a caption's image against the four others:
+        0: 0.9 is first, 0       1: 0.1; above 0.2, 0.2, 0.4: 3     2: 0.4, 0     3: 0.3; above 0.8: 1
+        4: 0.5; above 0.6: 1     5: 0.6; above 0.7: 1               6: 0.1; above 0.3, 0.6: 2
+        7: 0.3, 0                8: 0.5, 0                          9: 0.5; above 0.7: 1
     R@1 = 4/10, R@2 = 8/10, median 1 + 1, mean (0 + 3 + 0 + 1 + 1 + 1 + 2 + 0 + 0 + 1) / 10 + 1 = 1.9.
     """
     report = summarize(score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5), (1, 2))
@@ -60,59 +60,60 @@ def test_five_images_all_together() -> None:
     assert report["image_retrieval"] == pytest.approx({"R@1": 40.0, "R@2": 80.0, "median_rank": 2.0, "mean_rank": 1.9})
 
 
-def test_five_folds_of_one_image_and_its_first_caption() -> None:
-    """COCO's 5-fold protocol made small: one image a fold, so everything is found at once."""
+def test_folds_of_one_image_have_full_recall() -> None:
+    """COCO's 5-fold protocol made small: one image per fold, so every query has rank 1."""
     folds = split_folds(Protocol(fold=1, folds=5, captions=1), IMAGE_OF_CAPTION, 5)
     assert [fold.captions.tolist() for fold in folds] == [[0], [2], [4], [6], [8]]
-    found = protocol_score_ranks(folds, blocks(SCORES))
-    assert summarize_folds(found, (1,))["caption_retrieval"] == {"R@1": 100.0, "median_rank": 1.0, "mean_rank": 1.0}
+    ranked = protocol_score_ranks(folds, blocks(SCORES))
+    assert summarize_folds(ranked, (1,))["caption_retrieval"] == {"R@1": 100.0, "median_rank": 1.0, "mean_rank": 1.0}
 
 
-def test_figures_of_folds_are_the_mean_of_each_folds_own() -> None:
+def test_summarize_folds_is_mean_over_folds() -> None:
     """Two folds of two images, the fifth left out.
 
-    Fold 0, images 0 and 1 with captions 0 to 3: ranks 0 and 0, since 0.6 is no longer in the gallery.
+    Fold 0, images 0 and 1 with captions 0 to 3: ranks 0 and 0, since 0.6 is not among the candidates.
     Fold 1, images 2 and 3 with captions 4 to 7: image 2 has 0.6 first, 0; image 3 has 0.3 below 0.4, rank 1.
     R@1 is (100 + 50) / 2, the median rank (1 + 1.5) / 2.
     """
     folds = split_folds(Protocol(fold=2, folds=2, captions=2), IMAGE_OF_CAPTION[:8], 4)
-    found = protocol_score_ranks(folds, blocks(SCORES))
-    report = summarize_folds(found, (1,))["caption_retrieval"]
+    ranked = protocol_score_ranks(folds, blocks(SCORES))
+    report = summarize_folds(ranked, (1,))["caption_retrieval"]
     assert report == {"R@1": 75.0, "median_rank": 1.25, "mean_rank": 1.25}
 
 
-def test_five_images_reranked() -> None:
+def test_reranking_of_worked_case() -> None:
     """Thesis eq. (3.12)-(3.13), the full protocol, by hand.
 
     For caption retrieval a caption's scores s become s (1 + 1 / best), best being its best image's. The best of
     captions 0 to 9: 0.9, 0.4, 0.4, 0.8, 0.6, 0.7, 0.6, 0.3, 0.5, 0.7; the factors: 2.11, 3.5, 3.5, 2.25, 2.67, 2.43,
     2.67, 4.33, 3, 2.43.
-        image 0: own 0.9 x 2.11 = 1.9; others at most 0.3 x 3.5 = 1.05: rank 0
-        image 1: own 0.4 x 3.5 = 1.4 (0.3 x 2.25 = 0.68); above: 0.6 x 2.67 = 1.6: rank 1
-        image 2: own 0.5 x 2.67 = 1.33, 0.6 x 2.43 = 1.46; above: 0.8 x 2.25 = 1.8, 0.7 x 2.43 = 1.7: rank 2
-        image 3: own 0.3 x 4.33 = 1.3; others 0.4 x 2.67 = 1.07, 0.3 x 2.11 = 0.63, 0.2 x 3.5 = 0.7: rank 0
-        image 4: own 0.5 x 3 = 1.5; above: 0.7 x 2.43 = 1.7, 0.6 x 2.67 = 1.6: rank 2; 0.4 x 3.5 = 1.4 is below
-    R@1 = 2/5, mean (0 + 1 + 2 + 0 + 2) / 5 + 1 = 2, median 1 + 1. Image 3 gains: what all like loses weight.
+        image 0: correct 0.9 x 2.11 = 1.9; others at most 0.3 x 3.5 = 1.05: rank 0
+        image 1: correct 0.4 x 3.5 = 1.4 (0.3 x 2.25 = 0.68); above: 0.6 x 2.67 = 1.6: rank 1
+        image 2: correct 0.5 x 2.67 = 1.33, 0.6 x 2.43 = 1.46; above: 0.8 x 2.25 = 1.8, 0.7 x 2.43 = 1.7: rank 2
+        image 3: correct 0.3 x 4.33 = 1.3; others 0.4 x 2.67 = 1.07, 0.3 x 2.11 = 0.63, 0.2 x 3.5 = 0.7: rank 0
+        image 4: correct 0.5 x 3 = 1.5; above: 0.7 x 2.43 = 1.7, 0.6 x 2.67 = 1.6: rank 2; 0.4 x 3.5 = 1.4 is below
+    R@1 = 2/5, mean (0 + 1 + 2 + 0 + 2) / 5 + 1 = 2, median 1 + 1. Image 3 gains: captions with a high best score
+    lose weight.
 
     For image retrieval an image's scores become s (1 + 1 / best), the best of images 0 to 4: 0.9, 0.6, 0.8, 0.4, 0.7;
     the factors: 2.11, 2.67, 2.25, 3.5, 2.43. Caption 6, of image 3: 0.1 x 3.5 = 0.35; above 0.3 x 2.25 = 0.68 and
     0.6 x 2.43 = 1.46: rank 2, as before. Caption 4, of image 2: 0.5 x 2.25 = 1.13; above 0.6 x 2.67 = 1.6 and now
     0.4 x 3.5 = 1.4: rank 2.
     """
-    by_captions, by_images = score_ranks(blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True)
-    assert by_captions.expected().tolist() == [0, 1, 2, 0, 2]
-    report = summarize((by_captions, by_images), (1,))
+    caption_ranks, image_ranks = score_ranks(blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True)
+    assert caption_ranks.expected().tolist() == [0, 1, 2, 0, 2]
+    report = summarize((caption_ranks, image_ranks), (1,))
     assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0})
-    assert by_images.expected()[[6, 4]].tolist() == [2, 2]
+    assert image_ranks.expected()[[6, 4]].tolist() == [2, 2]
 
 
-def test_five_images_whose_first_caption_alone_counts() -> None:
+def test_protocol_with_first_caption_of_worked_case() -> None:
     """COCO 5K and Flickr30k's 1K made small: all images together, the first captions of each (5 there, 1 here).
 
     Captions 0, 2, 4, 6, 8 remain. Caption retrieval:
-        image 0: own 0.9: 0    image 1: own 0.4; above: 0.6 of caption 4: 1    image 2: own 0.5, 0
-        image 3: own 0.1; above: 0.3, 0.4; equal: 0.1 of caption 2; 0.2 of caption 8 above: 3 + 1/2 = 3.5
-        image 4: own 0.5; above: 0.6 of caption 6: 1
+        image 0: correct 0.9: 0    image 1: correct 0.4; above: 0.6 of caption 4: 1    image 2: correct 0.5, 0
+        image 3: correct 0.1; above: 0.3, 0.4; equal: 0.1 of caption 2; 0.2 of caption 8 above: 3 + 1/2 = 3.5
+        image 4: correct 0.5; above: 0.6 of caption 6: 1
     R@1 = 2/5, median (from 1) 1 + 1, mean (0 + 1 + 0 + 3.5 + 1) / 5 + 1 = 2.1.
     Image retrieval, of the list of the full protocol: 0, 0, 1, 2, 0: R@1 = 3/5, median 1, mean 1.6.
     """
@@ -126,7 +127,7 @@ def test_five_images_whose_first_caption_alone_counts() -> None:
     assert PROTOCOLS["coco_5fold_1k"] == Protocol(fold=1000, folds=5, captions=5)
 
 
-def test_vectors_and_blocks_of_scores_agree_and_captions_may_be_in_any_order() -> None:
+def test_protocol_ranks_of_vectors_and_of_scores_agree_for_any_caption_order() -> None:
     generator = torch.Generator().manual_seed(0)
     images, captions = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (8, 24))
     image_of_caption = torch.arange(8).repeat(3)
@@ -134,19 +135,19 @@ def test_vectors_and_blocks_of_scores_agree_and_captions_may_be_in_any_order() -
     assert folds[1].captions.tolist() == [4, 5, 6, 7, 12, 13, 14, 15]
     by_vectors = protocol_ranks(folds, images, captions, rerank=True)
     by_scores = protocol_score_ranks(folds, blocks(images @ captions.T), rerank=True)
-    for mine, other in zip(by_vectors, by_scores, strict=True):
-        assert summarize(mine, (1, 3)) == summarize(other, (1, 3))
+    for first, second in zip(by_vectors, by_scores, strict=True):
+        assert summarize(first, (1, 3)) == summarize(second, (1, 3))
 
 
 @pytest.mark.parametrize("constant", [-3.0, 0.0, 7.0])
-def test_a_constant_added_to_all_scores_changes_nothing(constant: float) -> None:
+def test_ranks_are_invariant_to_added_constant(constant: float) -> None:
     shifted = (8 * SCORES).round().double() + constant
-    found = score_ranks(blocks(shifted), IMAGE_OF_CAPTION, images=5)
+    ranked = score_ranks(blocks(shifted), IMAGE_OF_CAPTION, images=5)
     matches = torch.arange(5).unsqueeze(1) == IMAGE_OF_CAPTION
-    for one, scores, right in zip(found, (shifted, shifted.T), (matches, matches.T), strict=True):
-        expected = ranks(scores - constant, right)
-        assert torch.equal(one.expected(), expected.expected())
-        assert torch.equal(one.hits(2), expected.hits(2))
+    for direction, scores, correct in zip(ranked, (shifted, shifted.T), (matches, matches.T), strict=True):
+        expected = ranks(scores - constant, correct)
+        assert torch.equal(direction.expected(), expected.expected())
+        assert torch.equal(direction.hits(2), expected.hits(2))
 
 
 @pytest.mark.parametrize(
@@ -157,18 +158,18 @@ def test_a_constant_added_to_all_scores_changes_nothing(constant: float) -> None
         (torch.tensor([], dtype=torch.int64), "3 of 3 images have no caption"),
     ],
 )
-def test_images_without_captions_are_refused(image_of_caption: Tensor, expected: str) -> None:
+def test_score_ranks_rejects_images_without_captions(image_of_caption: Tensor, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         score_ranks(blocks(SCORES), image_of_caption, images=3)
 
 
-def test_a_score_that_is_no_number_is_refused_and_infinite_ones_are_ranked() -> None:
+def test_score_ranks_rejects_nan_and_ranks_infinite_scores() -> None:
     broken = SCORES.clone()
     broken[3, 1] = torch.nan
     with pytest.raises(ValueError, match="1 of 50 scores of a block are NaN"):
         score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)
     broken[3, 1], broken[0, 0] = -torch.inf, torch.inf
-    assert score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)[0].above[0] == 0
+    assert score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)[0].better[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -178,19 +179,19 @@ def test_a_score_that_is_no_number_is_refused_and_infinite_ones_are_ranked() -> 
         (Protocol(captions=3), "takes 3 captions of each image, and 5 images have fewer"),
     ],
 )
-def test_a_split_that_a_protocol_is_not_for_is_refused(protocol: Protocol, expected: str) -> None:
+def test_split_folds_rejects_split_of_other_size(protocol: Protocol, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         split_folds(protocol, IMAGE_OF_CAPTION, 5)
 
 
-def test_intervals_are_percentiles_over_drawn_images() -> None:
-    found = score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5)
+def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
+    ranked = score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5)
     resamples = 200
-    report = retrieval_intervals(found, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4)
+    report = retrieval_intervals(ranked, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4)
     drawn = torch.randint(5, (resamples, 5), generator=torch.Generator().manual_seed(4)).tolist()
     expected: dict[str, list[float]] = {"R@2": [], "median_rank": [], "mean_rank": [], "sum": []}
-    values, hits = found[1].expected().tolist(), [found[one].hits(2).tolist() for one in (0, 1)]
-    ones = [found[one].hits(1).tolist() for one in (0, 1)]
+    values, hits = ranked[1].expected().tolist(), [ranked[one].hits(2).tolist() for one in (0, 1)]
+    ones = [ranked[one].hits(1).tolist() for one in (0, 1)]
     for row in drawn:
         queries = [caption for image in row for caption in (2 * image, 2 * image + 1)]
         expected["R@2"].append(100 * np.mean([hits[1][query] for query in queries]))

@@ -1,4 +1,4 @@
-"""Retrieval metrics against an independent reference: explicit enumeration of orders, and sorted lists."""
+"""Retrieval metrics: enumeration of all orders and sorted lists as references."""
 
 import math
 from fractions import Fraction
@@ -38,33 +38,35 @@ def sorted_ranks(scores: np.ndarray, matches: np.ndarray) -> list[int]:
 
 
 @given(seed=st.integers(0, 2**32 - 1), images=st.integers(1, 7), more=st.integers(0, 9))
-def test_ranks_are_places_in_a_sorted_list(seed: int, images: int, more: int) -> None:
+def test_ranks_equal_positions_in_sorted_list(seed: int, images: int, more: int) -> None:
     x, v, image_of_caption = collection(seed, images, images + more)
     scores = (x @ v.T).numpy()
     matches = np.arange(images)[:, None] == image_of_caption.numpy()
-    found = retrieval_ranks(x, v, image_of_caption)
-    for one, expected in zip(found, (sorted_ranks(scores, matches), sorted_ranks(scores.T, matches.T)), strict=True):
-        assert one.expected().tolist() == expected
-        assert one.median() == np.median(expected) + 1
-        assert one.mean() == pytest.approx(np.mean(expected) + 1)
+    ranked = retrieval_ranks(x, v, image_of_caption)
+    for direction, expected in zip(
+        ranked, (sorted_ranks(scores, matches), sorted_ranks(scores.T, matches.T)), strict=True
+    ):
+        assert direction.expected().tolist() == expected
+        assert direction.median() == np.median(expected) + 1
+        assert direction.mean() == pytest.approx(np.mean(expected) + 1)
         for k in (1, 2, 5, 100):
-            assert one.recall(k) == pytest.approx(np.mean([rank < k for rank in expected]))
+            assert direction.recall(k) == pytest.approx(np.mean([rank < k for rank in expected]))
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6).filter(lambda c: any(r for _, r in c))
 )
-def test_ties_count_as_every_order_equally_often(candidates: list[tuple[int, bool]]) -> None:
+def test_ties_count_as_mean_over_all_orders(candidates: list[tuple[int, bool]]) -> None:
     scores, right = (torch.tensor([column]) for column in zip(*candidates, strict=True))
-    found = ranks(scores.double(), right)
+    ranked = ranks(scores.double(), right)
     orders = [sorted(order, key=lambda candidate: -candidate[0]) for order in permutations(candidates)]
     first = [next(rank for rank, (_, correct) in enumerate(order) if correct) for order in orders]
-    assert found.expected().item() == pytest.approx(math.fsum(first) / len(first))
+    assert ranked.expected().item() == pytest.approx(math.fsum(first) / len(first))
     for k in range(1, 8):
-        assert found.recall(k) == pytest.approx(sum(rank < k for rank in first) / len(first))
+        assert ranked.recall(k) == pytest.approx(sum(rank < k for rank in first) / len(first))
 
 
-def test_equal_scores_give_what_chance_gives() -> None:
+def test_equal_scores_give_chance_level() -> None:
     _, _, image_of_caption = collection(0, 6, 20)
     one = torch.ones(6, 3), torch.ones(20, 3)
     assert summarize(retrieval_ranks(*one, image_of_caption), (1, 5)) == chance_report(image_of_caption, (1, 5))
@@ -74,8 +76,8 @@ def test_equal_scores_give_what_chance_gives() -> None:
 
 
 @pytest.mark.parametrize("images", [250, 1000, 5000])
-def test_chance_is_exact_to_double_precision(images: int) -> None:
-    """One right image of N: K / N. Five right captions of M: 1 - C(M - 5, K) / C(M, K), in fractions."""
+def test_chance_report_is_exact_to_double_precision(images: int) -> None:
+    """One correct image of N: K / N. Five correct captions of M: 1 - C(M - 5, K) / C(M, K), in fractions."""
     chance = chance_report(torch.arange(images).repeat_interleave(5), (1, 5, 10))
     for k in (1, 5, 10):
         assert chance["image_retrieval"][f"R@{k}"] == pytest.approx(100 * k / images, rel=1e-15, abs=0)
@@ -84,19 +86,19 @@ def test_chance_is_exact_to_double_precision(images: int) -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), rerank=st.booleans())
-def test_order_of_rows_changes_nothing(seed: int, rerank: bool) -> None:
+def test_metrics_are_invariant_to_order_of_rows(seed: int, rerank: bool) -> None:
     x, v, image_of_caption = collection(seed, 5, 12)
     generator = torch.Generator().manual_seed(seed)
     images, captions = torch.randperm(5, generator=generator), torch.randperm(12, generator=generator)
-    place = images.argsort()
-    plain = summarize(retrieval_ranks(x, v, image_of_caption, rerank=rerank), (1, 3))
-    moved = retrieval_ranks(x[images], v[captions], place[image_of_caption[captions]], rerank=rerank)
-    for direction, figures in summarize(moved, (1, 3)).items():
-        assert figures == pytest.approx(plain[direction])
+    position = images.argsort()
+    original = summarize(retrieval_ranks(x, v, image_of_caption, rerank=rerank), (1, 3))
+    moved = retrieval_ranks(x[images], v[captions], position[image_of_caption[captions]], rerank=rerank)
+    for direction, metrics in summarize(moved, (1, 3)).items():
+        assert metrics == pytest.approx(original[direction])
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-def test_reranking_is_equations_3_12_and_3_13(seed: int) -> None:
+def test_reranking_equals_equations_3_12_and_3_13(seed: int) -> None:
     x, v, image_of_caption = collection(seed, 4, 9)
     scores = (x @ v.T).tolist()
     matches = torch.arange(4).unsqueeze(1) == image_of_caption
@@ -107,12 +109,12 @@ def test_reranking_is_equations_3_12_and_3_13(seed: int) -> None:
     for_images = torch.tensor([[s + s / max(r) if max(r) > 0 else s for s in r] for r in scores], dtype=torch.float64)
     torch.testing.assert_close(rerank_for_captions(x @ v.T), for_captions)
     torch.testing.assert_close(rerank_for_images(x @ v.T), for_images)
-    by_captions, by_images = retrieval_ranks(x, v, image_of_caption, rerank=True)
-    assert torch.equal(by_captions.above, ranks(for_captions, matches).above)
-    assert torch.equal(by_images.above, ranks(for_images.T, matches.T).above)
+    caption_ranks, image_ranks = retrieval_ranks(x, v, image_of_caption, rerank=True)
+    assert torch.equal(caption_ranks.better, ranks(for_captions, matches).better)
+    assert torch.equal(image_ranks.better, ranks(for_images.T, matches.T).better)
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_independent_of_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     x, v, image_of_caption = collection(3, 11, 40)
     whole = summarize(retrieval_ranks(x, v, image_of_caption, rerank=True), (1, 2))
     monkeypatch.setattr("bifocal.metrics.retrieval.blockwise_ranks.IMAGES", 3)
@@ -120,7 +122,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summarize(retrieval_ranks(x, v, image_of_caption, rerank=True), (1, 2)) == whole
 
 
-def test_bad_input_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     right = torch.eye(2, dtype=torch.bool)
     with pytest.raises(ValueError, match="NaN in 1 of 2 queries"):
         ranks(torch.tensor([[0.0, float("nan")], [0.0, 1.0]]), right)

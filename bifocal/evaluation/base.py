@@ -1,0 +1,147 @@
+"""Contract of evaluators: a subject in, a result with metrics, per-query ranks and report sections out."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
+
+import pandas as pd
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from bifocal.batch import ImageCaptionPairs
+from bifocal.datasets import Dataset
+from bifocal.embedding import dual_encoder, embed, is_dual_encoder
+from bifocal.features import FeatureStore
+from bifocal.models.base import Model
+from bifocal.report.sections import MetricRow, Section, metric_table
+from bifocal.report.thumbnails import Thumbnails
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import FittedVectorizer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Model and data under evaluation. What several evaluators need is computed once.
+
+    Attributes:
+        dataset: all splits; evaluators tune and fit on ``train`` and ``val``.
+        split_name: evaluated split, ``"train"``, ``"val"`` or ``"test"``.
+        features, text: stores that hold the images and captions of the split.
+        vectorizer: fitted vectorizer of ``text``, for phrases and words that are not in the store.
+        seed: of every random draw.
+    """
+
+    model: Model
+    dataset: Dataset
+    split_name: str
+    features: FeatureStore
+    text: TextStore
+    vectorizer: FittedVectorizer
+    seed: int = 0
+    _cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def split(self) -> Dataset:
+        """Evaluated split of the dataset."""
+        return self.dataset.split(self.split_name)
+
+    @cached_property
+    def pairs(self) -> ImageCaptionPairs:
+        """Images and captions of the split."""
+        return ImageCaptionPairs(self.split, self.features, self.text)
+
+    @cached_property
+    def embeddings(self) -> tuple[Tensor, Tensor] | None:
+        """Embeddings of the split's images (N, d) and captions (M, d); None if the model has no single vectors."""
+        return embed(dual_encoder(self.model), self.pairs) if is_dual_encoder(self.model) else None
+
+    @cached_property
+    def thumbnails(self) -> Thumbnails:
+        """Thumbnails of all splits."""
+        return Thumbnails(self.dataset)
+
+    @property
+    def encoder_name(self) -> str:
+        """Class name of the image encoder."""
+        return type(self.model.image_encoder).__name__
+
+    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return ``compute()``, computed at the first call with ``key``."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return cast(T, self._cache[key])
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of one evaluator.
+
+    Attributes:
+        title: of the evaluator, in the report and the model card.
+        metrics: nested values for ``metrics.json``; no two evaluators may use the same key.
+        rows: scalars for MLflow, the model card and the page's tiles; by default the floats in ``metrics``.
+        queries: one row per query, see ``bifocal.evaluation.rank_tables.query_ranks``.
+        sections: of the page; by default one section with a table of ``rows``.
+        tables: saved as ``<name>.csv``.
+        figures: saved as ``<name>.png``.
+        skipped: why the evaluator does not apply to the subject; empty if it does.
+    """
+
+    title: str
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    rows: Sequence[MetricRow] | None = None
+    queries: pd.DataFrame | None = None
+    sections: Sequence[Section] | None = None
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    skipped: str = ""
+
+    def metric_rows(self) -> list[MetricRow]:
+        """Return ``rows``, or the floats in ``metrics`` under their dotted names."""
+        return list(_float_rows(self.metrics) if self.rows is None else self.rows)
+
+    def report_sections(self) -> list[Section]:
+        """Return ``sections``, or one section with a table of the metrics if there are some."""
+        if self.sections is not None:
+            return list(self.sections)
+        rows = self.metric_rows()
+        return [Section(self.title, blocks=[metric_table("", rows)])] if rows else []
+
+
+class Evaluator(Protocol):
+    """Part of ``bifocal.evaluation``."""
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``; a result with a ``skipped`` reason if the evaluator does not apply to it."""
+        ...
+
+
+def merge_metrics(results: Iterable[Result]) -> dict[str, Any]:
+    """Return the metrics of all results.
+
+    Raises:
+        ValueError: two results have the same key.
+    """
+    merged: dict[str, Any] = {}
+    for result in results:
+        repeated = sorted(merged.keys() & result.metrics.keys())
+        if repeated:
+            raise ValueError(f"{result.title} has the metrics {', '.join(repeated)} of another evaluator: list it once")
+        merged |= result.metrics
+    return merged
+
+
+def scalar_metrics(results: Iterable[Result]) -> dict[str, float]:
+    """Return the scalars to track by their dotted names, without intervals, chance levels and counts."""
+    return {row.name: row.value for result in results for row in result.metric_rows()}
+
+
+def _float_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[MetricRow]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _float_rows(value, f"{prefix}{key}.")
+        elif isinstance(value, float):
+            yield MetricRow(f"{prefix}{key}", value)

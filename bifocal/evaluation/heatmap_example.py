@@ -1,0 +1,61 @@
+"""Images with heatmaps, as pictures of the page and as plots."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bifocal.localization import rasterize
+from bifocal.report.pictures import heatmap_overlay
+from bifocal.report.plots import plot_heatmap
+from bifocal.report.sections import Picture
+from bifocal.report.thumbnails import Thumbnails
+
+SIDE = 96
+"""Pixels along each side of a heatmap."""
+IMAGE_SIDE = 360
+"""Pixels along the longer side of the image below it."""
+
+
+@dataclass(frozen=True)
+class HeatmapExample:
+    """Image with a heatmap; positions are percentages of its width and height.
+
+    Attributes:
+        heatmap: (h, w); -inf where there is no score.
+        boxes: (n, 4), true boxes x0 y0 x1 y1.
+        predicted_point: (2,), maximum of the heatmap; None if it is not shown.
+    """
+
+    image_id: str
+    heatmap: NDArray[np.floating]
+    boxes: NDArray[np.float64]
+    predicted_point: NDArray[np.float64] | None = None
+
+    def picture(self, thumbnails: Thumbnails) -> Picture:
+        """Return the example as a picture of the page."""
+        boxes = [(x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in self.boxes.tolist()]
+        point = None
+        if self.predicted_point is not None:
+            x, y = self.predicted_point.tolist()
+            point = (x, y)
+        return Picture(thumbnails.uri(self.image_id, IMAGE_SIDE), heatmap_overlay(self.heatmap), boxes, point)
+
+    def plot(self, thumbnails: Thumbnails) -> Callable[[Axes], None]:
+        """Return a function that draws the example on Axes."""
+        image = thumbnails.open(self.image_id, IMAGE_SIDE).convert("RGB")
+        image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
+        return lambda ax: plot_heatmap(ax, image, self.heatmap, self.boxes, self.predicted_point)
+
+
+def dense_heatmap(scores: Tensor, boxes: Tensor) -> NDArray[np.floating]:
+    """Return region scores as an array of pixels.
+
+    Shape:
+        scores (R,), boxes (R, 4) -> (SIDE, SIDE)
+    """
+    heatmap: NDArray[np.floating] = rasterize(scores.float().cpu(), boxes.float().cpu(), SIDE, SIDE).numpy()
+    return heatmap

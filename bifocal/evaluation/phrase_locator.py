@@ -1,0 +1,115 @@
+"""Localization of phrases with a model: heatmaps of phrases, alone or in the context of their sentence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bifocal.batch import to_device
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore
+from bifocal.localization import find_phrase
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors
+from bifocal.text import tokenize
+from bifocal.text.vectorizers.base import FittedVectorizer
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class PhraseLocator:
+    """Model with the localizer that turns its regions and a phrase into a heatmap.
+
+    Attributes:
+        localizer: one that supports the model's image encoder.
+        vectorizer: of phrases and sentences.
+    """
+
+    model: Any
+    localizer: Localizer
+    features: FeatureStore
+    vectorizer: FittedVectorizer
+
+    def encode(self, image_ids: Sequence[str]) -> RegionVectors:
+        """Return the text-independent region vectors of images."""
+        regions = to_device(self.features.gather(self.features.rows(image_ids)), self.model.device)
+        with torch.inference_mode():
+            return self.localizer.encode(self.model.image_encoder, regions)
+
+    def score(
+        self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
+    ) -> RegionScores:
+        """Return the scores of one text per image on the CPU.
+
+        Args:
+            words: word vectors of phrases inside a sentence, for localizers that use them.
+        """
+        with torch.inference_mode():
+            scores = self.localizer.score(vectors, texts, words)
+        return RegionScores(*(part.float().cpu() for part in scores))
+
+    def locate(self, phrases: pd.DataFrame) -> RegionScores:
+        """Return the region scores of phrases, rows of ``phrases_in_context``, on the CPU."""
+        images, rows = np.unique(phrases["image_id"].to_numpy(dtype=str), return_inverse=True)
+        vectors = self.encode(images.tolist()).of(torch.from_numpy(rows).to(self.model.device))
+        texts = embed_texts(self.model, self.vectorizer, list(phrases["phrase"]))
+        return self.score(vectors, texts, self._words(phrases))
+
+    def _words(self, phrases: pd.DataFrame) -> list[Tensor | None]:
+        """Return the word vectors of each phrase inside its sentence; None for a phrase without a sentence."""
+        in_context = self.localizer.text_context == "sentence"
+        sentences = sorted(set(phrases["sentence"].dropna())) if in_context else []
+        vectors: dict[str, Tensor] = {}
+        with torch.inference_mode():
+            for start in range(0, len(sentences), BATCH):
+                batch = sentences[start : start + BATCH]
+                text = to_device(self.vectorizer.vectorize(batch), self.model.device)
+                vectors |= dict(zip(batch, self.model.embed_captions(text)[1], strict=True))
+        words: list[Tensor | None] = []
+        for phrase, sentence, occurrence in phrases[["phrase", "sentence", "occurrence"]].to_numpy():
+            tokens = None
+            if sentence in vectors:
+                span = find_phrase(tokenize(sentence), tokenize(phrase), occurrence)
+                tokens = None if span is None else vectors[sentence][span]
+            # Tokens after the vectorizer's limit have no embedding: treat such a phrase as one without a sentence.
+            complete = tokens is not None and len(tokens) > 0 and bool(tokens.any(dim=1).all())
+            words.append(tokens if complete else None)
+        return words
+
+
+def phrases_in_context(dataset: Dataset) -> pd.DataFrame:
+    """Return the phrases of ``dataset`` with their ``sentence`` and their ``occurrence`` in it, from 0.
+
+    The sentence is None for a phrase without one, and for a phrase that equals its sentence, as in ReferIt.
+    """
+    texts = dict(zip(dataset.captions["caption_id"], dataset.captions["text"], strict=True))
+    sentences = [None if pd.isna(caption) else texts[caption] for caption in dataset.phrases["caption_id"]]
+    context = [
+        None if sentence is None or tokenize(sentence) == tokenize(phrase) else sentence
+        for sentence, phrase in zip(sentences, dataset.phrases["phrase"], strict=True)
+    ]
+    occurrence = dataset.phrases.groupby(["caption_id", "phrase"], dropna=False).cumcount()
+    column = pd.Series(context, index=dataset.phrases.index, dtype=object)
+    return dataset.phrases.assign(sentence=column, occurrence=occurrence)
+
+
+def embed_texts(model: Any, vectorizer: FittedVectorizer, texts: list[str]) -> Tensor:
+    """Return the embeddings of sentences, phrases or words (T, d) on the model's device; equal texts are encoded once.
+
+    Shape:
+        T texts -> (T, d)
+    """
+    unique = sorted(set(texts))
+    row_of_text = {text: row for row, text in enumerate(unique)}
+    with torch.inference_mode():
+        batches = [
+            model.embed_captions(to_device(vectorizer.vectorize(unique[start : start + BATCH]), model.device))
+            for start in range(0, len(unique), BATCH)
+        ]
+    # A grounding model returns sentences and words.
+    vectors: Tensor = torch.cat([batch[0] if isinstance(batch, tuple) else batch for batch in batches])
+    return vectors[[row_of_text[text] for text in texts]]

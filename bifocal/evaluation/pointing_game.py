@@ -1,0 +1,170 @@
+"""Pointing game: does the maximum of a phrase's heatmap lie in one of its boxes?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.comparison import mean_interval
+from bifocal.evaluation.heatmap_example import HeatmapExample, dense_heatmap
+from bifocal.evaluation.phrase_locator import PhraseLocator
+from bifocal.evaluation.pointing import (
+    AnyLocalizer,
+    PointingResult,
+    choose_locator,
+    point_at_phrases,
+    pointing_skip_reason,
+)
+from bifocal.evaluation.rank_tables import query_ranks, text_hashes
+from bifocal.metrics import accuracy_by, center_baseline, random_baseline
+from bifocal.report.figures import grid_figure
+from bifocal.report.sections import Badge, Gallery, GalleryItem, MetricRow, Section, Table
+from bifocal.report.thumbnails import Thumbnails
+
+SHOWN_CATEGORIES = 12
+
+
+class PointingGame:
+    """Accuracy of the pointing game, beside pointing at the image center and at random.
+
+    Xiao, Sigal and Lee, CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1.
+
+    Args:
+        localizer: part of ``bifocal.localization``; None for the encoder's own. A k that is not
+            given is tuned on ``val``.
+        bootstrap_resamples: of the images, for the 95 % interval.
+        shown_queries: half the number of phrases in the report, of which at most half are misses.
+    """
+
+    title = "Pointing game"
+    parts: ClassVar[Mapping[str, str]] = {"localizer": "bifocal.localization"}
+
+    def __init__(
+        self, localizer: AnyLocalizer | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
+    ) -> None:
+        self.localizer, self.resamples, self.shown = localizer, bootstrap_resamples, 2 * shown_queries
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``; skipped without phrases, boxes or a localizer."""
+        skipped = pointing_skip_reason(subject, self.localizer)
+        if skipped:
+            return Result(self.title, skipped=skipped)
+        chosen = choose_locator(subject, self.localizer)
+        pointing = point_at_phrases(chosen.locator, subject.split)
+        metrics = pointing_metrics(pointing, self.resamples, subject.seed) | chosen.tuning
+        phrases = pointing.phrases
+        content = text_hashes(phrases["phrase"])
+        examples = shown_examples(pointing, chosen.locator, self.shown, subject.seed)
+        note = (
+            f"Heatmap of a phrase, its true boxes in white, and the predicted point. {metrics['phrases']:,} phrases; a "
+            "point inside a true box is a hit. At most half of the examples are misses."
+        )
+        items = [
+            GalleryItem([example.picture(subject.thumbnails)], text, Badge("hit" if hit else "miss", good=hit))
+            for example, text, hit in examples
+        ]
+        return Result(
+            self.title,
+            {"pointing": metrics},
+            rows=metric_rows(metrics),
+            queries=query_ranks("pointing", phrases["phrase_id"], phrases["image_id"], content, ~pointing.hits),
+            sections=[Section(self.title, note, [*metric_tables(metrics), Gallery(items)])],
+            figures={"pointing": _figure(examples, subject.thumbnails)},
+        )
+
+
+def pointing_metrics(pointing: PointingResult, resamples: int, seed: int) -> dict[str, Any]:
+    """Return the accuracy in percent, its 95 % interval and the baselines; of all phrases and by category."""
+    boxes = list(pointing.phrases["boxes"])
+    values = {
+        "accuracy": pointing.hits.astype(np.float64),
+        "centre": center_baseline(pointing.sizes, boxes).astype(np.float64),
+        "random": random_baseline(pointing.sizes, boxes),
+    }
+    images = list(pointing.phrases["image_id"])
+    low, high = mean_interval(100 * values["accuracy"], images, resamples=resamples, seed=seed)
+    means = {name: 100 * float(value.mean()) for name, value in values.items()}
+    categories = _by_category(list(pointing.phrases["category"]), values)
+    return {**means, "low": low, "high": high, "phrases": len(boxes), "categories": categories}
+
+
+def _by_category(names: list[Any], values: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+    """Return the metrics by category, the most frequent first; a phrase of category ``a/b`` counts for a and b."""
+    members = [
+        (category, row) for row, joined in enumerate(names) if isinstance(joined, str) for category in joined.split("/")
+    ]
+    categories, rows = [category for category, _ in members], [row for _, row in members]
+    means = {name: accuracy_by(value[rows], categories) for name, value in values.items()} if members else {}
+    order = sorted(set(categories), key=lambda category: (-categories.count(category), category))
+    return {
+        category: {name: by_name[category] for name, by_name in means.items()} | {"phrases": categories.count(category)}
+        for category in order
+    }
+
+
+def metric_rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
+    """Return the accuracy, its baselines, and k if it was tuned, as scalars."""
+    rows = [
+        MetricRow(
+            "pointing.accuracy", metrics["accuracy"], "Pointing accuracy", (metrics["low"], metrics["high"]),
+            {"image center": metrics["centre"], "random point": metrics["random"]},
+            unit="%", maximum=100.0, headline=True,
+        ),
+        MetricRow("pointing.centre", metrics["centre"], "Accuracy of the image center", unit="%"),
+        MetricRow("pointing.random", metrics["random"], "Accuracy of a random point", unit="%"),
+    ]  # fmt: skip
+    return rows + ([MetricRow("pointing.k", float(metrics["k"]), "k of the heatmap")] if "k" in metrics else [])
+
+
+def metric_tables(metrics: Mapping[str, Any]) -> list[Table]:
+    """Return the tables of the report: accuracy by category, and the accuracy of each k that was tried."""
+    tables = []
+    categories = metrics["categories"]
+    if categories:
+        rows = [
+            (name, *(f"{row[key]:.1f}" for key in ("accuracy", "centre", "random")), f"{row['phrases']:,}")
+            for name, row in list(categories.items())[:SHOWN_CATEGORIES]
+        ]
+        largest = f", the {SHOWN_CATEGORIES} largest" if len(categories) > SHOWN_CATEGORIES else ""
+        tables.append(Table(f"Accuracy by category{largest}", ("", "hits", "center", "random", "phrases"), rows))
+    if "accuracy_of_k" in metrics:
+        title = f"k = {metrics['k']}, tuned on {metrics['chosen_on']:,} phrases of the split val"
+        tried = [(f"k = {k}", f"{value:.1f}") for k, value in metrics["accuracy_of_k"].items()]
+        tables.append(Table(title, ("", "hits on val"), tried))
+    return tables
+
+
+def shown_examples(
+    pointing: PointingResult, locator: PhraseLocator, count: int, seed: int
+) -> list[tuple[HeatmapExample, str, bool]]:
+    """Draw ``count`` phrases of different images, at most half of them misses, which come first.
+
+    Returns:
+        example, phrase, and whether it is a hit.
+    """
+    order = np.random.default_rng(seed).permutation(len(pointing.hits))
+    chosen: list[int] = []
+    for hit, limit in ((False, count // 2), (True, count)):
+        images = set(pointing.phrases["image_id"].iloc[chosen])
+        for row in order:
+            image = pointing.phrases["image_id"].iloc[row]
+            if len(chosen) < limit and pointing.hits[row] == hit and image not in images:
+                chosen.append(int(row))
+                images.add(image)
+    examples = []
+    scores = locator.locate(pointing.phrases.iloc[chosen])
+    for row, values, boxes in zip(chosen, *scores, strict=True):
+        phrase, size = pointing.phrases.iloc[row], pointing.sizes[row]
+        truth = 100 * phrase["boxes"].astype(np.float64) / np.tile(size, 2)
+        point = 100 * pointing.points[row] / size
+        example = HeatmapExample(str(phrase["image_id"]), dense_heatmap(values, boxes), truth, point)
+        examples.append((example, str(phrase["phrase"]), bool(pointing.hits[row])))
+    return examples
+
+
+def _figure(examples: Sequence[tuple[HeatmapExample, str, bool]], thumbnails: Thumbnails) -> Figure:
+    cells = [(f"{text} ({'hit' if hit else 'miss'})", example.plot(thumbnails)) for example, text, hit in examples]
+    return grid_figure(cells)

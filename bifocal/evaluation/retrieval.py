@@ -1,0 +1,119 @@
+"""Cross-modal retrieval: R@K, ranks, intervals, re-ranking, curves, and the best and worst queries."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.query_examples import best_and_worst_queries
+from bifocal.evaluation.ranked_split import RankedSplit, rank_split
+from bifocal.evaluation.retrieval_tables import (
+    DIRECTIONS,
+    direction_table,
+    metric_rows,
+    rank_histogram,
+    recall_curves,
+    retrieval_queries,
+)
+from bifocal.metrics import chance_report, retrieval_intervals, summarize_folds
+from bifocal.report.charts import bar_chart, line_chart
+from bifocal.report.figures import chart_figure
+from bifocal.report.plots import plot_bars, plot_lines
+from bifocal.report.sections import Chart, Section
+
+ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "flickr_1k"]
+NOTE = (
+    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. Re-ranked: scores "
+    "normalized by each candidate's best score. Tied answers count as if each of their orders were equally likely."
+)
+
+
+class Retrieval:
+    """Retrieval of captions by an image and of images by a caption.
+
+    Re-ranking: Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.12)-(3.13).
+
+    Args:
+        protocol: images that are ranked together, and captions per image: ``full`` ranks the whole split; the others
+            are those of the papers, see ``bifocal.metrics.PROTOCOLS``.
+        ks: K of R@K.
+        max_k: largest K of the recall curves.
+        bootstrap_resamples: of the images, for the 95 % intervals.
+        shown_queries: best and worst queries of each direction in the report.
+    """
+
+    title = "Retrieval"
+
+    def __init__(
+        self,
+        protocol: ProtocolName = "full",
+        ks: Sequence[int] = (1, 5, 10),
+        max_k: int = 50,
+        bootstrap_resamples: int = 1000,
+        shown_queries: int = 6,
+    ) -> None:
+        if not ks or min(ks) < 1:
+            raise ValueError(f"ks is {list(ks)}: give at least one K, each at least 1")
+        self.protocol, self.ks, self.max_k = protocol, tuple(ks), max_k
+        self.resamples, self.shown_queries = bootstrap_resamples, shown_queries
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``.
+
+        Raises:
+            ValueError: the split does not have the size that the protocol expects.
+        """
+        ranked = rank_split(subject, self.protocol)
+        metrics = self.measure(ranked, subject.seed)
+        curves, histogram = recall_curves(ranked, self.max_k), rank_histogram(ranked)
+        lines = _for_readers({name: curves[name].tolist() for name in curves.columns[1:]})
+        dashed = [name for name in lines if name.endswith("re-ranked")]
+        curve_plot = (lines, curves["K"].tolist(), "K", "R@K, percent", dashed)
+        bars = _for_readers({name: histogram[name].tolist() for name in DIRECTIONS})
+        bar_plot = (bars, histogram["rank"].tolist(), "rank of the first correct answer", "percent of the queries")
+        charts = [Chart(line_chart(*curve_plot)), Chart(bar_chart(*bar_plot))]
+        figures = {
+            "recall_curves": chart_figure(lambda ax: plot_lines(ax, *curve_plot)),
+            "rank_histogram": chart_figure(lambda ax: plot_bars(ax, *bar_plot)),
+        }
+        note = (
+            f"{NOTE} Protocol {self.protocol}: {metrics['images']:,} images with {metrics['captions']:,} captions. "
+            f"Intervals: {self.resamples:,} bootstrap resamples of the images."
+        )
+        examples_note = (
+            "Correct answers are marked. If one sentence describes several images, only the image that it was written "
+            "for counts as correct."
+        )
+        return Result(
+            self.title,
+            metrics,
+            rows=list(metric_rows(metrics)),
+            queries=retrieval_queries(subject, ranked),
+            sections=[
+                Section(self.title, note, [*(direction_table(metrics, name) for name in DIRECTIONS), *charts]),
+                Section("Queries", examples_note, best_and_worst_queries(subject, ranked, self.shown_queries)),
+            ],
+            tables={"recall_curves": curves, "rank_histogram": histogram},
+            figures=figures,
+        )
+
+    def measure(self, ranked: RankedSplit, seed: int) -> dict[str, Any]:
+        """Return R@K and ranks of both directions, with intervals, re-ranked, and at chance level."""
+        report = summarize_folds(ranked.raw, self.ks)
+        intervals = retrieval_intervals(
+            ranked.all_ranks(), ranked.image_of_query(), self.ks, resamples=self.resamples, seed=seed
+        )
+        recalls = [value for values in report.values() for name, value in values.items() if name.startswith("R@")]
+        return {
+            **report,
+            "recall_sum": sum(recalls),
+            "intervals": intervals,
+            "reranked": summarize_folds(ranked.reranked, self.ks),
+            "chance": chance_report(ranked.folds[0].image_of_caption, self.ks),
+            "images": sum(len(fold.images) for fold in ranked.folds),
+            "captions": sum(len(fold.captions) for fold in ranked.folds),
+        }
+
+
+def _for_readers(values: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Return ``values`` by names for readers."""
+    return {name.replace("_", " ").replace("reranked", "re-ranked"): value for name, value in values.items()}

@@ -1,0 +1,77 @@
+"""Similar images: the nearest image of a query image, and what made the two similar."""
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from bifocal.batch import to_device
+from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.heatmap_example import HeatmapExample, dense_heatmap
+from bifocal.localization import pair_heatmaps
+from bifocal.report.figures import grid_figure
+from bifocal.report.sections import Gallery, GalleryItem, Section
+
+NOTE = (
+    "Random images with their nearest image. Heatmaps (Grad-CAM) show what contributed to the five largest products of "
+    "the two vectors."
+)
+
+
+class SimilarImages:
+    """Pairs of similar images with Grad-CAM heatmaps, for the report; no metric.
+
+    Gordo and Larlus, CVPR 2017, section 6.
+
+    Args:
+        shown_queries: number of pairs.
+    """
+
+    title = "Similar images"
+
+    def __init__(self, shown_queries: int = 6) -> None:
+        self.count = shown_queries
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``; skipped without single vectors per image, and if features have no boxes."""
+        skipped = ""
+        if subject.embeddings is None:
+            skipped = f"A {type(subject.model).__name__} has no single vector per image."
+        elif len(subject.split.images) < 2:
+            skipped = "The split has one image."
+        elif not subject.features.pixels and subject.features.gather([0]).boxes.isnan().all():
+            skipped = "The features have no boxes."
+        if skipped:
+            return Result(self.title, skipped=skipped)
+        items, cells = [], []
+        for first, second, cosine in similar_image_pairs(subject, self.count):
+            pictures = [first.picture(subject.thumbnails), second.picture(subject.thumbnails)]
+            items.append(GalleryItem(pictures, f"{first.image_id} and {second.image_id}, cosine {cosine:.2f}"))
+            cells.append((first.image_id, first.plot(subject.thumbnails)))
+            cells.append((f"nearest image, cosine {cosine:.2f}", second.plot(subject.thumbnails)))
+        sections = [Section(self.title, NOTE, [Gallery(items)])]
+        return Result(self.title, sections=sections, figures={"similar_images": grid_figure(cells)})
+
+
+def similar_image_pairs(subject: Subject, count: int) -> list[tuple[HeatmapExample, HeatmapExample, float]]:
+    """Return ``count`` drawn images of a model with single vectors, the nearest image of each, and their cosine."""
+    assert subject.embeddings is not None
+    images, image_ids = normalize(subject.embeddings[0], dim=1), subject.pairs.image_ids
+    pairs = []
+    for query in sorted(np.random.default_rng(subject.seed).permutation(len(image_ids))[:count].tolist()):
+        scores = images @ images[query]
+        scores[query] = -torch.inf
+        nearest = int(scores.argmax())
+        with torch.inference_mode():
+            first, second = (
+                subject.model.image_encoder.last_activations(
+                    to_device(subject.features.gather(subject.features.rows([image_ids[row]])), subject.model.device)
+                )
+                for row in (query, nearest)
+            )
+            heatmaps = pair_heatmaps(first.embed, first.cells, second.cells, embed_second=second.embed)
+        examples = [
+            HeatmapExample(image_ids[row], dense_heatmap(scores, activations.boxes), np.empty((0, 4)))
+            for row, scores, activations in zip((query, nearest), heatmaps, (first, second), strict=True)
+        ]
+        pairs.append((examples[0], examples[1], float(images[query] @ images[nearest])))
+    return pairs

@@ -1,0 +1,133 @@
+"""Text modifiers: a word is added to a query image; do the answers show what it names?"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from bifocal.datasets import Dataset
+from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.phrase_locator import embed_texts
+from bifocal.evaluation.query_examples import top_answers
+from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
+from bifocal.report.sections import Answer, AnswerList, MetricRow, Query, QueryList, Section
+from bifocal.report.thumbnails import Thumbnails
+from bifocal.text import tokenize
+
+WORDS, QUERIES_PER_WORD, R = 12, 20, 10
+SHOWN_WORDS, SHOWN_ANSWERS = 4, 4
+
+
+class TextModifiers:
+    """Precision of the first answers to an image plus a word, before and after the word is added.
+
+    Gordo and Larlus, CVPR 2017, section 6 and figure 5.
+    """
+
+    title = "Text modifiers"
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``; skipped without single vectors per image, and without suitable words."""
+        if subject.embeddings is None:
+            return Result(self.title, skipped=f"A {type(subject.model).__name__} has no single vector per image.")
+        words, has_word = distinctive_words(subject.split, WORDS)
+        if not words:
+            return Result(self.title, skipped="No word occurs in the captions of 3 % to 25 % of the images.")
+        images = normalize(subject.embeddings[0], dim=1)
+        vectors = embed_texts(subject.model, subject.vectorizer, words).float().cpu()
+        values = modifier_metrics(images, vectors, has_word, subject.seed)
+        note = (
+            "The vector of a word is added to that of an image, and the sum is the query. Framed answers have the word "
+            f"in their captions; the query image does not. Over all words and queries, {values['before']:.1f} % of the "
+            f"first answers have the word before it is added and {values['after']:.1f} % after; {values['chance']:.1f} "
+            "% of all images have it."
+        )
+        shown = slice(SHOWN_WORDS)
+        examples = modifier_examples(
+            images, vectors[shown], words[shown], has_word[shown], subject.pairs.image_ids, subject.thumbnails,
+            subject.seed,
+        )  # fmt: skip
+        return Result(
+            self.title,
+            {"modifiers": values},
+            rows=[
+                MetricRow("modifiers.after", values["after"], "Precision with the word",
+                          baselines={"without it": values["before"], "chance": values["chance"]}, unit="%"),
+                MetricRow("modifiers.before", values["before"], "Precision without the word", unit="%"),
+                MetricRow("modifiers.chance", values["chance"], "Chance level", unit="%"),
+                MetricRow("modifiers.kept", values["kept"], "Similarity to the query image that is kept"),
+            ],
+            sections=[Section(self.title, note, [QueryList("Examples", examples)])],
+        )  # fmt: skip
+
+
+def modifier_metrics(images: Tensor, vectors: Tensor, has_word: Tensor, seed: int) -> dict[str, float]:
+    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the word.
+
+    Shape:
+        images (N, d) of unit norm, vectors (W, d), has_word (W, N) bool
+    """
+    random = np.random.default_rng(seed)
+    without = [(~images_with_word).nonzero().flatten().numpy() for images_with_word in has_word]
+    drawn = [random.permutation(rows)[:QUERIES_PER_WORD] for rows in without]
+    word = torch.from_numpy(np.repeat(np.arange(len(drawn)), [len(rows) for rows in drawn]))
+    queries = torch.from_numpy(np.concatenate(drawn))
+    return modifier_precision(images, queries, vectors[word], has_word[word], r=min(R, len(images) - 1))
+
+
+def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:
+    """Return words that distinguish images, and the images whose captions have them.
+
+    Candidates have three letters or more and occur in the captions of 3 % to 25 % of the images. Chosen are the words
+    that captions of one image repeat most often.
+
+    Returns:
+        W words, at most ``count``, and (W, N) bool.
+    """
+    row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
+    occurrences: dict[str, Counter[int]] = {}
+    for image_id, text in zip(dataset.captions["image_id"], dataset.captions["text"], strict=True):
+        for word in set(tokenize(text)):
+            occurrences.setdefault(word, Counter())[row_of_image[image_id]] += 1
+    total = len(row_of_image)
+    captions_per_image = {
+        word: sum(images.values()) / len(images)
+        for word, images in occurrences.items()
+        if len(word) > 2 and 0.03 * total <= len(images) <= 0.25 * total
+    }
+    words = sorted(captions_per_image, key=lambda word: (-captions_per_image[word], word))[:count]
+    has_word = torch.zeros(len(words), total, dtype=torch.bool)
+    for number, word in enumerate(words):
+        has_word[number, list(occurrences[word])] = True
+    return words, has_word
+
+
+def modifier_examples(
+    images: Tensor,
+    vectors: Tensor,
+    words: Sequence[str],
+    has_word: Tensor,
+    image_ids: Sequence[str],
+    thumbnails: Thumbnails,
+    seed: int,
+) -> list[Query]:
+    """Return for each word a query image without it, and the first answers without and with the word."""
+    queries = []
+    random = np.random.default_rng(seed)
+    for word, vector, correct in zip(words, vectors, has_word, strict=True):
+        row = int(random.choice((~correct).nonzero().flatten().numpy()))
+        results = []
+        modified = modified_queries(images[row : row + 1], vector[None], 1.0)[0]
+        for label, query in (("Image alone", images[row]), ("Image and word", modified)):
+            scores = images @ query
+            scores[row] = -torch.inf
+            answers = [
+                Answer(bool(correct[answer]), f"{score:.2f}", image=thumbnails.uri(image_ids[answer]))
+                for score, answer in top_answers(scores, torch.arange(len(images)), SHOWN_ANSWERS)
+            ]
+            results.append(AnswerList(answers, label))
+        queries.append(Query(results, f"+ “{word}”", thumbnails.uri(image_ids[row])))
+    return queries

@@ -1,0 +1,62 @@
+"""Model card: intended use, metrics and lineage of a model, as Markdown.
+
+Mitchell et al., "Model cards for model reporting", FAT* 2019.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from bifocal.report.sections import MetricRow
+
+FILE = "MODEL_CARD.md"
+INTENDED_USE = """\
+- Finding images by a sentence and sentences by an image, in collections like the training data.
+- Locating phrases in images, if the metrics below include it.
+
+Do not use it for decisions about people, or for content unlike its training data. A search always returns results,
+relevant or not, and scores are not probabilities. The model learns what the training captions omit or get wrong about
+people and places.
+"""
+
+
+def model_card(
+    name: str,
+    data: str,
+    results: Mapping[str, Sequence[MetricRow]],
+    lineage: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Return the card.
+
+    Args:
+        name: of the model, such as its image encoder.
+        data: sentence about the evaluation data.
+        results: metrics by title, one table each.
+        lineage: names and values by artifact.
+    """
+    lines = [
+        f"# {name}: images and sentences in one vector space",
+        "",
+        "Visual-semantic embedding, trained and exported with Bifocal. It maps image features and sentences to "
+        "vectors; a high score of two vectors means that image and sentence match.",
+        "",
+        "## Intended use",
+        "",
+        INTENDED_USE,
+        "## Metrics",
+        "",
+        f"{data} Intervals: 95 %, bootstrap over images.",
+        "",
+    ]
+    for title, rows in results.items():
+        lines += _table(title, rows)
+    lines += ["## Data, parameters and lineage", ""]
+    for artifact, values in lineage.items():
+        lines += [f"### {artifact}", "", *(f"- {key}: `{value}`" for key, value in values.items()), ""]
+    return "\n".join(lines)
+
+
+def _table(title: str, rows: Sequence[MetricRow]) -> list[str]:
+    lines = [f"| {title} | value | 95 % | baselines |", "| --- | --- | --- | --- |"]
+    for row in rows:
+        value = f"{row.format(row.value)} {row.unit}".strip()
+        lines.append(f"| {row.title} | {value} | {row.interval_text()} | {row.baselines_text()} |")
+    return [*lines, ""]

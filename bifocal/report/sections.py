@@ -1,0 +1,221 @@
+"""Building blocks of a report: sections of tables, charts, galleries, query lists and details.
+
+Blocks hold texts, data URIs and SVG only, so any evaluator can fill them and ``bifocal.report.html`` can render all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One scalar metric for readers: a row of the model card, and a tile of the page if it is a headline.
+
+    Attributes:
+        name: dotted name under which the value is tracked, such as ``"caption_retrieval.R@1"``.
+        value: in ``unit``.
+        label: name for readers; ``name`` if it is empty.
+        interval: low and high end of the 95 % interval.
+        baselines: values of trivial methods by their name, in the same unit.
+        unit: printed after the value.
+        maximum: best possible value, for the bar of a tile; None draws no bar.
+        headline: whether the page shows the metric as a tile.
+    """
+
+    name: str
+    value: float
+    label: str = ""
+    interval: tuple[float, float] | None = None
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    unit: str = ""
+    maximum: float | None = None
+    headline: bool = False
+
+    @property
+    def title(self) -> str:
+        """Label, or the name if there is no label."""
+        return self.label or self.name
+
+    def format(self, value: float) -> str:
+        """Return ``value`` as text: one decimal from 10 on and for percentages, else two."""
+        return f"{value:.1f}" if self.unit == "%" or abs(value) >= 10 else f"{value:.2f}"
+
+    def interval_text(self) -> str:
+        """Return the interval as ``"low to high"``; empty without an interval."""
+        return " to ".join(self.format(end) for end in self.interval) if self.interval else ""
+
+    def baselines_text(self) -> str:
+        """Return the baselines as ``"name value, name value"``."""
+        return ", ".join(f"{name} {self.format(value)}" for name, value in self.baselines.items())
+
+
+@dataclass(frozen=True)
+class Badge:
+    """Short colored label; ``good`` is True (green), False (red) or None (gray)."""
+
+    text: str
+    good: bool | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table whose first column holds names and whose second column is emphasized.
+
+    Attributes:
+        wide: use the whole width of the page instead of half of it.
+        text: all cells are texts: align them to the left, and emphasize none.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | Badge]]
+    wide: bool = False
+    text: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Chart as SVG, see ``bifocal.report.charts``."""
+
+    svg: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Image with optional overlays; positions are percentages of its width and height.
+
+    Attributes:
+        image, heatmap: data URIs.
+        boxes: left, top, width, height.
+        point: left, top.
+    """
+
+    image: str
+    heatmap: str = ""
+    boxes: Sequence[tuple[float, float, float, float]] = ()
+    point: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class GalleryItem:
+    """One picture, or two side by side, with a caption."""
+
+    pictures: Sequence[Picture]
+    caption: str
+    badge: Badge | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Grid of pictures."""
+
+    items: Sequence[GalleryItem]
+    title: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Retrieved sentence or image (data URI) with its score."""
+
+    correct: bool
+    score: str
+    text: str = ""
+    image: str = ""
+
+
+@dataclass(frozen=True)
+class AnswerList:
+    """Ranked answers under a short label."""
+
+    answers: Sequence[Answer]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Query, a sentence or an image (data URI) or both, with one or more lists of answers."""
+
+    results: Sequence[AnswerList]
+    text: str = ""
+    image: str = ""
+    badge: Badge | None = None
+    footnote: str = ""
+
+
+@dataclass(frozen=True)
+class QueryList:
+    """Queries under a title; ``empty`` is shown if there are none."""
+
+    title: str
+    queries: Sequence[Query]
+    empty: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Paragraph in a card."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Details:
+    """Collapsed table of names and values."""
+
+    title: str
+    rows: Mapping[str, str]
+
+
+Block = Table | Chart | Gallery | QueryList | Note | Details
+
+
+@dataclass(frozen=True)
+class Section:
+    """Part of the page with an entry in its navigation bar."""
+
+    title: str
+    note: str = ""
+    blocks: Sequence[Block] = ()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Headline at the top of the page; ``percent`` in [0, 100] draws a bar."""
+
+    label: str
+    value: str
+    note: str = ""
+    percent: float | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Content of one report."""
+
+    title: str
+    subtitle: str
+    tiles: Sequence[Tile]
+    sections: Sequence[Section]
+    footer: str = ""
+
+
+def headline_tiles(rows: Sequence[MetricRow]) -> list[Tile]:
+    """Return a tile for each headline among ``rows``."""
+    tiles = []
+    for row in rows:
+        if row.headline:
+            value = f"{row.format(row.value)} {row.unit}".strip()
+            interval = f"95 %: {row.interval_text()}" if row.interval else ""
+            note = "; ".join(filter(None, [interval, row.baselines_text()]))
+            tiles.append(Tile(row.title, value, note, 100 * row.value / row.maximum if row.maximum else None))
+    return tiles
+
+
+def metric_table(title: str, rows: Sequence[MetricRow]) -> Table:
+    """Return a table with one row for each metric: value, 95 % interval and baselines."""
+    cells = [(row.title, f"{row.format(row.value)} {row.unit}".strip(), row.interval_text(), row.baselines_text())
+             for row in rows]  # fmt: skip
+    used = [column for column in range(4) if column < 2 or any(row[column] for row in cells)]
+    names = ("", "value", "95 %", "baselines")
+    return Table(title, [names[column] for column in used], [[row[column] for column in used] for row in cells])

@@ -1,0 +1,37 @@
+"""Lineage of a model: the manifests of the artifacts behind it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runtime.artifacts import artifact_hash, read_manifest
+from runtime.mlflow import git_commit
+
+
+def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; first the git commit.
+
+    Args:
+        artifacts: complete artifacts by name.
+    """
+    entries: dict[str, dict[str, str]] = {"this checkout": {"git commit": git_commit()}}
+    for name, path in artifacts.items():
+        manifest = read_manifest(path)
+        rows = {"artifact": artifact_hash(path), "code": str(manifest["code"])}
+        rows |= {f"input {source}": str(digest) for source, digest in manifest["inputs"].items()}
+        rows |= flatten(manifest["parameters"])
+        rows |= {f"metric {key}": f"{value:g}" for key, value in manifest["metrics"].items()}
+        entries[f"{name}, by {manifest['component']}"] = rows
+    return entries
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested values as texts with dotted names.
+
+    >>> flatten({"model": {"name": "TwoBranchModel", "dim": 512}})
+    {'model.name': 'TwoBranchModel', 'model.dim': '512'}
+    """
+    rows: dict[str, str] = {}
+    for key, value in values.items():
+        rows |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
+    return rows

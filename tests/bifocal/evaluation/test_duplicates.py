@@ -1,0 +1,39 @@
+"""Shared captions and near-duplicate images."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bifocal.datasets import open_image
+from bifocal.evaluation.duplicates import DECODED_SIDE, near_duplicates, shared_captions
+
+
+def scene(seed: int) -> Image.Image:
+    colors = np.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    return Image.fromarray(colors).resize((800, 600), Image.Resampling.BICUBIC)
+
+
+def test_near_duplicates_finds_other_sizes_and_compressions(tmp_path: Path) -> None:
+    for number in range(4):
+        scene(number).save(tmp_path / f"{number}.jpg", quality=95)
+    scene(2).resize((400, 300)).save(tmp_path / "copy.jpg", quality=40)
+    Image.new("RGB", (300, 200), "white").save(tmp_path / "white.png")
+    pairs = near_duplicates(
+        ["0", "1", "2"], ["3", "copy", "white"],
+        lambda name, side: open_image(next(tmp_path.glob(f"{name}.*")), side=side),
+    )  # fmt: skip
+    assert [(pair.first, pair.second) for pair in pairs] == [("2", "copy")]
+
+
+def test_reduced_decoding_keeps_the_requested_side(tmp_path: Path) -> None:
+    scene(0).save(tmp_path / "0.jpg")
+    small = open_image(tmp_path / "0.jpg", side=DECODED_SIDE).size
+    assert small == (100, 75)
+    assert open_image(tmp_path / "0.jpg").size == (800, 600)
+
+
+def test_shared_captions_ignores_case_and_white_space() -> None:
+    captions = pd.DataFrame({"image_id": ["a", "a", "b", "c"], "text": ["A  dog.", "a dog.", "a Dog.", "a cat."]})
+    assert shared_captions(captions).to_numpy().tolist() == [["a dog.", 2]]
