@@ -2,6 +2,7 @@
 
 import click
 
+from pipelines.commands.compare import compare
 from pipelines.commands.compile import compile_command
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
@@ -16,7 +17,7 @@ def main() -> None:
     """Render, compile, run, schedule and promote the pipeline that the stages declare."""
 
 
-for command in (render, metrics, compile_command, run, promote, doctor, schedule):
+for command in (render, metrics, compare, compile_command, run, promote, doctor, schedule):
     main.add_command(command)
 # The name of version 0.1.
 main.add_command(metrics, "figures")

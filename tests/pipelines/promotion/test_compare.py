@@ -1,0 +1,63 @@
+"""Comparison of an evaluation with a registered version, in a real sqlite store."""
+
+from pathlib import Path
+
+import mlflow
+import pytest
+from click.testing import CliRunner
+
+from bifocal.evaluation.rank_tables import RANKS
+from pipelines.__main__ import main
+from runtime.mlflow import EVALUATION_DIR
+from tests.pipelines.synthetic_ranks import POLICY, ranks
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment("comparison")
+    return tmp_path
+
+
+def register_champion(folder: Path, quality: float) -> None:
+    (folder / "model").mkdir()
+    (folder / "model" / "file").write_text("x")
+    (folder / "evaluation").mkdir()
+    ranks(quality).to_parquet(folder / "evaluation" / RANKS)
+    client = mlflow.MlflowClient()
+    with mlflow.start_run() as run:
+        mlflow.log_artifacts(str(folder / "evaluation"), EVALUATION_DIR)
+    client.create_registered_model(POLICY.model)
+    version = client.create_model_version(POLICY.model, (folder / "model").as_uri(), run.info.run_id)
+    client.set_registered_model_alias(POLICY.model, POLICY.champion, version.version)
+
+
+def test_compare_prints_and_writes_differences(store: Path) -> None:
+    register_champion(store, 0.3)
+    (store / "artifacts/metrics").mkdir(parents=True)
+    ranks(0.9).to_parquet(store / "artifacts/metrics" / RANKS)
+    done = CliRunner().invoke(
+        main, ["compare", "--output", "compare.html"], catch_exceptions=False, env={"COLUMNS": "120"}
+    )
+    rows = [line for line in done.output.splitlines() if "R@" in line]
+    assert len(rows) == 2 * len(POLICY.recall_at)
+    assert "better" in rows[0]
+    page = (store / "compare.html").read_text()
+    assert "caption retrieval.R@1" in page
+    assert "bifocal version 1" in page
+
+
+def test_compare_explains_missing_champion_and_missing_evaluation(store: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="run evaluate first"):
+        CliRunner().invoke(main, ["compare"], catch_exceptions=False)
+    (store / "artifacts/metrics").mkdir(parents=True)
+    ranks(0.9).to_parquet(store / "artifacts/metrics" / RANKS)
+    with pytest.raises(ValueError, match="no version of bifocal has the alias 'champion'"):
+        CliRunner().invoke(main, ["compare"], catch_exceptions=False)
+    register_champion(store, 0.3)
+    ranks(0.9).assign(content="other").to_parquet(store / "artifacts/metrics" / RANKS)
+    with pytest.raises(ValueError, match="share no query"):
+        CliRunner().invoke(main, ["compare"], catch_exceptions=False)
