@@ -26,7 +26,7 @@ class ImageRegions(NamedTuple):
 
 @runtime_checkable
 class FeatureExtractor(Protocol):
-    """Computes the features of an image with a network.
+    """Extractor of an image's features with a network.
 
     Attributes:
         backbone: the network.
@@ -109,7 +109,7 @@ class FeatureSource(Protocol):
 
 @runtime_checkable
 class FeatureReader(Protocol):
-    """Reads published features from files; the images are not needed."""
+    """Reader of published features from files; the images are not needed."""
 
     def open(self, dataset: Dataset) -> FeatureSource:
         """Open the files with the features of the dataset's images.

@@ -16,7 +16,7 @@ from bifocal.features.store import METADATA, check_same_metadata, feature_type, 
 
 
 class FeatureWriter:
-    """Writes a feature store file by file; a file is renamed to its final name when it is complete.
+    """Writer of a feature store; a file is renamed to its final name when it is complete.
 
     A file is written to disk while the next one fills, so at most two are in memory.
 

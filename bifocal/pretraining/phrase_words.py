@@ -56,7 +56,7 @@ def pretrain_on_phrases(
     weight_decay: float,
     min_count: int,
     positive_weight: float,
-    scene_weight: float,
+    image_word_weight: float,
     checkpoints: Path,
     seed: int,
 ) -> dict[str, float]:
@@ -71,7 +71,7 @@ def pretrain_on_phrases(
         weight_decay: weight decay of AdamW.
         min_count: minimum number of phrases (captions, for words of the whole image) in which a word must occur.
         positive_weight: weight of positive targets relative to negative ones.
-        scene_weight: weight of the loss on words of the whole image relative to the loss on words of its cells.
+        image_word_weight: weight of the loss on words of the whole image relative to the loss on words of its cells.
         checkpoints: a directory of this run alone.
 
     Returns:
@@ -100,7 +100,7 @@ def pretrain_on_phrases(
         image_ids=image_ids,
         batch_size=batch_size,
         positive_weight=positive_weight,
-        scene_weight=scene_weight,
+        image_word_weight=image_word_weight,
         seed=seed,
     )
     state = RunState(checkpoints, dict(modules.items()), optimizer)
@@ -126,7 +126,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
     image_ids: Sequence[str]
     batch_size: int
     positive_weight: float
-    scene_weight: float
+    image_word_weight: float
     seed: int
 
     name = "backbone"
@@ -147,7 +147,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         loss = loss / (cells.shape[1] * cells.shape[2])
         if scene.shape[1]:
             scene_loss = binary_cross_entropy_with_logits(scene_logits, scene, reduction="sum")
-            loss = loss + self.scene_weight * scene_loss
+            loss = loss + self.image_word_weight * scene_loss
         loss = loss / len(pixels)
         loss.backward()
         return loss.detach()

@@ -15,7 +15,14 @@ from torch import nn
 
 from bifocal import registry
 from bifocal.datasets import Dataset
-from bifocal.features.base import FeatureExtractor, FeatureReader, FeatureSource, FittedExtractor, ImageRegions
+from bifocal.features.base import (
+    FeatureExtractor,
+    FeatureReader,
+    FeatureSource,
+    FittedExtractor,
+    GridExtractor,
+    ImageRegions,
+)
 from bifocal.features.writer import FeatureWriter
 
 PACKAGE = "bifocal.features.extractors"
@@ -120,6 +127,16 @@ class TestEveryExtractor:
                 boxes, scores = (None if values is None else values.numpy() for values in regions[1:])
                 writer.add(str(index), regions.features.numpy(), boxes, scores)
         assert writer.written == ["0", "1", "2"]
+
+    def test_computes_the_same_cells_for_an_exported_graph(self, name: str) -> None:
+        built = extractor(name)
+        if isinstance(built, GridExtractor):  # not by the name of an attribute: MultiLevel has an argument "cells"
+            with torch.inference_mode():
+                features, boxes = built.cells(torch.stack([built.preprocess(image) for image in images()]))
+            for cells, regions in zip(features, extract(name, 0, 1, 2), strict=True):
+                assert_equal(ImageRegions(cells, boxes), regions)
+        else:
+            assert not callable(getattr(built, "cells", None))
 
     def test_keeps_its_network_frozen(self, name: str) -> None:
         network = extractor(name).backbone.network

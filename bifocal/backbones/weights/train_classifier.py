@@ -25,7 +25,7 @@ from bifocal.registry import get, split
 
 @dataclass(frozen=True)
 class TrainClassifier(Weights):
-    """Train the backbone of ``Pixels``, and the adaptation layer of BEAN on top of it, as an image classifier.
+    """Weights of ``Pixels``, trained as an image classifier together with the adaptation layer of BEAN.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The classes are labels of the dataset, or
     folders of images as ImageNet is unpacked. See ``bifocal.pretraining.image_classifier``.

@@ -21,7 +21,7 @@ from bifocal.pretraining.phrase_words import pretrain_on_phrases
 
 @dataclass(frozen=True)
 class TrainOnPhrases(Weights):
-    """Train the backbone to predict words; no weights are downloaded.
+    """Weights trained on the phrases and boxes of the dataset, to predict words; nothing is downloaded.
 
     Each cell of the feature map predicts the words of the phrases whose boxes contain it. The mean of all cells
     predicts the words that occur in captions only. See ``bifocal.pretraining.phrase_words``.
@@ -85,7 +85,7 @@ class TrainOnPhrases(Weights):
                 weight_decay=self.weight_decay,
                 min_count=self.min_count,
                 positive_weight=self.positive_weight,
-                scene_weight=self.image_word_weight,
+                image_word_weight=self.image_word_weight,
                 checkpoints=directory / "checkpoints",
                 seed=seed,
             )

@@ -16,9 +16,10 @@ FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 
 
 class BottomUpTSV:
-    """Rows of image_id, image_w, image_h, num_boxes, boxes, features; the last two are float32 in base64.
+    """Reader of published bottom-up-attention features: TSV files with one row per image.
 
-    Anderson et al., "Bottom-up and top-down attention", CVPR 2018. A row belongs to the image with its id, or with its
+    Anderson et al., "Bottom-up and top-down attention", CVPR 2018. A row holds image_id, image_w, image_h, num_boxes,
+    boxes and features; the last two are float32 in base64. A row belongs to the image with its id, or with its
     id and a file suffix ("1000092795" for "1000092795.jpg" of Flickr30k). Files are read once, from the beginning,
     with one row in memory. Rows of other images are skipped; of several rows of one image, the first counts.
 

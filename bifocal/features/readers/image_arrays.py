@@ -14,10 +14,11 @@ from bifocal.features.readers.validation import validated
 
 
 class ImageArrays:
-    """``<image id>.npy`` with features (r, D), or ``.npz`` with features ``x`` (r, D) and optional boxes.
+    """Reader of features in one NumPy file per image, ``<image id>.npy`` or ``<image id>.npz``.
 
-    The boxes are ``bbox`` (r, 4) in pixels of ``image_w`` x ``image_h``, as tools for bottom-up features write them.
-    Other entries are not opened: they may hold pickles. The file may also be named by the id without its suffix.
+    A ``.npy`` file holds features (r, D); an ``.npz`` file holds features ``x`` (r, D) and optional boxes: ``bbox``
+    (r, 4) in pixels of ``image_w`` x ``image_h``, as tools for bottom-up features write them. Other entries are not
+    opened: they may hold pickles. The file may also be named by the id without its suffix.
 
     Args:
         path: folder of the files.

@@ -15,9 +15,10 @@ from bifocal.features.readers.validation import validated
 
 
 class PrecomputedFeatures:
-    """``{split}_ims.npy`` of the corpus ``PrecomputedCaptions``: (N, D) or (N, R, D), one row per image or caption.
+    """Reader of the published features of VSE++ and SCAN, for the corpus ``PrecomputedCaptions``.
 
-    Faghri et al., "VSE++", BMVC 2018; Lee et al., "Stacked cross attention", ECCV 2018. The arrays are memory-mapped.
+    Faghri et al., "VSE++", BMVC 2018; Lee et al., "Stacked cross attention", ECCV 2018: one array ``{split}_ims.npy``
+    per split, (N, D) or (N, R, D), with one row per image or per caption. The arrays are memory-mapped.
     An image's id contains its row, see ``bifocal.datasets.corpora.PrecomputedCaptions``. Boxes are not published.
 
     Args:

@@ -23,7 +23,7 @@ ARGUMENTS: dict[str, Any] = {
     "weight_decay": 0.01,
     "min_count": 5,
     "positive_weight": 5.0,
-    "scene_weight": 2.0,
+    "image_word_weight": 2.0,
     "seed": 3,
 }
 

@@ -15,8 +15,9 @@ from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
+from bifocal.registry import registered
 from components.extract_features import run as stage
-from components.extract_features.spec import COMPONENT, ExtractFeaturesParams
+from components.extract_features.spec import COMPONENT, WEIGHTS, ExtractFeaturesParams
 from runtime import parameters
 from runtime.parameters import ParameterError
 
@@ -212,6 +213,12 @@ def test_extraction_is_shardable_unless_something_is_learned_first(
     extractor: object, weights: object, shardable: bool
 ) -> None:
     assert validated(extractor=extractor, weights=weights).shardable == shardable
+
+
+def test_weights_agree_with_the_section_on_whether_shards_share_them() -> None:
+    for name, part in registered(WEIGHTS).items():
+        section = {"seed": 0, "extractor": "Grid", "weights": name, "batch_size": 1, "images_per_file": 1}
+        assert ExtractFeaturesParams.model_validate(section).shardable == part.shardable, name
 
 
 def test_user_paths_are_those_of_readers_and_weights() -> None:
