@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import isotonic_regression
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -49,6 +48,8 @@ class PermutahedronSorter(nn.Module):
 class _ProjectedRanks(Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, strength: float) -> Tensor:
+        from scipy.optimize import isotonic_regression  # imported here: scipy.optimize takes a second
+
         ordered, order = sort_rows(rows)
         # Ascending scores give descending z; ranks are z minus the decreasing regression of z - (n - 1, ..., 0).
         z = -ordered.double().cpu().numpy() / strength

@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlflow
-from matplotlib.figure import Figure
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 from runtime.mlflow.connection import mlflow_errors_as_oserror, tracking_uri
 from runtime.mlflow.retry_queue import RetryQueue
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PIPELINE_TAG = "bifocal.pipeline"
 FLUSH_SECONDS = 120.0
@@ -103,7 +105,7 @@ def log_metrics(metrics: Mapping[str, float], step: int | None = None) -> None:
         _queue.submit(lambda: mlflow.MlflowClient().log_batch(run.info.run_id, batch))
 
 
-def log_figure(figure: Figure, name: str) -> None:
+def log_figure(figure: "Figure", name: str) -> None:
     """Log a figure as the file ``name``, such as ``plots/recall.png``; do nothing outside a run."""
     run = mlflow.active_run()
     if run:

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_matrix
-from sklearn.decomposition import FastICA
-from sklearn.exceptions import ConvergenceWarning
 
 from bifocal.progress import log_line, track
 from bifocal.text.format import EncodedCaptions, TextFormat
@@ -155,6 +153,9 @@ class FisherVectors:
 
 def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
     """Return the mean (K,) and the unmixing matrix (K, at most K) to unit variance, by FastICA."""
+    from sklearn.decomposition import FastICA  # imported here: scikit-learn takes seconds
+    from sklearn.exceptions import ConvergenceWarning
+
     count = min(words.shape[1], len(words) - 1)
     ica = FastICA(count, random_state=seed, whiten="unit-variance", max_iter=200, tol=1e-3)
     with warnings.catch_warnings(record=True) as caught:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.cluster import KMeans
 
 from bifocal.progress import track
 
@@ -83,6 +82,8 @@ def fit_mixture(
     Raises:
         ValueError: there are fewer points than centers.
     """
+    from sklearn.cluster import KMeans  # imported here: scikit-learn takes seconds
+
     if len(x) < centers:
         raise ValueError(f"{len(x)} different words for {centers} centers: decrease centers or add text")
     start = KMeans(centers, random_state=seed, n_init=1).fit(x, sample_weight=counts)

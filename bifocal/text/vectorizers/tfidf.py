@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_matrix
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from snowballstemmer import stemmer
 
 from bifocal.text.format import EncodedCaptions, TextFormat
@@ -129,7 +128,7 @@ class TFIDF:
             self.wordnet = WordNet(frozenset(content["nouns"]), irregular)
 
     def _terms(self, tokens: Sequence[str]) -> list[str]:
-        kept = [token for token in tokens if not (self.stop_words and token in ENGLISH_STOP_WORDS)]
+        kept = [token for token in tokens if not (self.stop_words and token in english_stop_words())]
         for token in kept:
             if token not in self._forms:
                 self._forms[token] = self.wordnet.lemma(token) if self.wordnet else self._stemmer.stemWord(token)
@@ -153,3 +152,12 @@ class TFIDF:
             "lemmas need WordNet's index.noun and noun.exc (WNdb-3.0.tar.gz of wordnet.princeton.edu, or NLTK's "
             "corpora/wordnet): set path to their folder, or fallback to 'stem'"
         )
+
+
+@cache
+def english_stop_words() -> frozenset[str]:
+    """Return the English stop words of scikit-learn."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
+
+    words: frozenset[str] = ENGLISH_STOP_WORDS
+    return words
