@@ -1,10 +1,13 @@
 """The layers, seen from outside: what a notebook and a graph compiler load."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from components.catalog import configurable_components
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,3 +47,15 @@ import bifocal.serving.pyfunc
 def test_a_process_loads_no_more_than_its_layer(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_library_names_no_stage_and_no_parameters_file() -> None:
+    """A notebook user has neither stages nor params.yaml, so no message or docstring of the library names them."""
+    words = re.compile(r"params\.yaml|\b(" + "|".join(configurable_components().keys() - {"evaluate"}) + r")\b(?!\()")
+    lines = {
+        f"{path.relative_to(ROOT)}:{number}": line
+        for path in (ROOT / "bifocal").rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if words.search(line)
+    }
+    assert lines == {}

@@ -181,7 +181,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
 
 
 def _shifted(pixels: NDArray[np.uint8], random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Shift pixels (3, H, W) by up to 1/16 of the side, reflecting the border; return the shift (x, y) relative to it."""
+    """Shift pixels (3, H, W) by up to 1/16 of the side, reflecting the border; return the relative shift (x, y)."""
     side = pixels.shape[2]
     limit = round(side * MAX_SHIFT)
     x, y = random.integers(-limit, limit + 1, 2)

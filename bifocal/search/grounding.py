@@ -32,7 +32,7 @@ class GroundingSearch:
     cells: Tensor
 
     @classmethod
-    def over(
+    def from_features(
         cls, model: GroundingModel, reader: FittedVectorizer, image_ids: Sequence[str], features: FeatureStore
     ) -> "GroundingSearch":
         """Encode these images, and search among them."""

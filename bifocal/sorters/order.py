@@ -30,8 +30,8 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sums along a row in which values decay with their distance, from the left and from the right.
 
-    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i the same over j >= i. The
-    reach of the sums is doubled log2(n) times. All decays are at most 1, so nothing overflows for long rows, unlike in a
+    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i is the same sum over j >= i.
+    The reach of the sums doubles log2(n) times. All decays are at most 1, so long rows do not overflow, unlike a
     cumulative sum of exponentials.
 
     Shape:

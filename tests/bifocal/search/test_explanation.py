@@ -82,7 +82,7 @@ def test_grounding_search_is_the_model_s_own_ranking(
 ) -> None:
     model, reader = grounding
     names = [f"image {number}" for number in (2, 0, 3, 1)]
-    search = GroundingSearch.over(model, reader, names, features)
+    search = GroundingSearch.from_features(model, reader, names, features)
     found = search.by_text("a red star", k=3, explain=Heatmaps(model, features, side=3))
     with torch.inference_mode():
         sentences, words = model.embed_captions(reader.vectorize(["a red star"]))
