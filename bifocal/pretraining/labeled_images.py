@@ -40,17 +40,17 @@ def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -
     if rows.empty:
         known = ", ".join(sorted(dataset.labels["task"].unique())) or "no task"
         raise ValueError(f"no image of the split has labels of the task {task!r}; there are labels of {known}")
-    wanted = sorted(rows["label"].unique()) if names is None else list(names)
-    column, image_ids = {name: k for k, name in enumerate(wanted)}, sorted(rows["image_id"].unique())
+    classes = sorted(rows["label"].unique()) if names is None else list(names)
+    column, image_ids = {name: k for k, name in enumerate(classes)}, sorted(rows["image_id"].unique())
     index = {image_id: n for n, image_id in enumerate(image_ids)}
-    targets = np.zeros((len(image_ids), len(wanted)), np.float32)
+    targets = np.zeros((len(image_ids), len(classes)), np.float32)
     for image_id, label, value in zip(rows["image_id"], rows["label"], rows["value"], strict=True):
         if label in column:
             targets[index[image_id], column[label]] = np.nan if value is None else value
     if not ((targets >= 0) & (targets <= 1) | np.isnan(targets)).all():
         raise ValueError(f"labels of the task {task!r} are not all in [0, 1]: a classifier predicts presence")
     paths = [dataset.image_path(image_id) for image_id in image_ids]
-    return ClassificationImages(paths, wanted, targets, exclusive=False)
+    return ClassificationImages(paths, classes, targets, exclusive=False)
 
 
 def class_folders(root: Path, names: Sequence[str] | None = None) -> ClassificationImages:
@@ -63,9 +63,9 @@ def class_folders(root: Path, names: Sequence[str] | None = None) -> Classificat
         ValueError: there are no such folders.
     """
     folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    wanted = [folder.name for folder in folders] if names is None else list(names)
-    files = [(path, folder.name) for folder in folders if folder.name in wanted for path in sorted(folder.iterdir())]
+    classes = [folder.name for folder in folders] if names is None else list(names)
+    files = [(path, folder.name) for folder in folders if folder.name in classes for path in sorted(folder.iterdir())]
     if not files:
         raise ValueError(f"{root} has no folders of images: expected one folder per class, as in ImageNet")
-    targets = np.eye(len(wanted), dtype=np.float32)[[wanted.index(name) for _, name in files]]
-    return ClassificationImages([path for path, _ in files], wanted, targets, exclusive=True)
+    targets = np.eye(len(classes), dtype=np.float32)[[classes.index(name) for _, name in files]]
+    return ClassificationImages([path for path, _ in files], classes, targets, exclusive=True)

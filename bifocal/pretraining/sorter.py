@@ -46,7 +46,7 @@ def held_out_scores(length: int, seed: int) -> Tensor:
     return synthetic_scores(HELD_OUT_VECTORS, length, _generator(seed, 0))
 
 
-def pretrain_sorter(
+def train_sorter(
     sorter: nn.Module,
     *,
     length: int,

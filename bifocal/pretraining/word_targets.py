@@ -52,14 +52,14 @@ class WordTargets:
     """
 
     def __init__(self, dataset: Dataset, words: TargetVocabulary, image_ids: Sequence[str]) -> None:
-        wanted = set(image_ids)
-        images = dataset.images[dataset.images["image_id"].isin(wanted)]
+        selected = set(image_ids)
+        images = dataset.images[dataset.images["image_id"].isin(selected)]
         sizes = dict(zip(images["image_id"], zip(images["width"], images["height"], strict=True), strict=True))
         boxes: dict[str, list[NDArray[np.float64]]] = {image_id: [] for image_id in image_ids}
         labels: dict[str, list[NDArray[np.float32]]] = {image_id: [] for image_id in image_ids}
         rows = zip(*(dataset.phrases[column] for column in ("image_id", "phrase", "boxes")), strict=True)
         for image_id, phrase, phrase_boxes in rows:
-            if image_id in wanted:
+            if image_id in selected:
                 label = np.append(_indicator(words.cell, phrase), np.float32(1))
                 for box in phrase_boxes:
                     boxes[image_id].append(np.asarray(box, np.float64) / np.tile(sizes[image_id], 2))
@@ -70,7 +70,7 @@ class WordTargets:
         }
         self._scene = {image_id: np.zeros(len(words.scene), np.float32) for image_id in image_ids}
         for image_id, text in zip(dataset.captions["image_id"], dataset.captions["text"], strict=True):
-            if image_id in wanted:
+            if image_id in selected:
                 np.maximum(self._scene[image_id], _indicator(words.scene, text), out=self._scene[image_id])
 
     def of_cells(self, image_id: str, boxes: NDArray[np.floating], rows: int, columns: int) -> NDArray[np.float32]:

@@ -102,6 +102,27 @@ def run_epochs(
     Raises:
         FloatingPointError: the loss is NaN or infinite; the state and the step are written to the run's directory.
         SystemExit: SIGTERM arrived.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> class Doubling(TrainingTask[Tensor]):
+        ...     def __init__(self) -> None:
+        ...         self.model = nn.Linear(1, 1)
+        ...     def batches(self, epoch, first_step):
+        ...         return 20, torch.randn(20, 8, 1)[first_step:]
+        ...     def start_epoch(self, epoch):
+        ...         self.model.train()
+        ...     def backward(self, batch, epoch, step):
+        ...         loss = (self.model(batch) - 2 * batch).square().mean()
+        ...         loss.backward()
+        ...         return loss.detach()
+        >>> task = Doubling()
+        >>> optimizer = torch.optim.SGD(task.model.parameters(), lr=0.1)
+        >>> state = RunState(Path(mkdtemp()), {"model": task.model}, optimizer)
+        >>> history = run_epochs(task, state, epochs=3, learning_rate=0.1)
+        >>> history[2]["loss"] < history[0]["loss"]
+        True
     """
     world = state.world
     parameters = [parameter for group in state.optimizer.param_groups for parameter in group["params"]]
@@ -169,7 +190,7 @@ class _Status:
 def _is_best(task: TrainingTask[T], row: Row, history: Sequence[Row]) -> bool:
     assert task.monitor is not None
     sign = 1 if task.higher_is_better else -1
-    # NaN (a rank correlation of constant scores, say) is worse than any number; the first epoch counts whatever it has.
+    # NaN, such as the rank correlation of constant scores, is worse than any number. The first epoch is always best.
     former = [sign * past[task.monitor] for past in history if not isnan(past[task.monitor])]
     return not history or sign * row[task.monitor] > max(former, default=-torch.inf)
 

@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from bifocal.pretraining.sorter import held_out_scores, pretrain_sorter, rank_l1
+from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.registry import build
 from bifocal.sorters import BifocalSorter, CNNSorter, PairwiseSorter, save_sorter
 from bifocal.sorters.plots import plot_behavior, plot_depths, plot_errors
@@ -62,7 +62,7 @@ def _train(
     checkpoints: Path,
     on_epoch: Callable[[Row], None],
 ) -> list[Row]:
-    return pretrain_sorter(
+    return train_sorter(
         model.to("cuda" if torch.cuda.is_available() else "cpu"),
         length=params.length,
         batch_size=training.batch_size,

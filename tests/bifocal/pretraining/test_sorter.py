@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bifocal.pretraining.sorter import held_out_scores, pretrain_sorter, rank_l1
+from bifocal.pretraining.sorter import held_out_scores, rank_l1, train_sorter
 from bifocal.sorters import LSTMSorter, exact_ranks, load_sorter, save_sorter
 from bifocal.sorters.synthetic import synthetic_scores
 from bifocal.training.schedules import Step
@@ -61,11 +61,11 @@ def test_synthetic_scores_are_shuffled_and_reproducible() -> None:
     torch.testing.assert_close(exact_ranks(first).mean(dim=0), torch.full((10,), 4.5), atol=0.6, rtol=0)
 
 
-def test_pretrain_sorter_learns_to_rank_and_keeps_the_best_epoch(tmp_path: Path) -> None:
+def test_train_sorter_learns_to_rank_and_keeps_the_best_epoch(tmp_path: Path) -> None:
     sorter = small_sorter()
     before = rank_l1(sorter, held_out_scores(6, seed=3))
     rows: list[dict[str, float]] = []
-    history = pretrain_sorter(sorter, epochs=6, checkpoints=tmp_path, on_epoch=rows.append, **ARGUMENTS)
+    history = train_sorter(sorter, epochs=6, checkpoints=tmp_path, on_epoch=rows.append, **ARGUMENTS)
     assert rows == history
     assert [row["epoch"] for row in history] == list(range(1, 7))
     assert [row["learning_rate"] for row in history] == [0.01, 0.01, 0.005, 0.005, 0.0025, 0.0025]
@@ -91,18 +91,18 @@ def test_interrupted_pretraining_resumes_bit_for_bit(
             return ranks
 
     whole, resumed = Interrupted(lambda: None), Interrupted(lambda: None)
-    expected = pretrain_sorter(whole, epochs=4, checkpoints=tmp_path / "whole", **ARGUMENTS)
+    expected = train_sorter(whole, epochs=4, checkpoints=tmp_path / "whole", **ARGUMENTS)
     with pytest.raises(KeyboardInterrupt):
-        pretrain_sorter(Interrupted(kill_at(step)), epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS)
+        train_sorter(Interrupted(kill_at(step)), epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS)
     torch.rand(5)  # a new process has another random state
-    assert pretrain_sorter(resumed, epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS) == expected
+    assert train_sorter(resumed, epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS) == expected
     for name, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weight)
 
 
 def test_pretraining_stops_when_the_error_is_stable(tmp_path: Path) -> None:
     frozen = ARGUMENTS | {"learning_rate": 1e-12, "patience": 3, "tolerance": 0.01}
-    assert len(pretrain_sorter(small_sorter(), epochs=50, checkpoints=tmp_path, **frozen)) == 1 + 3
+    assert len(train_sorter(small_sorter(), epochs=50, checkpoints=tmp_path, **frozen)) == 1 + 3
 
 
 def test_load_sorter_freezes_the_weights_and_restores_the_lengths(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bifocal.pretraining.sorter import pretrain_sorter
+from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import (
     BifocalSorter,
     CNNSorter,
@@ -58,7 +58,7 @@ def test_relaxed_permutation_is_fooled(sorter):
 def test_trained_sorter_is_fooled(tmp_path, build):
     torch.manual_seed(0)
     sorter = build()
-    pretrain_sorter(
+    train_sorter(
         sorter,
         length=16,
         batch_size=64,

@@ -12,7 +12,7 @@ from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
-from bifocal.pretraining.sorter import pretrain_sorter
+from bifocal.pretraining.sorter import train_sorter
 from bifocal.sorters import LSTMSorter, save_sorter
 from bifocal.training.schedules import Step
 from components.train_embedding.run import run
@@ -67,7 +67,7 @@ def artifacts(scened: Scened) -> dict[str, Path]:
             writer.add(str(image_id), np.stack([seen, 0.1 * random.normal(size=24)]).astype(np.float32))
     arguments = {"hidden": 8, "layers": 1}
     sorter = LSTMSorter(16, **arguments)
-    pretrain_sorter(
+    train_sorter(
         sorter,
         length=16,
         batch_size=64,
