@@ -1,5 +1,6 @@
 """Tracking of a training by a real MLflow server that is down in the middle of it."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,16 @@ EPOCHS = 5
 SHORT: dict[str, Any] = {
     "sorter": {"name": "LSTMSorter", "hidden": 4, "layers": 1},
     "length": 3,
-    "batch_size": 16,
-    "vectors_per_epoch": 32,
-    "epochs": EPOCHS,
-    "patience": EPOCHS,
+    "training": {"batch_size": 16, "vectors_per_epoch": 32, "epochs": EPOCHS, "patience": EPOCHS},
 }
 
 
 @pytest.fixture(scope="module")
-def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def upstream(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) -> Iterator[int]:
     """Port of a server that answers."""
-    port = free_port()
-    process = start_server(tmp_path_factory.mktemp("mlflow"), port)
+    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    shutil.copy(empty_mlflow_store, folder / "mlflow.db")
+    process = start_server(folder, port)
     try:
         wait_for_server(port)
         yield port
@@ -72,7 +71,7 @@ def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
         experiment_names=["bifocal"], filter_string="tags.stage = 'pretrain_sorter'", output_format="list"
     )
     assert run.info.status == "FINISHED"
-    assert run.data.params["learning_rate"] == str(values["pretrain_sorter"]["learning_rate"])
+    assert run.data.params["training.learning_rate"] == str(values["pretrain_sorter"]["training"]["learning_rate"])
     assert run.data.params["sorter.hidden"] == "4"
     history = pd.read_csv(tmp_path / "sorter" / "history.csv").set_index("epoch")
     assert history.index.tolist() == list(range(1, 1 + EPOCHS))
