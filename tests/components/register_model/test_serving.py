@@ -99,8 +99,9 @@ def test_each_input_has_a_column_type() -> None:
     assert tuple(COLUMNS) == embedder.INPUTS
 
 
-def test_text_images_and_features_are_answered_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+def test_text_images_and_features_are_answered_without_torch(
+    tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     onnx_files, metrics = make_artifacts(tmp_path)
     (tmp_path / "registration").mkdir()

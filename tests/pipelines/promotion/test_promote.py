@@ -28,14 +28,12 @@ from tests.pipelines.synthetic_ranks import POLICY, ranks
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+def store(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(uri)
+    mlflow.set_tracking_uri(mlflow_store)
     # Another test of this process may have selected an experiment of another store.
     mlflow.set_experiment("promotion")
-    return uri
+    return mlflow_store
 
 
 def graph(file: Path, inputs: Sequence[tuple[str, int, int]]) -> None:
