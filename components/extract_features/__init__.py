@@ -1,1 +1,1 @@
-"""Stage ``extract_features``: from images to a store of their regions' features."""
+"""Stage ``extract_features``: computes features of images and writes them to a store."""
