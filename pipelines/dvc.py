@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from components.catalog import pipeline_components
-from runtime.spec import Component
+from runtime.spec import Component, Plot
 
 HEADER = "# Rendered from components/*/spec.py by 'python -m pipelines render'; edit those instead.\n"
 
@@ -22,15 +22,7 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
     home = PurePosixPath(folder)
     components = pipeline_components()
     plots: list[Any] = [
-        {
-            plot.title: {
-                "x": plot.x,
-                "y": {f"artifacts/{plot.path}": plot.y},
-                "title": plot.title,
-                "x_label": plot.x,
-                "y_label": plot.y,
-            }
-        }
+        _plot(plot, plot.column(component.params, {"seed": values["seed"]} | dict(values[component.name])))
         for component in components
         for plot in component.plots
     ]
@@ -40,6 +32,11 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
         "plots": plots + [f"artifacts/{path}" for component in components for path in component.image_dirs],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
+
+
+def _plot(plot: Plot, column: str) -> dict[str, Any]:
+    y = {f"artifacts/{plot.path}": column}
+    return {plot.title: {"x": plot.x, "y": y, "title": plot.title, "x_label": plot.x, "y_label": column}}
 
 
 def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 This module and every ``spec.py`` import only the standard library and pydantic, so a graph compiles without torch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -123,12 +124,23 @@ def _marked(annotation: Any, value: Any, location: tuple[str | int, ...]) -> Ite
 
 @dataclass(frozen=True)
 class Plot:
-    """A table of an output that DVC draws: ``path`` below the output, columns ``x`` and ``y``."""
+    """A table of an output that DVC draws.
+
+    Attributes:
+        path: of the table, below the outputs.
+        x: column of the horizontal axis.
+        y: column of the vertical axis, or a function that returns it for the parameters of the section.
+        title: of the plot.
+    """
 
     path: str
     x: str
-    y: str
+    y: str | Callable[[Any], str]
     title: str
+
+    def column(self, model: type[Params], values: Mapping[str, Any]) -> str:
+        """Return the column of the vertical axis for a section with these values, the seed included."""
+        return self.y if isinstance(self.y, str) else self.y(model.model_validate_json(json.dumps(values, default=str)))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def loss(parts: list[str]) -> dict[str, Any]:
 def row(parts: list[str], artifacts: Path, seed: int) -> list[float]:
     """Return R@1 of caption and image retrieval, each without and with re-ranking, in percent; train unless cached."""
     values = parameters.load(ROOT / "params.yaml", [RECIPE])
-    changed = {"seed": seed, "train_embedding": {"loss": loss(parts)}}
+    changed = {"seed": seed, "train_embedding": {"phases": {0: {"loss": loss(parts)}}}}
     sections = parameters.validate(parameters.merge(values, changed), catalog.configurable_components().values())
     params = sections[COMPONENT.name]
     assert isinstance(params, TrainEmbeddingParams)

@@ -93,7 +93,7 @@ def train(name: str, recipe: str, settings: Sequence[str], home: Path) -> tuple[
         "text": make("vectorize_captions", values, {"dataset": dataset}, home),
     }
     if name == "CCA":
-        return correlate(shared, values["train_embedding"]["dim"], home)
+        return correlate(shared, values["train_embedding"]["model"]["dim"], home)
     embedding = make("train_embedding", values, shared | {"sorter": make("pretrain_sorter", values, {}, home)}, home)
     return Artifacts(**shared, embedding=embedding), float((home / f"{embedding.name}.seconds").read_text()) / 60
 

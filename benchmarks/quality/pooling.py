@@ -38,7 +38,10 @@ METRICS = ("caption_retrieval.R@1", "image_retrieval.R@1", "recall_sum")
 def trained(encoder: dict[str, Any], artifacts: Path, seed: int, epochs: int) -> dict[str, float]:
     """Train with this encoder and seed; return R@K of the split "test", in percent."""
     values = parameters.load(Path("params.yaml"))
-    changed = {"seed": seed, "train_embedding": {"image_encoder": encoder, "epochs": epochs}}
+    changed = {
+        "seed": seed,
+        "train_embedding": {"model": {"image_encoder": encoder}, "phases": {0: {"epochs": epochs}}},
+    }
     sections = parameters.validate(parameters.merge(values, changed), catalog.configurable_components().values())
     params = sections[COMPONENT.name]
     assert isinstance(params, TrainEmbeddingParams)

@@ -26,10 +26,10 @@ class RecallLoss(SorterLoss):
     - "log_rank": log(1 + r), which weights the first ranks most;
     - "recall": the mean over K in ``ks`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
 
-    The auxiliary loss (section 5.5) is ``HardestTripletLoss``.
+    The auxiliary loss (section 5.5) is ``HardestTripletLoss``. Arguments that are not described here are those of
+    ``SorterLoss``.
 
     Args:
-        sorter, fine_tune, auxiliary_weight, auxiliary_steps: see ``SorterLoss``.
         surrogate: "triplet", "rank", "log_rank" or "recall".
         margin: alpha of eq. (5.11), in ranks, for "triplet". With exact ranks a match of rank 0 is always one rank
             before its hardest negative.

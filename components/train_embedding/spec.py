@@ -1,115 +1,149 @@
-"""What train_embedding reads, writes and is told."""
+"""Stage train_embedding: parameters, inputs and outputs."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
 
-
-class MiningParams(StrictModel):
-    """Triplets of images mined with the model as it is, instead of captions in random order."""
-
-    neighbours: int = Field(ge=1, description="images of the nearest texts, which are relevant to an image")
-    queries: int = Field(ge=1, description="images of a pool that are asked with")
-    relevant_each: int = Field(ge=1, description="relevant images in the pool for each of them, at least")
-    hardest: int = Field(ge=1, description="triplets of each query and relevant image, of the greatest loss")
-    updates: int = Field(ge=1, description="steps between two minings; an epoch is so long")
+MONITORS = {
+    "CaptionBatches": "recall_sum",
+    "DistinctImageBatches": "recall_sum",
+    "MinedTriplets": "ndcg",
+    "PhraseBoxes": "phrase_R@1",
+}
+"""Metric that chooses the epoch, by the batches; the parts themselves cannot be imported here, they need torch."""
 
 
-class FineTuningParams(StrictModel):
-    """Epochs that follow, on boxes that the model as it is takes for a phrase's own."""
+class PhaseParams(StrictModel):
+    """Batches, loss and learning rate of some epochs."""
 
-    epochs: int = Field(ge=1, description="passes over all pairs; the boxes are mined anew when each begins")
-    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="without structure within the views, which the boxes would outnumber"
+    batches: Annotated[ClassRef, FromRegistry("bifocal.training.batches")] = Field(
+        description="the examples that share a batch, and the metric that chooses the epoch"
     )
-    learning_rate: float = Field(gt=0, description="throughout")
-    hard_boxes: int = Field(ge=1, description="of each phrase that are recorded")
-    drawn: int = Field(ge=1, description="of these, that join a batch for each of its phrases")
+    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
+        description="loss of a batch; a loss with a sorter gets the pretrained one"
+    )
+    epochs: int = Field(ge=1, description="epochs of this phase")
+    learning_rate: float = Field(gt=0, description="base learning rate, which the schedule multiplies")
+    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
+        description="factor of the learning rate; epochs count from the start of the phase"
+    )
+    frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
+        description="epochs of this phase during which a module is frozen, null for all: {text_encoder: 5, "
+        "word_embedding: null}; the most specific name wins: {image_encoder: 8, image_encoder.projection: 0}"
+    )
 
-
-class PhrasesParams(StrictModel):
-    """Pairs of a phrase and one of its boxes, instead of captions and images."""
-
-    boxes_each: int = Field(ge=1, description="boxes of a phrase that are drawn in an epoch, at most")
-    fine_tuning: FineTuningParams | None = Field(description="a second training on hard negatives; null for none")
+    @model_validator(mode="after")
+    def _check_batches_and_loss(self) -> Self:
+        losses = {name for name, _ in _nested_refs(self.loss)}
+        if (self.batches.name == "MinedTriplets") != ("SemanticTripletLoss" in losses):
+            raise ValueError(
+                f"batches is {self.batches.name} and loss is {self.loss.name}: MinedTriplets and SemanticTripletLoss "
+                "need each other, set both or none"
+            )
+        if "SemanticTripletLoss" in losses and self.loss.name != "SemanticTripletLoss":
+            raise ValueError(
+                f"SemanticTripletLoss is inside {self.loss.name}, but MinedTriplets needs its margin: set it as loss"
+            )
+        return self
 
 
 class TrainEmbeddingParams(Params):
-    """Section ``train_embedding`` of params.yaml."""
+    """Section ``train_embedding`` of ``params.yaml``."""
 
-    dim: int = Field(ge=1, description="d, of the embedding space")
     model: Annotated[
-        ClassRef,
-        FromRegistry(
-            "bifocal.models",
-            injected=("image_encoder", "text_encoder", "dim", "text_format", "vocabulary_size"),
-        ),
-    ] = Field(
-        description="see bifocal/models: TwoBranchModel compares one vector of each, GroundingModel words and cells"
-    )
-    image_encoder: Annotated[ClassRef, FromRegistry("bifocal.image_encoders", injected=("input_dim", "dim"))] = Field(
-        description="see bifocal/image_encoders"
-    )
-    text_encoder: Annotated[ClassRef, FromRegistry("bifocal.text_encoders", injected=("input_dim", "dim"))] = Field(
-        description="see bifocal/text_encoders"
-    )
-    fine_tune_words: bool = Field(description="train the word vectors too")
-    loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="see bifocal/losses; one that takes a sorter gets the pretrained one"
-    )
-    epochs: int = Field(ge=1, description="passes over all captions")
-    batch_size: int = Field(ge=2, description="captions; their images come once each")
-    captions_per_image: int = Field(ge=1, description="captions of an image that are kept together in a batch")
-    added_captions: int = Field(
-        ge=0,
-        description="captions that join a drawn batch for each of its images, beside those it has; a loss on the "
-        "structure within captions needs 1",
-    )
-    distinct_images: bool = Field(
-        description="instead, batches of exactly batch_size captions of as many different images: what a loss with a "
-        "sorter that was trained at one length needs; the last, incomplete batch of an epoch is left out"
-    )
-    mining: MiningParams | None = Field(
-        description="instead, batches of batch_size mined triplets, for SemanticTripletLoss; null for none"
-    )
-    phrases: PhrasesParams | None = Field(
-        description="instead, batches of batch_size pairs of a phrase and a box, of features that have one vector for "
-        "each box, such as Proposals; null for none"
-    )
-    precision: Literal["float32", "bfloat16"] = Field(description="of the matrix products in training")
-    micro_batch: int | None = Field(
-        ge=1,
-        description="images, and captions, encoded at once where memory is short; the loss still sees the whole batch; "
-        "null: all",
-    )
-    gradient_checkpointing: bool = Field(
-        description="compute a backbone's activations a second time instead of keeping them: less memory, more time"
+        ClassRef, FromRegistry("bifocal.models", injected=("input_dim", "text_format", "vocabulary_size"))
+    ] = Field(description="model with its image encoder, its text encoder and dim, the dimension of the joint space")
+    phases: list[PhaseParams] = Field(
+        min_length=1,
+        description="trainings in order, each from the best weights of the one before; a phase that does not improve "
+        "its metric is undone",
     )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
-        description="of torch.optim: {name: SGD, momentum: 0.9, weight_decay: 0.0005}"
+        description="class of torch.optim; its learning rate is that of the phase"
     )
-    learning_rate: float = Field(gt=0, description="at the start")
-    decay_after: list[Annotated[float, Field(gt=0)]] = Field(
-        description="epochs after each of which the learning rate is multiplied by decay_factor; 1.5 is the middle of "
-        "the second"
+    precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
+    max_grad_norm: float | None = Field(
+        gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
     )
-    decay_factor: float = Field(gt=0, le=1, description="0.5 halves the learning rate")
-    clip_norm: float = Field(gt=0, description="the gradient's l2 norm is cut to this")
-    average: float = Field(
-        ge=0, lt=1, description="decay of the exponential moving average of the weights, which is kept; 0: none"
+    ema_decay: float = Field(
+        ge=0,
+        lt=1,
+        description="decay of the exponential moving average of the weights, which is validated and kept; 0 for none",
     )
-    train_from: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
-        description="first epoch, from 0, of a part: {text_encoder: 5} keeps it frozen for the first 5, null for all; "
-        "{image_encoder: 8, image_encoder.projection: 0}: the part of a part goes first"
+    micro_batch_size: int | None = Field(
+        ge=1,
+        description="images, and captions, encoded at a time to save memory; the loss still compares the whole batch; "
+        "null for the whole batch",
     )
-    checkpoint_every: int = Field(ge=1, description="steps; what a killed run can lose")
+    gradient_checkpointing: bool = Field(
+        description="recompute the activations of a backbone that trains instead of keeping them: less memory, more time"
+    )
+    checkpoint_every_steps: int = Field(ge=1, description="steps between checkpoints: work that a killed run can lose")
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        for encoder in ("image_encoder", "text_encoder"):
+            if encoder not in self.model.arguments:
+                raise ValueError(f"model: {self.model.name} has no {encoder}: add {encoder}: {{name: ...}}")
+            if "dim" in dict(next(_nested_refs(self.model.arguments[encoder]), ("", {}))[1]):
+                raise ValueError(f"model.{encoder}.dim: leave it out, it is model.dim")
+        problems = [
+            f"phases.{index}: {problem}"
+            for index, phase in enumerate(self.phases)
+            for problem in _model_problems(self.model.name, phase)
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def monitor(self) -> str:
+        """Metric that chooses the epoch of the last phase."""
+        return MONITORS.get(self.phases[-1].batches.name, "recall_sum")
+
+    @property
+    def fit_options(self) -> dict[str, Any]:
+        """Arguments of ``fit`` that all phases share."""
+        others = {"seed", "model", "phases", "gradient_checkpointing"}
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in others}
+
+
+def _model_problems(model: str, phase: PhaseParams) -> Iterator[str]:
+    """Explain batches and losses that the model cannot train with."""
+    losses = dict(_nested_refs(phase.loss))
+    if model != "GroundingModel":
+        if "GroundingLoss" in losses:
+            yield f"GroundingLoss needs scores of words and sentences, which {model} lacks: set model to GroundingModel"
+        return
+    if phase.batches.name in ("MinedTriplets", "PhraseBoxes"):
+        yield f"{phase.batches.name} needs one vector per image, but a GroundingModel has several: use TwoBranchModel"
+    structure = losses.get("StructurePreservingLoss")
+    if structure is not None and (structure.get("visual_weight", 0.0) or structure.get("textual_weight", 0.2)):
+        yield (
+            "StructurePreservingLoss needs scores within a view, which a GroundingModel lacks: set visual_weight and "
+            "textual_weight to 0, or use TwoBranchModel"
+        )
+
+
+def _nested_refs(ref: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name and the arguments of a reference and of the references among its arguments."""
+    if isinstance(ref, ClassRef):
+        ref = {"name": ref.name, **ref.arguments}
+    if isinstance(ref, str):
+        yield ref, {}
+    elif isinstance(ref, Mapping) and isinstance(ref.get("name"), str):
+        yield ref["name"], {key: value for key, value in ref.items() if key != "name"}
+        for value in ref.values():
+            for entry in value if isinstance(value, list) else ():
+                yield from _nested_refs(entry)
 
 
 COMPONENT = Component(
     name="train_embedding",
-    summary="Train an image encoder and a text encoder into one space; keep the best epoch.",
+    summary="Train an image encoder and a text encoder into a joint space; keep the best epoch.",
     image="gpu",
     params=TrainEmbeddingParams,
     inputs=("dataset", "features", "text", "sorter"),
@@ -117,6 +151,30 @@ COMPONENT = Component(
     code_paths=("bifocal",),
     plots=(
         Plot("embedding/history.csv", x="epoch", y="loss", title="Training loss"),
-        Plot("embedding/history.csv", x="epoch", y="validation", title="Validation figure that chooses the epoch"),
+        Plot(
+            "embedding/history.csv", x="epoch", y=lambda params: params.monitor, title="Metric that chooses the epoch"
+        ),
     ),
+    former_keys={
+        "dim": "train_embedding.model.dim",
+        "image_encoder": "train_embedding.model.image_encoder",
+        "text_encoder": "train_embedding.model.text_encoder",
+        "fine_tune_words": "train_embedding.phases.0.frozen_until: {word_embedding: null} freezes the word vectors",
+        "loss": "train_embedding.phases.0.loss",
+        "epochs": "train_embedding.phases.0.epochs",
+        "batch_size": "train_embedding.phases.0.batches.batch_size",
+        "captions_per_image": "train_embedding.phases.0.batches.captions_per_image",
+        "added_captions": "train_embedding.phases.0.batches.extra_captions_per_image",
+        "distinct_images": "train_embedding.phases.0.batches: {name: DistinctImageBatches, ...}",
+        "mining": "train_embedding.phases.0.batches: {name: MinedTriplets, ...}",
+        "phrases": "train_embedding.phases, two of them with batches: {name: PhraseBoxes, ...}",
+        "learning_rate": "train_embedding.phases.0.learning_rate",
+        "decay_after": "train_embedding.phases.0.schedule: {name: MultiStep, milestones: [...]}",
+        "decay_factor": "train_embedding.phases.0.schedule: {name: MultiStep, gamma: ...}",
+        "train_from": "train_embedding.phases.0.frozen_until",
+        "clip_norm": "train_embedding.max_grad_norm",
+        "average": "train_embedding.ema_decay",
+        "micro_batch": "train_embedding.micro_batch_size",
+        "checkpoint_every": "train_embedding.checkpoint_every_steps",
+    },
 )

@@ -119,8 +119,8 @@ def test_repro_registers_a_model_and_tracks_every_stage(checkout: Path, monkeypa
     assert stages.keys() == {component.name for component in pipeline_components()}
     assert all(entry.data.tags["mlflow.parentRunId"] == parent.info.run_id for entry in stages.values())
     assert all(entry.info.status == "FINISHED" for entry in runs)
-    loss = load(checkout / HOME / "params.yaml")["train_embedding"]["loss"]["name"]
-    assert stages["train_embedding"].data.params["loss.name"] == loss
+    loss = load(checkout / HOME / "params.yaml")["train_embedding"]["phases"][0]["loss"]["name"]
+    assert stages["train_embedding"].data.params["phases.0.loss.name"] == loss
     assert "input.dataset" in stages["train_embedding"].data.tags
 
     model = mlflow.pyfunc.load_model("models:/bifocal@candidate")

@@ -23,8 +23,9 @@ class SemanticPairs:
 
     def __init__(self, pairs: ImageCaptionPairs) -> None:
         if pairs.text.format.name not in ("vectors", "sparse"):
-            name = pairs.text.format.name
-            raise ValueError(f"semantic pairs need one vector per caption, not {name}: vectorize with TFIDF")
+            raise ValueError(
+                f"semantic pairs need one vector per caption, not {pairs.text.format.name}: vectorize with TFIDF"
+            )
         self.pairs = pairs
         order = pairs.image_of_caption.argsort(stable=True)
         self._captions = order.split(pairs.image_of_caption.bincount(minlength=len(pairs.image_ids)).tolist())

@@ -18,37 +18,30 @@ from bifocal.training.schedules import Step
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
-from runtime.parameters import ParameterError
 from tests.components.train_embedding.conftest import Scened
 
-SECTION: dict[str, Any] = {
-    "dim": 32,
-    "image_encoder": {"name": "SMILEEncoder"},
-    "text_encoder": {"name": "BagOfWordsEncoder"},
-    "fine_tune_words": True,
-    "loss": {"name": "InfoNCELoss"},
+PHASE: dict[str, Any] = {
+    "batches": {"name": "DistinctImageBatches", "batch_size": 16},
+    "loss": "InfoNCELoss",
     "epochs": 12,
-    "batch_size": 16,
-    "captions_per_image": 1,
-    "distinct_images": True,
-    "precision": "float32",
-    "micro_batch": None,
-    "gradient_checkpointing": False,
-    "optimizer": {"name": "Adam"},
     "learning_rate": 0.01,
-    "decay_after": [8],
-    "decay_factor": 0.5,
-    "clip_norm": 2.0,
-    "average": 0.0,
-    "train_from": {},
-    "checkpoint_every": 1000,
+    "schedule": {"name": "MultiStep", "milestones": [8], "gamma": 0.5},
+    "frozen_until": {},
 }
+SECTION: dict[str, Any] = {
+    "model": {"name": "TwoBranchModel", "dim": 32, "image_encoder": "SMILEEncoder",
+              "text_encoder": "BagOfWordsEncoder"},
+    "phases": [PHASE],
+    "precision": "float32",
+    "checkpoint_every_steps": 1000,
+}  # fmt: skip
 
 
-def validated(**changes: Any) -> TrainEmbeddingParams:
+def validated(phase: dict[str, Any] | None = None, **changes: Any) -> TrainEmbeddingParams:
+    """The section of params.yaml with one phase, changed as the test says."""
     values = parameters.load(Path(__file__).parents[3] / "params.yaml")["train_embedding"]
-    sections = parameters.validate({"seed": 0, "train_embedding": values | SECTION | changes}, [COMPONENT])
-    params = sections["train_embedding"]
+    section = values | SECTION | {"phases": [PHASE | (phase or {})]} | changes
+    params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     return params
 
@@ -97,46 +90,38 @@ def chance(tables: Dataset) -> float:
         {"name": "RecallLoss", "surrogate": "log_rank", "auxiliary_weight": 1.0},
     ],
 )
-def test_rank_losses_with_the_pretrained_sorter_learn(
+def test_rank_losses_train_with_the_pretrained_sorter(
     artifacts: dict[str, Path], tmp_path: Path, loss: dict[str, Any]
 ) -> None:
-    figures = run(validated(loss=loss), **artifacts, embedding=tmp_path)
+    metrics = run(validated({"loss": loss}), **artifacts, embedding=tmp_path)
     history = pd.read_csv(tmp_path / "history.csv")
     assert len(history) == 12
     assert history["loss"].iloc[-1] < history["loss"].iloc[0]
-    assert figures["validation_recall_sum"] == pytest.approx(history["recall_sum"].max())
-    assert figures["validation_recall_sum"] > 2 * chance(read_dataset(artifacts["dataset"]).split("val"))
+    assert metrics["validation_recall_sum"] == pytest.approx(history["recall_sum"].max())
+    assert metrics["best_epoch"] == history["recall_sum"].idxmax() + 1
+    assert metrics["validation_recall_sum"] > 2 * chance(read_dataset(artifacts["dataset"]).split("val"))
     assert load_model(tmp_path).feature_dim == FeatureStore(artifacts["features"]).dim
 
 
-def test_every_option_at_once(artifacts: dict[str, Path], tmp_path: Path) -> None:
-    params = validated(
-        epochs=2,
-        optimizer={"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005},
-        average=0.9,
-        micro_batch=5,
-        precision="bfloat16",
-        train_from={"text_encoder": None, "image_encoder": 1, "image_encoder.attention": 0},
-        decay_after=[1, 1.5],
-    )
+def test_all_options_train_together(artifacts: dict[str, Path], tmp_path: Path) -> None:
+    phase = {
+        "epochs": 2,
+        "schedule": {"name": "MultiStep", "milestones": [1, 1.5], "gamma": 0.5},
+        "frozen_until": {"text_encoder": None, "image_encoder": 1, "image_encoder.attention": 0},
+    }
+    optimizer = {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005}
+    params = validated(phase, optimizer=optimizer, ema_decay=0.9, micro_batch_size=5, precision="bfloat16")
     run(params, **artifacts, embedding=tmp_path)
     assert pd.read_csv(tmp_path / "history.csv")["learning_rate"].tolist() == [0.01, 0.0025]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"optimizer": {"name": "Adan"}}, "optimizer: torch.optim has no 'Adan'; did you mean 'Adam'"),
-        ({"optimizer": {"name": "SGD", "lr": 0.1}}, "optimizer.lr: leave it out, the stage passes it"),
-        ({"average": 1.0}, "average: got 1.0"),
-        ({"micro_batch": 0}, "micro_batch: got 0"),
-        ({"train_from": {"text_encoder": -1}}, "train_from.text_encoder: got -1"),
-        ({"halve_after": [3]}, "halve_after: unknown key"),
-    ],
-)
-def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        validated(**changes)
+def test_history_names_the_monitored_metric(artifacts: dict[str, Path], tmp_path: Path) -> None:
+    params = validated({"epochs": 1})
+    run(params, **artifacts, embedding=tmp_path)
+    history = pd.read_csv(tmp_path / "history.csv")
+    assert params.monitor in history
+    assert "validation" not in history
+    assert history[["phase", "epoch"]].to_numpy().tolist() == [[0, 1]]
 
 
 def test_gradient_checkpointing_needs_a_backbone(artifacts: dict[str, Path], tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ def test_a_malformed_schedules_file_is_an_error(text: str, expected: str, tmp_pa
 
 def test_a_parameter_error_names_the_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
     def fail(recipes: list[str]) -> str:
-        raise ValueError("train_embedding.dim: got 'x'")
+        raise ValueError("train_embedding.model.dim: got 'x'")
 
-    with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.dim: got 'x'"):
+    with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.model\.dim: got 'x'"):
         plan({"weekly": WEEKLY}, server[0], fail)
     assert server[1].calls == []
 

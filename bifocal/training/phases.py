@@ -1,0 +1,163 @@
+"""Training in phases, one after another."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bifocal.training.batches.base import Batches, PreparedBatches, TrainingInputs
+from bifocal.training.distributed import World
+from bifocal.training.fit import fit
+from bifocal.training.freezing import FreezeSchedule, check_module_names
+from bifocal.training.loop import Row
+from bifocal.training.schedules import Constant, Schedule
+
+
+@dataclass(frozen=True)
+class TrainingPhase:
+    """Batches, loss and learning rate of some epochs.
+
+    Args:
+        batches: the examples that share a batch; they name the validator too.
+        loss: ``loss(scores, matches) -> scalar``.
+        epochs: epochs of this phase.
+        learning_rate: base learning rate, which ``schedule`` multiplies.
+        schedule: factor of the learning rate.
+        frozen_until: modules that are frozen in the first epochs of this phase, or in all of them, see ``fit``.
+    """
+
+    batches: Batches
+    loss: nn.Module
+    epochs: int
+    learning_rate: float
+    schedule: Schedule = field(default_factory=Constant)
+    frozen_until: FreezeSchedule = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """History of all phases, and the epoch whose weights the model has.
+
+    Attributes:
+        history: one row per epoch; epochs count from 1 through all phases, phases from 0.
+        best: the row of the best epoch.
+        monitor: the metric that chose it.
+    """
+
+    history: list[Row]
+    best: Row
+    monitor: str
+
+
+def train_phases(
+    model: nn.Module,
+    phases: Sequence[TrainingPhase],
+    inputs: TrainingInputs,
+    *,
+    checkpoints: Path,
+    seed: int = 0,
+    on_epoch: Callable[[Row], None] = lambda row: None,
+    **options: Any,
+) -> TrainingResult:
+    """Train ``model`` in place, each phase from the best weights of the phase before.
+
+    A phase that does not improve its validation metric is undone. An interrupted training that is called again with
+    the same arguments resumes, see ``fit``.
+
+    Args:
+        model: ``model(batch) -> Scores``.
+        phases: at least one.
+        inputs: dataset, features and text.
+        checkpoints: directory of this training alone; each phase has a directory below it.
+        seed: of all random draws.
+        on_epoch: called with each new row of the history.
+        options: arguments of ``fit`` that all phases share, such as ``optimizer`` and ``precision``.
+
+    Raises:
+        ValueError: there are no phases, or a phase does not fit the model, the loss or the inputs.
+    """
+    if not phases:
+        raise ValueError("there are no phases to train: give one or more")
+    # Check and prepare all phases first: a mistake in the last one must not cost the training of the first.
+    for phase in phases:
+        check_module_names(model, phase.frozen_until)
+    prepared = [
+        phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
+        for index, phase in enumerate(phases)
+    ]
+    history: list[Row] = []
+    result: TrainingResult | None = None
+    for index, (phase, batches) in enumerate(zip(phases, prepared, strict=True)):
+        former_score = -inf if result is None else _former_score(result, batches, model)
+        former_weights = copy.deepcopy(model.state_dict())
+        rows = _train_phase(
+            model,
+            phase,
+            batches,
+            numbering={"phase": index, "first_epoch": len(history)},
+            checkpoints=checkpoints / f"phase-{index}",
+            seed=seed,
+            on_epoch=on_epoch,
+            **options,
+        )
+        history += rows
+        monitor = batches.validator.monitor
+        best = _best(rows, monitor)
+        if result is None or _score(best, monitor) > former_score:
+            result = TrainingResult(history, best, monitor)
+        else:
+            model.load_state_dict(former_weights)
+    assert result is not None
+    return result
+
+
+def _train_phase(
+    model: nn.Module,
+    phase: TrainingPhase,
+    batches: PreparedBatches,
+    *,
+    numbering: Mapping[str, int],
+    on_epoch: Callable[[Row], None],
+    **options: Any,
+) -> list[Row]:
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    rows = fit(
+        model,
+        phase.loss,
+        batches.source,
+        batches.validator,
+        sampler=batches.sampler,
+        epochs=phase.epochs,
+        learning_rate=phase.learning_rate,
+        schedule=phase.schedule,
+        frozen_until=phase.frozen_until,
+        on_epoch=lambda row: on_epoch(_numbered(row, **numbering)),
+        **options,
+    )
+    for parameter in trainable:  # the modules that this phase froze may train in the next
+        parameter.requires_grad_(True)
+    return [_numbered(row, **numbering) for row in rows]
+
+
+def _former_score(result: TrainingResult, batches: PreparedBatches, model: nn.Module) -> float:
+    """Return the metric of the next phase for the weights that it starts from."""
+    validator = batches.validator
+    if validator.monitor == result.monitor:
+        return _score(result.best, result.monitor)
+    return _score(World.current().broadcast_from_main(lambda: validator(model)), validator.monitor)
+
+
+def _best(rows: Sequence[Row], monitor: str) -> Row:
+    return max(rows, key=lambda row: _score(row, monitor))
+
+
+def _score(row: Row, monitor: str) -> float:
+    return -inf if isnan(row[monitor]) else row[monitor]
+
+
+def _numbered(row: Row, phase: int, first_epoch: int) -> Row:
+    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"]}

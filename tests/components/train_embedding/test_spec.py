@@ -1,0 +1,108 @@
+"""Parameters of train_embedding: values that contradict each other are errors before any work."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bifocal import registry
+from components.train_embedding.spec import COMPONENT, MONITORS, TrainEmbeddingParams
+from runtime import parameters
+from runtime.parameters import ParameterError
+
+ROOT = Path(__file__).parents[3]
+TRIPLETS = {"batches": "MinedTriplets", "loss": "SemanticTripletLoss"}
+GROUNDING = {"name": "GroundingModel", "dim": 8, "image_encoder": "MultiLevelEncoder",
+             "text_encoder": "ElmoMixtureEncoder"}  # fmt: skip
+
+
+def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
+    """The values of params.yaml with changes, those of ``phase`` in the first phase."""
+    values = parameters.load(ROOT / "params.yaml")
+    section = parameters.merge(values["train_embedding"], {"phases": {0: phase}} if phase else {})
+    params = parameters.validate({"seed": 0, "train_embedding": section | changes}, [COMPONENT])["train_embedding"]
+    assert isinstance(params, TrainEmbeddingParams)
+    return params
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "message"),
+    [
+        ({}, {"optimizer": {"name": "Adan"}}, "optimizer: torch.optim has no 'Adan'; did you mean 'Adam'"),
+        ({}, {"optimizer": {"name": "SGD", "lr": 0.1}}, "optimizer.lr: leave it out, the stage passes it"),
+        ({}, {"ema_decay": 1.0}, "ema_decay: got 1.0"),
+        ({}, {"micro_batch_size": 0}, "micro_batch_size: got 0"),
+        ({}, {"halve_after": [3]}, "halve_after: unknown key"),
+        ({}, {"phases": []}, "phases: got"),
+        ({"frozen_until": {"text_encoder": -1}}, {}, r"phases\.0\.frozen_until\.text_encoder: got -1"),
+        ({"loss": "StructurLoss"}, {}, r"phases\.0\.loss: bifocal\.losses has no 'StructurLoss'"),
+        ({"batches": {"name": "CaptionBatches", "batch_size": 0}}, {}, r"phases\.0\.batches: batch_size is 0"),
+        ({"batches": {"name": "PhraseBoxes", "max_negatives": 9}}, {}, "no negatives are mined"),
+        ({"loss": {"name": "RecallLoss", "ks": [1]}}, {}, "ks is for surrogate 'recall'"),
+    ],
+)
+def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        validated(phase, **changes)
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "message"),
+    [
+        ({"batches": "MinedTriplets"}, {}, "MinedTriplets and SemanticTripletLoss need each other"),
+        ({"loss": "SemanticTripletLoss"}, {}, "MinedTriplets and SemanticTripletLoss need each other"),
+        (
+            {"batches": "MinedTriplets", "loss": {"name": "WeightedSumLoss", "losses": ["SemanticTripletLoss"]}},
+            {},
+            "inside WeightedSumLoss, but MinedTriplets needs its margin",
+        ),
+        ({"loss": "GroundingLoss"}, {}, "GroundingLoss needs scores of words and sentences, which TwoBranchModel"),
+        (TRIPLETS, {"model": GROUNDING}, "phases.0: MinedTriplets needs one vector per image"),
+        ({"batches": "PhraseBoxes"}, {"model": GROUNDING}, "PhraseBoxes needs one vector per image"),
+        (
+            {"loss": {"name": "WeightedSumLoss", "losses": ["GroundingLoss", "StructurePreservingLoss"]}},
+            {"model": GROUNDING},
+            "set visual_weight and textual_weight to 0",
+        ),
+        ({}, {"model": {"name": "TwoBranchModel", "dim": 8, "image_encoder": "SMILEEncoder"}}, "has no text_encoder"),
+        (
+            {},
+            {"model": GROUNDING | {"image_encoder": {"name": "MultiLevelEncoder", "dim": 9}}},
+            r"model\.image_encoder\.dim: leave it out, it is model\.dim",
+        ),
+    ],
+)
+def test_parts_that_contradict_each_other_are_explained(
+    phase: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        validated(phase, **changes)
+
+
+def test_matching_parts_are_valid() -> None:
+    assert validated(TRIPLETS).monitor == "ndcg"
+    assert validated({"loss": "GroundingLoss"}, model=GROUNDING).monitor == "recall_sum"
+
+
+@pytest.mark.parametrize("name", sorted(registry.registered("bifocal.training.batches")))
+def test_monitors_are_those_of_the_parts(name: str) -> None:
+    assert MONITORS[name] == registry.get("bifocal.training.batches", name).monitor
+
+
+def test_plot_draws_the_monitored_metric() -> None:
+    values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / "scenes" / "semantic.yaml"])
+    section = {"seed": 1, **values["train_embedding"]}
+    assert [plot.column(COMPONENT.params, section) for plot in COMPONENT.plots] == ["loss", "ndcg"]
+
+
+def test_keys_of_version_0_1_name_the_new_ones() -> None:
+    values = parameters.load(ROOT / "params.yaml")
+    section = values["train_embedding"] | {"decay_after": [5], "image_encoder": {"name": "SMILEEncoder"}}
+    with pytest.raises(ParameterError, match="earlier version") as error:
+        parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])
+    assert "train_embedding.decay_after is now train_embedding.phases.0.schedule" in str(error.value)
+    assert "train_embedding.image_encoder is now train_embedding.model.image_encoder" in str(error.value)
+
+
+def test_former_keys_are_not_current_keys() -> None:
+    assert not COMPONENT.former_keys.keys() & TrainEmbeddingParams.model_fields.keys()
