@@ -19,10 +19,12 @@ class ImageEncoder(nn.Module):
     Attributes:
         reads_pixels: whether the input is pixels (B, 3, H, W) in [0, 255] and not stored features (B, R, D). Such an
             encoder has ``embed_pixels``, which takes images of one size without a mask.
+        single_vector: whether an image has one vector (B, d), and not one per cell and level (B, L, N, d).
         onnx_image_size: pixels, side of the only square that an exported graph takes; None if any size will do.
     """
 
     reads_pixels: bool = False
+    single_vector: bool = True
     onnx_image_size: int | None = None
 
     def __init__(self, input_dim: int, dim: int) -> None:
@@ -45,13 +47,16 @@ class ImageEncoder(nn.Module):
 
         Args:
             regions: batch of one image.
+
+        Raises:
+            ValueError: the encoder has several vectors per image.
         """
+        if not self.single_vector:
+            raise ValueError(f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several")
         present = regions.mask[0]
 
         def embed(cells: Tensor) -> Tensor:
             vectors: Tensor = self(cells.unsqueeze(0), present[present].unsqueeze(0))
-            if vectors.ndim != 2:
-                raise ValueError(f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several")
             return vectors[0]
 
         return Activations(self.to_dtype(regions.features)[0, present], regions.boxes[0, present], embed)

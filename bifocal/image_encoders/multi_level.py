@@ -31,6 +31,8 @@ class MultiLevelEncoder(ImageEncoder):
         torch.Size([1, 2, 4, 4])
     """
 
+    single_vector = False
+
     def __init__(self, input_dim: int = 512, dim: int = 1024, levels: int = 4, slope: float = 0.25) -> None:
         super().__init__(input_dim, dim)
         self.levels = nn.ModuleList(_three_layers(input_dim, dim, slope) for _ in range(levels))

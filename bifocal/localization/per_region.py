@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, region_scores, require
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, region_scores
 
 
 class PerRegionLocalizer(Localizer):
@@ -25,11 +25,11 @@ class PerRegionLocalizer(Localizer):
 
     def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
         """Return the embedding of each region alone; see ``Localizer``."""
-        require(encoder, "to_dtype", self, "ProjectionEncoder")
+        name = type(encoder).__name__
         if encoder.reads_pixels:
-            raise ValueError(
-                f"PerRegionLocalizer needs an encoder of stored regions, a {type(encoder).__name__} reads pixels"
-            )
+            raise ValueError(f"PerRegionLocalizer needs an encoder of stored regions, a {name} reads pixels")
+        if not encoder.single_vector:
+            raise ValueError(f"PerRegionLocalizer needs one vector per image, a {name} gives several")
         features = encoder.to_dtype(regions.features)
         single = features.flatten(0, 1).unsqueeze(1)
         vectors = encoder(single, torch.ones(single.shape[:2], dtype=torch.bool, device=single.device))

@@ -26,8 +26,8 @@ class Model(nn.Module):
         vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text comes as tokens.
 
     Raises:
-        ValueError: the encoders have different dimensions, or do not fit ``text_format``, or ``vocabulary_size`` does
-            not fit it.
+        ValueError: the encoders do not fit the model, each other or ``text_format``, or ``vocabulary_size`` does not
+            fit ``text_format``.
 
     Attributes:
         single_vector: whether an image and a caption each have one vector of unit norm, whose dot product is the score.
@@ -58,6 +58,11 @@ class Model(nn.Module):
             raise ValueError(
                 f"{type(image_encoder).__name__} has dimension {image_encoder.dim}, {type(text_encoder).__name__} "
                 f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set dim of the model alone"
+            )
+        if image_encoder.single_vector != self.single_vector:
+            expected = "one vector per image" if self.single_vector else "the cells of several levels"
+            raise ValueError(
+                f"{type(self).__name__} needs an image encoder with {expected}, not {type(image_encoder).__name__}"
             )
         if len(text_encoder.input_shape) != TEXT_RANKS[text_format]:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Image encoders against loops over their equations; padding and order of regions."""
+"""SMILE and projection encoders against loops over their equations."""
 
 import math
 
@@ -65,17 +65,3 @@ def test_projection_is_two_layers_over_the_mean() -> None:
     x = [h + b for h, b in zip(times(last.weight, hidden), last.bias.tolist(), strict=True)]
     scaled = [(x[k] - norm.running_mean[k].item()) / math.sqrt(norm.running_var[k].item() + norm.eps) for k in range(3)]
     torch.testing.assert_close(encoder(features, mask)[0].tolist(), unit(scaled))
-
-
-@pytest.mark.parametrize("encoder", [*(SMILEEncoder(6, 4, a) for a in ABLATIONS), ProjectionEncoder(6, 4)])
-def test_order_and_padding_of_regions_change_nothing(encoder: torch.nn.Module) -> None:
-    torch.manual_seed(1)
-    encoder.double().eval()
-    features, mask = torch.randn(3, 5, 6, dtype=torch.float64), torch.ones(3, 5, dtype=torch.bool)
-    expected = encoder(features, mask)
-    order = torch.randperm(5)
-    torch.testing.assert_close(encoder(features[:, order], mask), expected)
-    padding = torch.full((3, 2, 6), 7.0, dtype=torch.float64)
-    padded = torch.cat([features, padding], dim=1), torch.cat([mask, torch.zeros(3, 2, dtype=torch.bool)], dim=1)
-    torch.testing.assert_close(encoder(*padded), expected)
-    torch.testing.assert_close(expected.norm(dim=1), torch.ones(3, dtype=torch.float64))

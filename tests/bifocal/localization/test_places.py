@@ -123,6 +123,5 @@ def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.
 
 
 def test_grad_cam_needs_one_vector_for_an_image() -> None:
-    last = MultiLevelEncoder(3, 6, levels=1).eval().last_activations(regions(1))
     with pytest.raises(ValueError, match="a MultiLevelEncoder gives several"):
-        last.embed(last.cells)
+        MultiLevelEncoder(3, 6, levels=1).last_activations(regions(1))
