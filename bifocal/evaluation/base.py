@@ -14,7 +14,8 @@ from bifocal.datasets import Dataset
 from bifocal.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.features import FeatureStore
 from bifocal.models.base import Model
-from bifocal.report.sections import MetricRow, Section, metric_table
+from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.sections import Section
 from bifocal.report.thumbnails import Thumbnails
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer

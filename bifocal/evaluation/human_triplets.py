@@ -11,7 +11,7 @@ from bifocal.datasets import Dataset
 from bifocal.datasets.formats.human_triplets import read_triplets
 from bifocal.metrics import triplet_agreement
 from bifocal.metrics.ranking.semantic_relevance import caption_vectors, image_vectors, matched_captions
-from bifocal.report.sections import MetricRow
+from bifocal.report.metric_rows import MetricRow
 from bifocal.text.vectorizers import TFIDF, FisherVectors
 from bifocal.text.vectorizers.base import Vectorizer
 

@@ -11,7 +11,8 @@ from bifocal.evaluation.object_maps import THRESHOLDS, category_phrases, localiz
 from bifocal.evaluation.phrase_locator import PhraseLocator
 from bifocal.evaluation.pointing import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.metrics import point_mean_ap
-from bifocal.report.sections import MetricRow, Section, metric_table
+from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.sections import Section
 
 DEFAULT_THRESHOLD = 0.5
 OVERLAPS = ("IoU@0.3", "IoU@0.4", "IoU@0.5")

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from bifocal.evaluation.base import Result, Subject
-from bifocal.report.sections import Details, Page, Section, Table, headline_tiles
+from bifocal.report.metric_rows import headline_tiles
+from bifocal.report.sections import Details, Page, Section, Table
 
 
 def build_page(

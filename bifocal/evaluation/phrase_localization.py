@@ -13,7 +13,8 @@ from bifocal.evaluation.phrase_locator import BATCH, PhraseLocator, phrases_in_c
 from bifocal.evaluation.pointing import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.localization.base import RegionVectors
 from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals
-from bifocal.report.sections import MetricRow, Section, metric_table
+from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.sections import Section
 
 KS = (1, 5, 10)
 CHECKED_IMAGES = 8

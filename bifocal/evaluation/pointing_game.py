@@ -21,7 +21,8 @@ from bifocal.evaluation.pointing import (
 from bifocal.evaluation.rank_tables import query_ranks, text_hashes
 from bifocal.metrics import accuracy_by, center_baseline, random_baseline
 from bifocal.report.figures import grid_figure
-from bifocal.report.sections import Badge, Gallery, GalleryItem, MetricRow, Section, Table
+from bifocal.report.metric_rows import MetricRow
+from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
 from bifocal.report.thumbnails import Thumbnails
 
 SHOWN_CATEGORIES = 12

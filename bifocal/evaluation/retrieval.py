@@ -1,6 +1,6 @@
 """Cross-modal retrieval: R@K, ranks, intervals, re-ranking, curves, and the best and worst queries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from bifocal.evaluation.base import Result, Subject
@@ -51,10 +51,18 @@ class Retrieval:
         bootstrap_resamples: int = 1000,
         shown_queries: int = 6,
     ) -> None:
-        if not ks or min(ks) < 1:
-            raise ValueError(f"ks is {list(ks)}: give at least one K, each at least 1")
         self.protocol, self.ks, self.max_k = protocol, tuple(ks), max_k
         self.resamples, self.shown_queries = bootstrap_resamples, shown_queries
+        problems = list(self.conflicts({"ks": self.ks}))
+        if problems:
+            raise ValueError(problems[0])
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is wrong with the arguments."""
+        ks = arguments.get("ks", (1,))
+        if not ks or min(ks) < 1:
+            yield f"ks is {list(ks)}: give at least one K, each at least 1"
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``.
@@ -86,7 +94,7 @@ class Retrieval:
         return Result(
             self.title,
             metrics,
-            rows=list(metric_rows(metrics)),
+            rows=list(metric_rows(metrics, self.protocol)),
             queries=retrieval_queries(subject, ranked),
             sections=[
                 Section(self.title, note, [*(direction_table(metrics, name) for name in DIRECTIONS), *charts]),

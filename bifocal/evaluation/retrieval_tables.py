@@ -11,7 +11,8 @@ from bifocal.evaluation.base import Subject
 from bifocal.evaluation.rank_tables import query_ranks, text_hashes
 from bifocal.evaluation.ranked_split import RankedSplit
 from bifocal.metrics.retrieval.ranks import concatenate
-from bifocal.report.sections import MetricRow, Table
+from bifocal.report.metric_rows import MetricRow
+from bifocal.report.sections import Table
 
 DIRECTIONS = {"caption_retrieval": "Caption retrieval", "image_retrieval": "Image retrieval"}
 RERANKED = "_reranked"
@@ -19,12 +20,13 @@ RANK_EDGES = (0, 1, 2, 3, 5, 10, 20, 50)
 """Bounds of the bins of the rank histogram; ranks from 0."""
 
 
-def metric_rows(metrics: Mapping[str, Any]) -> Iterator[MetricRow]:
+def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow]:
     """Yield the recall sum, then every metric of both directions, without and with re-ranking."""
     total = metrics["intervals"]["recall_sum"]["total"]
     maximum = 100.0 * sum(name.startswith("R@") for direction in DIRECTIONS for name in metrics[direction])
     yield MetricRow(
-        "recall_sum", metrics["recall_sum"], f"Recall sum, of {maximum:.0f}", (total["low"], total["high"]),
+        "recall_sum", metrics["recall_sum"], f"Recall sum of {maximum:.0f}, protocol {protocol}",
+        (total["low"], total["high"]),
         maximum=maximum, headline=True,
     )  # fmt: skip
     for direction in DIRECTIONS:

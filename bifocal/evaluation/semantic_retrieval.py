@@ -16,8 +16,9 @@ from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
 from bifocal.report.charts import line_chart
 from bifocal.report.figures import chart_figure
+from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.plots import plot_lines
-from bifocal.report.sections import Block, Chart, MetricRow, Section, Table, metric_table
+from bifocal.report.sections import Block, Chart, Section, Table
 from bifocal.text.vectorizers import TFIDF
 
 RESULTS = (8, 16, 32, 64, 128)

@@ -13,7 +13,8 @@ from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.phrase_locator import embed_texts
 from bifocal.evaluation.query_examples import top_answers
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision
-from bifocal.report.sections import Answer, AnswerList, MetricRow, Query, QueryList, Section
+from bifocal.report.metric_rows import MetricRow
+from bifocal.report.sections import Answer, AnswerList, Query, QueryList, Section
 from bifocal.report.thumbnails import Thumbnails
 from bifocal.text import tokenize
 

@@ -5,7 +5,7 @@ Mitchell et al., "Model cards for model reporting", FAT* 2019.
 
 from collections.abc import Mapping, Sequence
 
-from bifocal.report.sections import MetricRow
+from bifocal.report.metric_rows import MetricRow
 
 FILE = "MODEL_CARD.md"
 INTENDED_USE = """\

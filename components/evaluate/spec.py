@@ -1,5 +1,7 @@
 """Stage evaluate: parameters, inputs and outputs."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -32,6 +34,12 @@ class EvaluateParams(Params):
     evaluators: list[EvaluatorRef] = Field(min_length=1, description="parts of bifocal.evaluation, in report order")
     bootstrap_resamples: int = Field(ge=100, description="resamples of the images for 95 % intervals")
     report: ReportParams = Field(description="extent of the report")
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield the evaluators that are listed more than once."""
+        for name, count in Counter(evaluator.name for evaluator in self.evaluators).items():
+            if count > 1:
+                yield f"evaluators lists {name} {count} times, but its metrics have one name each: list it once"
 
 
 COMPONENT = Component(

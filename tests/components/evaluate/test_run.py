@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from bifocal.datasets import read_dataset
+from components.evaluate.spec import COMPONENT
 from runtime.artifacts import artifact_hash
-from tests.components.evaluate.conftest import evaluate
+from runtime.parameters import ParameterError, validate
+from tests.components.evaluate.conftest import PARAMS, evaluate
 
 
 def test_metrics_have_values_intervals_and_baselines(evaluated: Path) -> None:
@@ -96,7 +98,7 @@ def test_only_listed_evaluators_run(artifacts: Path, tmp_path: Path) -> None:
     assert (tmp_path / "metrics" / "semantic_curves.csv").read_text() == "R,NDCG\n"
 
 
-def test_reason_of_skipped_evaluator_is_reported(evaluated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reason_of_skipped_evaluator_is_reported(evaluated: Path) -> None:
     page = (evaluated / "report" / "index.html").read_text()
     assert "The regions are cells of a grid, not proposals." in page
     assert "No phrase is the name of a category." in page
@@ -114,6 +116,13 @@ def test_protocol_of_another_split_size_is_rejected(artifacts: Path, tmp_path: P
         evaluate(artifacts, tmp_path, evaluators=[{"name": "Retrieval", "protocol": "flickr_1k"}])
 
 
-def test_evaluator_listed_twice_is_rejected(artifacts: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Text modifiers has the metrics modifiers of another evaluator"):
-        evaluate(artifacts, tmp_path, evaluators=["TextModifiers", "TextModifiers"])
+def test_evaluator_listed_twice_is_rejected_before_any_work() -> None:
+    values = {"seed": 1, "evaluate": PARAMS | {"evaluators": ["TextModifiers", "TextModifiers"]}}
+    with pytest.raises(ParameterError, match="evaluators lists TextModifiers 2 times"):
+        validate(values, [COMPONENT])
+
+
+def test_invalid_ks_are_rejected_before_any_work() -> None:
+    values = {"seed": 1, "evaluate": PARAMS | {"evaluators": [{"name": "Retrieval", "ks": [0, 5]}]}}
+    with pytest.raises(ParameterError, match=r"ks is \[0, 5\]: give at least one K"):
+        validate(values, [COMPONENT])

@@ -28,10 +28,8 @@ class CaptionLength:
 
 
 def test_registered_evaluator_appears_in_every_output(
-    artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    artifacts: Path, mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(bifocal.evaluation, "CaptionLength", CaptionLength, raising=False)
     values = PARAMS | {"evaluators": ["CaptionLength"]}

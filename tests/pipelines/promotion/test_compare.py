@@ -13,11 +13,9 @@ from tests.pipelines.synthetic_ranks import POLICY, ranks
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+def store(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(uri)
+    mlflow.set_tracking_uri(mlflow_store)
     mlflow.set_experiment("comparison")
     return tmp_path
 
