@@ -1,4 +1,4 @@
-"""Headless Chromium for tests, over its debugging pipe: no driver, no port."""
+"""Headless Chromium for tests, controlled over its debugging pipe, without a driver or a port."""
 
 import base64
 import json
@@ -16,13 +16,13 @@ SECONDS = 60.0
 
 
 def find_chromium() -> str | None:
-    """The browser's program: ``CHROMIUM``, or the first on the path."""
-    given = os.environ.get("CHROMIUM")
-    return given or next((found for name in NAMES if (found := shutil.which(name))), None)
+    """Return the path of the browser: the variable ``CHROMIUM``, or the first of ``NAMES`` on the path."""
+    configured = os.environ.get("CHROMIUM")
+    return configured or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Tab:
-    """One open page."""
+    """Open page; ``problems`` lists its errors and requests to other hosts."""
 
     def __init__(self, reader: int, writer: int) -> None:
         self._reader, self._writer, self._rest, self._number = reader, writer, b"", 0
@@ -34,7 +34,7 @@ class Tab:
             self._call(f"{domain}.enable")
 
     def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Load ``url`` in a window of this size, by day or by night; waits until its pictures are there."""
+        """Load ``url`` in a window of this size, in the light or dark color scheme, and wait until it is complete."""
         self.problems.clear()
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
@@ -49,14 +49,14 @@ class Tab:
             time.sleep(0.05)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; a promise is awaited."""
+        """Return the value of a JavaScript expression; a promise is awaited."""
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def screenshot(self, path: Path) -> None:
-        """The whole page as PNG, however long."""
+        """Write the whole page as PNG."""
         size = self._call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         picture = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
@@ -80,28 +80,28 @@ class Tab:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
-            self._note(answer)
+            self._record(answer)
 
-    def _note(self, event: Any) -> None:
-        """Keep what went wrong: errors of the console, and everything that was asked of a server."""
-        method, given = event.get("method"), event.get("params", {})
+    def _record(self, event: Any) -> None:
+        """Record console errors and requests to other hosts."""
+        method, details = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.problems.append(str(given["exceptionDetails"]))
-        elif method == "Log.entryAdded" and given["entry"]["level"] == "error":
-            self.problems.append(given["entry"]["text"])
+            self.problems.append(str(details["exceptionDetails"]))
+        elif method == "Log.entryAdded" and details["entry"]["level"] == "error":
+            self.problems.append(details["entry"]["text"])
         elif method == "Network.requestWillBeSent":
-            address = given["request"]["url"]
+            address = details["request"]["url"]
             if not address.startswith(("data:", "file:", "about:", "blob:", "http://127.0.0.1", "http://localhost")):
-                self.problems.append(f"asked for {address}")
+                self.problems.append(f"request to {address}")
 
 
 @contextmanager
 def browser(program: str, profile: Path) -> Iterator[Tab]:
-    """A running Chromium with an empty profile below ``profile``."""
+    """Yield a tab of a running Chromium with an empty profile in ``profile``."""
     (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
 
     def connect() -> None:
-        # Chromium reads file 3 and writes file 4; both ends are first moved out of the way of each other.
+        # Chromium reads file descriptor 3 and writes 4: duplicate both first, because they may overlap.
         reading, writing = os.dup(theirs_in), os.dup(theirs_out)
         os.dup2(reading, 3)
         os.dup2(writing, 4)
