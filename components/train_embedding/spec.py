@@ -79,7 +79,7 @@ class TrainEmbeddingParams(Params):
         "null for the whole batch",
     )
     gradient_checkpointing: bool = Field(
-        description="recompute the activations of a backbone that trains instead of keeping them: less memory, more time"
+        description="recompute the activations of a trained backbone instead of keeping them: less memory, more time"
     )
     checkpoint_every_steps: int = Field(ge=1, description="steps between checkpoints: work that a killed run can lose")
 

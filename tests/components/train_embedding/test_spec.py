@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bifocal import registry
 from components.train_embedding.spec import COMPONENT, MONITORS, TrainEmbeddingParams
@@ -106,3 +107,11 @@ def test_keys_of_version_0_1_name_the_new_ones() -> None:
 
 def test_former_keys_are_not_current_keys() -> None:
     assert not COMPONENT.former_keys.keys() & TrainEmbeddingParams.model_fields.keys()
+
+
+def test_phases_of_the_readme_are_valid() -> None:
+    readme = (ROOT / "components" / "train_embedding" / "README.md").read_text()
+    example = yaml.safe_load(readme.partition("```yaml\n")[2].partition("```")[0])
+    values = parameters.merge(parameters.load(ROOT / "params.yaml"), example)
+    section = parameters.validate({"seed": 0, "train_embedding": values["train_embedding"]}, [COMPONENT])
+    assert len(section["train_embedding"].model_dump()["phases"]) == 2
