@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.pretraining.elmo import pretrain_elmo
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo.format import FILTERS, ElmoOptions
 from bifocal.text.elmo.network import Elmo
@@ -83,6 +82,9 @@ class ElmoLayers:
                 raise FileNotFoundError(f"{folder} must contain options.json and one *.hdf5; it has {len(weights)}")
             self.elmo = Elmo.load(folder / "options.json", weights[0]).to(device)
             return {}
+        # Here, not above: bifocal.training imports the samplers, and they import this package.
+        from bifocal.pretraining.elmo import pretrain_elmo
+
         sentences = [_truncate(caption)[0] for caption in captions]
         counts = Counter(token for sentence in sentences for token in sentence)
         with torch.random.fork_rng(devices=[]), TemporaryDirectory() as temporary:
