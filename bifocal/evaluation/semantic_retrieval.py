@@ -38,8 +38,8 @@ class SemanticRetrieval:
 
     title = "Semantic retrieval"
 
-    def __init__(self, human_triplets: Path | None = None) -> None:
-        self.human_triplets = human_triplets
+    def __init__(self, human_triplets: str | Path | None = None) -> None:
+        self.human_triplets = None if human_triplets is None else Path(human_triplets)
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped if the model has no single vector per image.

@@ -46,13 +46,13 @@ def recall_over_proposals(queries: Sequence[ProposalQuery], ks: Iterable[int] = 
         ValueError: there is no phrase, a phrase has no box, or a score is NaN.
     """
     _check(queries)
-    found = []
+    rank_of_query = []
     for query in queries:
         correct = _correct(query)
         if correct.any():
-            found.append(ranks(*(torch.from_numpy(np.array(row))[None] for row in (query.scores, correct))))
-    upper_bound = len(found) / len(queries)
-    joined = concatenate(found) if found else None
+            rank_of_query.append(ranks(*(torch.from_numpy(np.array(row))[None] for row in (query.scores, correct))))
+    upper_bound = len(rank_of_query) / len(queries)
+    joined = concatenate(rank_of_query) if rank_of_query else None
     recall = {f"R@{k}": 100 * upper_bound * joined.recall(k) if joined else 0.0 for k in ks}
     return recall | {"upper_bound": 100 * upper_bound}
 

@@ -111,6 +111,18 @@ def test_evaluator_takes_another_localizer(artifacts: Path, tmp_path: Path) -> N
     assert "pointing.k" not in scalars
 
 
+def test_human_triplets_are_read_from_a_user_file(
+    artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"dim": 8, "centers": 2, "components": 8, "epochs": 1}
+    monkeypatch.setattr("bifocal.evaluation.human_triplets.FISHER", small)
+    query, first, second = read_dataset(artifacts / "dataset").split("test").images["image_id"][:3]
+    file = tmp_path / "judged.csv"
+    file.write_text(f"query,first,second,o1,o2,o3\n{query},{first},{second},4,1,0\n")
+    scalars = evaluate(artifacts, tmp_path, evaluators=[{"name": "SemanticRetrieval", "human_triplets": str(file)}])
+    assert scalars["triplets.agreement"] in (pytest.approx(20), pytest.approx(80))
+
+
 def test_protocol_of_another_split_size_is_rejected(artifacts: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ranks 1 x 1000 images and the split has 9"):
         evaluate(artifacts, tmp_path, evaluators=[{"name": "Retrieval", "protocol": "flickr_1k"}])
