@@ -58,4 +58,15 @@ COMPONENT = Component(
         Plot("metrics/rank_histogram.csv", x="rank", y="image_retrieval", title="Image retrieval: ranks, percent"),
     ),
     image_dirs=("metrics/pictures",),
+    former_keys={
+        "protocol": "evaluators: [{name: Retrieval, protocol: ...}]",
+        "recall_at": "evaluators: [{name: Retrieval, ks: [...]}]",
+        "curve_to": "evaluators: [{name: Retrieval, max_k: ...}]",
+        "resamples": "bootstrap_resamples",
+        "pointing": "evaluators: [{name: PointingGame, localizer: ...}]",
+        "triplets": "evaluators: [{name: SemanticRetrieval, human_triplets: ...}]",
+        "champion": "the command 'python -m pipelines compare'",
+        "examples": "report.queries",
+        "compared_images": "report.duplicate_check",
+    },
 )
