@@ -1,4 +1,4 @@
-"""A batch of images and captions, and the tables and stores it is drawn from."""
+"""Batches of images and captions, and the pairs of a dataset that they are drawn from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from bifocal.features import FeatureStore, RegionBatch
 from bifocal.text import TextBatch, TextStore
 
 Modality = TypeVar("Modality", bound=NamedTuple)
-"""The images of a batch, or its captions: tensors with one row for each."""
+"""The images or the captions of a batch: tensors with one row for each."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,12 @@ class Batch:
     """N images and M captions.
 
     Attributes:
-        image_ids: of the N images; for messages, and for whoever wants to look at them.
-        regions: features (N, R, D), mask (N, R), boxes (N, R, 4); where several processes share a batch, those of
-            this process's images.
-        text: values of M captions and their lengths (M,); likewise.
-        matches: (N, M) bool, caption m describes image n.
+        image_ids: ids of the N images, for messages.
+        regions: features (N, R, D), mask (N, R), boxes (N, R, 4); if several processes share a batch, only the images
+            of this process.
+        text: values of M captions and their lengths (M,); if several processes share a batch, only the captions of
+            this process.
+        matches: (N, M) bool, true if caption m describes image n; complete in every process.
     """
 
     image_ids: list[str]
@@ -34,7 +35,7 @@ class Batch:
     matches: Tensor
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on ``device``."""
+        """Return the batch on ``device``."""
         return replace(
             self,
             regions=to_device(self.regions, device),
@@ -44,25 +45,25 @@ class Batch:
 
 
 class BatchSource(Protocol):
-    """What training draws its batches from."""
+    """Source of training batches."""
 
-    def batch(self, rows: Tensor, /, rank: int = 0, ranks: int = 1) -> Batch:
-        """The batch of the rows that a sampler gave."""
+    def batch(self, rows: Tensor, /, rank: int = 0, world_size: int = 1) -> Batch:
+        """Return the batch of the rows that a sampler drew."""
         ...
 
 
 class ImageCaptionPairs:
-    """The captions of a dataset with their images, features and text: what training and evaluation iterate over.
+    """The captions of a dataset with their images, features and text.
 
     Args:
-        dataset: of the split that is wanted.
-        features, text: stores that hold every image and caption of it.
+        dataset: images and captions of one split.
+        features, text: stores that hold every image and caption of the dataset.
 
     Raises:
         ValueError: an image or a caption is missing from its store, or an image has no caption.
 
     Attributes:
-        image_ids: of the N images, in the dataset's order.
+        image_ids: ids of the N images, in the dataset's order.
         image_of_caption: (M,) int64, row in ``image_ids`` of each caption's image.
     """
 
@@ -73,53 +74,53 @@ class ImageCaptionPairs:
         without = len(self.image_ids) - len(self.image_of_caption.unique())
         if without:
             raise ValueError(
-                f"{without} of {len(self.image_ids)} images have no caption: give them one, or leave them out"
+                f"{without} of {len(self.image_ids)} images have no caption: add captions, or remove the images"
             )
         self.features, self.text = features, text
         self._feature_rows = features.rows(self.image_ids)
         self._text_rows = text.rows(dataset.captions["caption_id"].to_numpy())
 
     def __len__(self) -> int:
-        """Number of captions."""
+        """Return M, the number of captions."""
         return len(self.image_of_caption)
 
-    def batch(self, captions: Tensor, rank: int = 0, ranks: int = 1) -> Batch:
-        """The captions of the given rows (m,) with the images they describe, each once.
+    def batch(self, captions: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
+        """Return the captions of the given rows (m,) with the images they describe, each image once.
 
         Args:
-            rank, ranks: which of how many processes reads it. Each reads its part of the images and of the captions,
-                which follow each other in the order of the ranks; what matches is known to all.
+            rank, world_size: number of this process, and number of processes that share the batch. Each reads its
+                part of the images and captions, in the order of the ranks; each gets all matches.
 
         Raises:
             ValueError: there are fewer images than processes.
         """
         images, column = self.image_of_caption[captions].unique(return_inverse=True)
-        if len(images) < ranks:
-            raise ValueError(f"a batch has {len(images)} images for {ranks} processes: raise batch_size")
-        mine, spoken = (rows.tensor_split(ranks)[rank].numpy() for rows in (images, captions))
+        if len(images) < world_size:
+            raise ValueError(f"a batch has {len(images)} images for {world_size} processes: raise batch_size")
+        image_rows, caption_rows = (rows.tensor_split(world_size)[rank].numpy() for rows in (images, captions))
         return Batch(
             image_ids=[self.image_ids[row] for row in images.tolist()],
-            regions=self.features.gather(self._feature_rows[mine]),
-            text=self.text.gather(self._text_rows[spoken]),
+            regions=self.features.gather(self._feature_rows[image_rows]),
+            text=self.text.gather(self._text_rows[caption_rows]),
             matches=torch.arange(len(images)).unsqueeze(1) == column,
         )
 
     def caption_text(self, captions: Tensor) -> TextBatch:
-        """Text of the captions of the given rows (m,)."""
+        """Return the text of the captions of the given rows (m,)."""
         return self.text.gather(self._text_rows[captions.numpy()])
 
     def image_batches(self, size: int) -> Iterator[RegionBatch]:
-        """Features of all images, in order."""
+        """Yield the features of all images, in order."""
         return (self.features.gather(rows) for rows in _split(self._feature_rows, size))
 
     def caption_batches(self, size: int) -> Iterator[TextBatch]:
-        """Text of all captions, in order."""
+        """Yield the text of all captions, in order."""
         return (self.text.gather(rows) for rows in _split(self._text_rows, size))
 
 
-def to_device(half: Modality, device: torch.device) -> Modality:
-    """The same images or captions on ``device``."""
-    return type(half)(*(part.to(device, non_blocking=True) for part in half))
+def to_device(modality: Modality, device: torch.device) -> Modality:
+    """Return the images or captions on ``device``."""
+    return type(modality)(*(tensor.to(device, non_blocking=True) for tensor in modality))
 
 
 def _split(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Scores: the one thing that models return, and that losses and metrics read."""
+"""Scores: the output of models, and the input of losses and metrics."""
 
 from dataclasses import dataclass
 
@@ -11,26 +11,26 @@ class Scores:
 
     Attributes:
         cross: (N images, M captions).
-        visual: (N, N) between images, where a loss within the view needs it.
-        textual: (M, M) between captions, likewise.
-        words: (N, M) of the captions' words, where a model scores them apart: R_w of multi-level grounding, eq. (5).
-        sentences: (N, M) of the captions as a whole, likewise: R_s of eq. (6d).
+        visual: (N, N) between images, for losses within a view; None if the model has none.
+        textual: (M, M) between captions, for losses within a view; None if the model has none.
+        word_scores: (N, M) of the captions' words: R_w of multi-level grounding, eq. (5); None for other models.
+        sentence_scores: (N, M) of the captions as a whole: R_s of eq. (6d); None for other models.
     """
 
     cross: Tensor
     visual: Tensor | None = None
     textual: Tensor | None = None
-    words: Tensor | None = None
-    sentences: Tensor | None = None
+    word_scores: Tensor | None = None
+    sentence_scores: Tensor | None = None
 
     def float(self) -> "Scores":
-        """The same scores as float32, after a model in mixed precision."""
-        others = (self.visual, self.textual, self.words, self.sentences)
+        """Return the scores as float32, after a model in mixed precision."""
+        others = (self.visual, self.textual, self.word_scores, self.sentence_scores)
         return Scores(self.cross.float(), *(None if part is None else part.float() for part in others))
 
 
 def check_matches(scores: Tensor, matches: Tensor) -> None:
-    """Raise ``ValueError`` unless ``matches`` says of every (image, caption) of ``scores`` whether they match.
+    """Raise ``ValueError`` unless ``matches`` has one value for every (image, caption) of ``scores``.
 
     Shape:
         scores (N, M), matches (N, M) bool or graded relevance.

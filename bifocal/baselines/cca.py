@@ -1,4 +1,4 @@
-"""Normalised canonical correlation analysis, as a two-branch model of two linear maps."""
+"""Normalized canonical correlation analysis, as a two-branch model of two linear maps."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import BATCH
-from bifocal.models.two_branch import TwoBranchModel
+from bifocal.image_encoders.pooling import mean_region
+from bifocal.models.base import Model
 
 
 class Moments(NamedTuple):
-    """Sums over the pairs of x and y: what a canonical correlation analysis reads of a collection."""
+    """Means and covariances of the pairs (x, y) of a collection."""
 
     mean_x: Tensor
     mean_y: Tensor
@@ -23,16 +24,16 @@ class Moments(NamedTuple):
 def cca_projections(
     moments: Moments, dim: int, *, regularization: float = 1e-4, power: float = 4.0
 ) -> tuple[Tensor, Tensor]:
-    """Projections of x and y whose correlations are the highest, each scaled by its correlation to ``power``.
+    """Return the projections of x and y with the highest correlations, each scaled by its correlation to ``power``.
 
     Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and their semantics",
-    IJCV 2014, eq. (3) and section 3.4: the scores are cosines of the scaled projections ("normalised CCA", p = 4), what
-    Wang et al., CVPR 2016, compare with.
+    IJCV 2014, eq. (3) and section 3.4: the scores are cosines of the scaled projections ("normalized CCA", p = 4). This
+    is the baseline of Wang et al., CVPR 2016.
 
     Args:
         moments: means and covariances.
-        dim: projections that are kept.
-        regularization: added to the covariances, as a share of their mean variance.
+        dim: number of projections.
+        regularization: value added to the variances, as a fraction of their mean.
         power: p.
 
     Shape:
@@ -51,27 +52,25 @@ def cca_projections(
     return (scale * (roots[0] @ left[:, :dim])).T, (scale * (roots[1] @ right.T[:, :dim])).T
 
 
-def fit_cca(
-    model: TwoBranchModel, pairs: ImageCaptionPairs, *, regularization: float = 1e-4, power: float = 4.0
-) -> TwoBranchModel:
-    """Put the canonical correlation analysis of ``pairs`` into a model of two ``LinearEncoder``.
+def fit_cca(model: Model, pairs: ImageCaptionPairs, *, regularization: float = 1e-4, power: float = 4.0) -> Model:
+    """Fit a model of two ``LinearEncoder`` by canonical correlation analysis.
 
-    Every caption is a pair with its image. Sums are float64, batch by batch: features need not fit into memory.
+    Every caption forms a pair with its image. Sums are float64, batch by batch: the features need not fit into memory.
 
     Args:
-        model: changed in place, and returned.
+        model: model to fit, in place; it is also returned.
         pairs: the training split.
         regularization, power: see ``cca_projections``.
 
     Raises:
-        TypeError: an encoder is no affine map.
+        TypeError: an encoder is not an affine map.
     """
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments = _moments(pairs)
     a, b = cca_projections(moments, image.out_features, regularization=regularization, power=power)
     with torch.no_grad():
         for layer, projection, mean in ((image, a, moments.mean_x), (text, b, moments.mean_y)):
-            # Cosines ignore a common factor, and float32 small numbers should not be squared.
+            # Cosines ignore a common factor. Without it the squares of small values would underflow in float32.
             projection = projection / projection.norm(dim=1).max()
             layer.weight.copy_(projection)
             layer.bias.copy_(-projection @ mean)
@@ -81,12 +80,12 @@ def fit_cca(
 def _projection(encoder: nn.Module) -> nn.Linear:
     projection = getattr(encoder, "projection", None)
     if not isinstance(projection, nn.Linear) or projection.bias is None:
-        raise TypeError(f"{type(encoder).__name__} is no affine map of its input: use LinearEncoder")
+        raise TypeError(f"{type(encoder).__name__} is not an affine map of its input: use LinearEncoder")
     return projection
 
 
 def _moments(pairs: ImageCaptionPairs) -> Moments:
-    images = torch.cat([_means(batch.features, batch.mask) for batch in pairs.image_batches(BATCH)])
+    images = torch.cat([mean_region(batch.features.double(), batch.mask) for batch in pairs.image_batches(BATCH)])
     dim = pairs.text.dim
     x_total, y_total = images.new_zeros(images.shape[1]), images.new_zeros(dim)
     xx, yy = images.new_zeros(2 * (images.shape[1],)), images.new_zeros(dim, dim)
@@ -106,11 +105,6 @@ def _moments(pairs: ImageCaptionPairs) -> Moments:
         yy / start - mean_y.outer(mean_y),
         xy / start - mean_x.outer(mean_y),
     )
-
-
-def _means(features: Tensor, mask: Tensor) -> Tensor:
-    present = mask.unsqueeze(2)
-    return (features.double() * present).sum(dim=1) / present.sum(dim=1)
 
 
 def _inverse_root(covariance: Tensor, regularization: float) -> Tensor:

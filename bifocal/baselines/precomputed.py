@@ -1,4 +1,4 @@
-"""Embeddings that somebody else's model made: what a foundation model gives on the same data."""
+"""Precomputed embeddings of another model, such as a foundation model, on the same data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,35 +12,35 @@ from bifocal.batch import ImageCaptionPairs
 
 
 def read_embeddings(images: Path, captions: Path, pairs: ImageCaptionPairs | None = None) -> tuple[Tensor, Tensor]:
-    """Embeddings of images and captions, such as those of CLIP, from two ``.npy`` files, l2-normalised.
+    """Read embeddings of images and captions, such as those of CLIP, from two ``.npy`` files; l2-normalize them.
 
-    Give them to ``bifocal.metrics.retrieval_ranks`` for the zero-shot row of a table.
+    Pass them to ``bifocal.metrics.retrieval_ranks`` for the zero-shot row of a table.
 
     Args:
-        images, captions: one row for each image and each caption, in the order of the dataset's split.
-        pairs: the split, to check their numbers against; None to check nothing.
+        images, captions: files with one row for each image and each caption, in the order of the dataset's split.
+        pairs: the split, to check the numbers of rows; None for no check.
 
     Shape:
         -> (N, d), (M, d) float32
 
     Raises:
-        ValueError: they are no matrices of numbers, their dimensions differ, a row is zero or not finite, or there are
-            not as many as the split has.
+        ValueError: a file holds no matrix of floats, the dimensions differ, a row is zero or not finite, or the number
+            of rows differs from the split.
     """
-    found = [_matrix(path) for path in (images, captions)]
-    if found[0].shape[1] != found[1].shape[1]:
+    embeddings = [_read_matrix(path) for path in (images, captions)]
+    if embeddings[0].shape[1] != embeddings[1].shape[1]:
         raise ValueError(
-            f"{images} holds {found[0].shape[1]} numbers a row and {captions} {found[1].shape[1]}: "
-            "images and captions need one space"
+            f"{images} has {embeddings[0].shape[1]} columns and {captions} {embeddings[1].shape[1]}: "
+            "images and captions need the same dimension"
         )
-    wanted: Sequence[int] = () if pairs is None else (len(pairs.image_ids), len(pairs))
-    for path, matrix, count, what in zip((images, captions), found, wanted, ("images", "captions"), strict=False):
+    counts: Sequence[int] = () if pairs is None else (len(pairs.image_ids), len(pairs))
+    for path, matrix, count, unit in zip((images, captions), embeddings, counts, ("images", "captions"), strict=False):
         if len(matrix) != count:
-            raise ValueError(f"{path} holds {len(matrix)} rows, and the split has {count} {what}: one row for each")
-    return found[0], found[1]
+            raise ValueError(f"{path} has {len(matrix)} rows, and the split {count} {unit}: expected one row for each")
+    return embeddings[0], embeddings[1]
 
 
-def _matrix(path: Path) -> Tensor:
+def _read_matrix(path: Path) -> Tensor:
     values = np.load(path, allow_pickle=False)
     if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
         raise ValueError(f"{path} holds {values.dtype} {values.shape}, expected a matrix of floating-point numbers")

@@ -17,7 +17,7 @@ class GroundingLoss(nn.Module):
         sharpness: gamma_2, per unit of score.
 
     Shape:
-        scores.words (N, M), scores.sentences (N, M), matches (N, M) bool -> scalar, L of eq. (10) with the mean over
+        word_scores, sentence_scores of scores (N, M), matches (N, M) bool -> scalar, L of eq. (10) with the mean over
         the matches in place of the sum.
 
     Raises:
@@ -25,7 +25,7 @@ class GroundingLoss(nn.Module):
 
     Example:
         >>> import torch
-        >>> scores = Scores(torch.zeros(2, 2), words=torch.zeros(2, 2), sentences=torch.zeros(2, 2))
+        >>> scores = Scores(torch.zeros(2, 2), word_scores=torch.zeros(2, 2), sentence_scores=torch.zeros(2, 2))
         >>> round(GroundingLoss()(scores, torch.eye(2, dtype=torch.bool)).item(), 4)  # 4 log 2
         2.7726
     """
@@ -35,7 +35,9 @@ class GroundingLoss(nn.Module):
         self.sharpness = sharpness
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
-        if scores.words is None or scores.sentences is None:
-            raise ValueError("GroundingLoss needs scores.words and scores.sentences: train a GroundingModel with it")
-        temperature = 1 / self.sharpness
-        return info_nce(scores.words, matches, temperature) + info_nce(scores.sentences, matches, temperature)
+        if scores.word_scores is None or scores.sentence_scores is None:
+            raise ValueError(
+                "GroundingLoss needs scores.word_scores and scores.sentence_scores: train a GroundingModel with it"
+            )
+        word_loss = info_nce(scores.word_scores, matches, 1 / self.sharpness)
+        return word_loss + info_nce(scores.sentence_scores, matches, 1 / self.sharpness)

@@ -46,7 +46,7 @@ class GroundingModel(Model):
         memory: MiB that scoring allocates at once, see ``bifocal.models.pertinence``.
 
     Shape:
-        batch of N images and M captions -> Scores with cross, words, sentences (N, M).
+        batch of N images and M captions -> Scores with cross, word_scores, sentence_scores (N, M).
 
     Raises:
         TypeError: the text encoder has no words.
@@ -97,7 +97,7 @@ class GroundingModel(Model):
         by_word = pertinence(words[present], unit=True, level=self.word_level)
         word_scores = sentence_from_words(by_word, present, self.word_sharpness)
         sentence_scores = pertinence(sentences, unit=self.unit_sentence, level=self.sentence_level)
-        return Scores(word_scores + sentence_scores, words=word_scores, sentences=sentence_scores)
+        return Scores(word_scores + sentence_scores, word_scores=word_scores, sentence_scores=sentence_scores)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
         """Return the cells (N, L, R, d) of N images, of unit norm; zero where there is none."""

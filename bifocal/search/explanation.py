@@ -1,4 +1,4 @@
-"""Why an image was found: where in it the query is."""
+"""Explanation of a search result: a heatmap of the query in the image."""
 
 from dataclasses import dataclass
 
@@ -14,39 +14,39 @@ from bifocal.models.base import Model
 
 @dataclass(frozen=True)
 class Heatmaps:
-    """Heatmaps of results: ``search.by_text("a red star", explain=Heatmaps(model, features))``.
+    """Heatmaps of results: ``search.text("a red star", explain=Heatmaps(model, features))``.
 
     Args:
-        model: the one that is searched with.
-        features: that hold the images of the index, with boxes.
-        localizer: what makes a heatmap of a query; the model's own if not given.
-        side: pixels of the square that is the whole image.
+        model: the model of the search.
+        features: store with the images of the index and their boxes.
+        localizer: computes the heatmap of a query; None for the localizer of the model's image encoder.
+        size: pixels, side of the square to which the image is mapped.
 
     Raises:
-        ValueError: the model has no localization of its own.
+        ValueError: the model's image encoder has no localizer.
     """
 
     model: Model
     features: FeatureStore
     localizer: Localizer | None = None
-    side: int = 64
+    size: int = 64
 
     def __post_init__(self) -> None:
         self._localizer()
 
     def __call__(self, image_id: str, query: Tensor) -> Tensor:
-        """(side, side), rows from the top: how much each place speaks of the query (d,); see ``rasterize``."""
+        """Return the heatmap (size, size) of the query (d,), rows from the top; see ``rasterize``."""
         device = self.model.device
         regions = to_device(self.features.gather(self.features.rows([image_id])), device)
         with torch.inference_mode():
-            located = self._localizer()(self.model.image_encoder, regions, query.to(device).unsqueeze(0))
-        scores, boxes = (part[0].float().cpu() for part in located)
+            region_scores = self._localizer()(self.model.image_encoder, regions, query.to(device).unsqueeze(0))
+        scores, boxes = (part[0].float().cpu() for part in region_scores)
         present = ~scores.isneginf()
-        return rasterize(scores[present], boxes[present], self.side, self.side)
+        return rasterize(scores[present], boxes[present], self.size, self.size)
 
     def _localizer(self) -> Localizer:
         encoder = self.model.image_encoder
-        found = self.localizer or encoder.localizer()
-        if found is None:
-            raise ValueError(f"a {type(encoder).__name__} has no localization of its own: search without explain")
-        return found
+        localizer = self.localizer or encoder.localizer()
+        if localizer is None:
+            raise ValueError(f"a {type(encoder).__name__} has no localizer: search without explain")
+        return localizer

@@ -1,4 +1,4 @@
-"""The index of a collection: exact search by blocks, or approximate search through faiss."""
+"""Index of a collection: exact search in blocks, or approximate search with faiss."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 INDEX, NAMES, APPROXIMATE = "index.safetensors", "index.json", "index.faiss"
 BLOCK = 65_536
-"""Images that are multiplied at once."""
+"""Images per matrix product of the exact search."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class SearchHit:
     """One result.
 
     Attributes:
-        image_id: of the image.
-        score: cosine with the query.
-        explanation: what ``explain`` gave, such as a heatmap of ``Heatmaps``; None if nothing was asked for.
+        image_id: id of the image.
+        score: cosine with the query; R_w + R_s of a ``GroundingModel``.
+        explanation: result of ``explain``, such as a heatmap of ``Heatmaps``; None without ``explain``.
     """
 
     image_id: str
@@ -31,11 +31,11 @@ class SearchHit:
     explanation: Any = None
 
 
-class NearestNeighbours(Protocol):
+class NearestNeighbors(Protocol):
     """A faiss index."""
 
     def search(self, queries: Any, k: int) -> tuple[Any, Any]:
-        """Scores (Q, k) and rows (Q, k), -1 where there are no more."""
+        """Return scores (Q, k) and rows (Q, k); a row is -1 if there are fewer results."""
         ...
 
 
@@ -44,92 +44,97 @@ class Index:
     """Embeddings of a collection of images.
 
     Args:
-        image_ids: of the N images.
+        image_ids: ids of the N images.
         embeddings: (N, d), of unit norm.
+        approximate: index of faiss over the embeddings, see ``build_approximate``; None for exact search.
 
     Raises:
-        ValueError: there are not as many names as embeddings, a name comes twice, or an embedding is not finite.
+        ValueError: the numbers of ids and embeddings differ, an id occurs twice, or an embedding is not finite.
 
     Example:
         >>> index = Index(["sea", "wood"], torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-        >>> [found.image_id for found in index.nearest(torch.tensor([0.6, 0.8]), k=2)]
+        >>> [hit.image_id for hit in index.nearest(torch.tensor([0.6, 0.8]), k=2)]
         ['wood', 'sea']
     """
 
     image_ids: Sequence[str]
     embeddings: Tensor
-    approximate: NearestNeighbours | None = field(default=None, repr=False)
+    approximate: NearestNeighbors | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
         if len(self.image_ids) != len(self.embeddings) or len(self._row) != len(self.image_ids):
             raise ValueError(
-                f"{len(self.image_ids)} names, {len(self._row)} of them different, for {len(self.embeddings)} "
-                "embeddings: expected one of its own for each"
+                f"{len(self.image_ids)} ids, {len(self._row)} of them different, and {len(self.embeddings)} "
+                "embeddings: give each embedding its own id"
             )
         if not torch.isfinite(self.embeddings).all():
             raise ValueError("an embedding is not finite")
 
     def __len__(self) -> int:
-        """N, the number of images."""
+        """Return N, the number of images."""
         return len(self.image_ids)
 
     def embedding(self, image_id: str) -> Tensor:
-        """(d,) of an image of the collection.
+        """Return the embedding (d,) of an image of the index.
 
         Raises:
-            ValueError: it is not there.
+            ValueError: the index does not have the image.
         """
         if image_id not in self._row:
-            raise ValueError(f"the index has no image {image_id!r} among its {len(self)}; embed it, and ask by vector")
+            raise ValueError(f"the index has no image {image_id!r} among its {len(self)}; search with its embedding")
         return self.embeddings[self._row[image_id]]
 
     def nearest(
-        self, query: Tensor, k: int, *, leave_out: str | None = None, explain: Callable[[str], Any] | None = None
+        self, query: Tensor, k: int, *, exclude: str | None = None, explain: Callable[[str], Any] | None = None
     ) -> list[SearchHit]:
-        """The ``k`` images of the highest cosine with ``query`` (d,), best first; equal ones in the index's order.
+        """Return the ``k`` images of the highest cosine with ``query`` (d,), best first.
+
+        Images with equal scores keep the order of the index.
 
         Args:
-            leave_out: an image that is no result, such as the one that is asked with.
-            explain: called with the image_id of each result.
+            exclude: id of an image to leave out of the results, such as the query image.
+            explain: computes the ``explanation`` of a result from its image_id.
 
         Raises:
             ValueError: the query has another dimension, or is zero.
         """
         if query.shape != self.embeddings.shape[1:] or not float(query.norm()) > 0:
-            raise ValueError(f"a query {tuple(query.shape)}, expected {tuple(self.embeddings.shape[1:])}, not zero")
+            raise ValueError(
+                f"query {tuple(query.shape)}, expected a vector {tuple(self.embeddings.shape[1:])} that is not zero"
+            )
         query = normalize(query.detach().to(self.embeddings), dim=0)
-        wanted = min(len(self), k + (leave_out is not None))
+        count = min(len(self), k + (exclude is not None))
         search = self._exact if self.approximate is None else self._approximate
-        scores, rows = search(query, wanted)
+        scores, rows = search(query, count)
         results = [
             (self.image_ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row >= 0
         ]
-        kept = [(image_id, score) for image_id, score in results if image_id != leave_out][:k]
+        kept = [(image_id, score) for image_id, score in results if image_id != exclude][:k]
         return [SearchHit(image_id, score, explain(image_id) if explain else None) for image_id, score in kept]
 
-    def build_approximate(self, cells: int | None = None, probes: int = 16) -> None:
-        """From now on search through an inverted file of faiss: faster on millions, and no longer exact.
+    def build_approximate(self, n_lists: int | None = None, n_probes: int = 16) -> None:
+        """Search with an inverted file of faiss from now on: faster for millions of images, but not exact.
 
         Args:
-            cells: of the file; about 4 sqrt(N) if not given.
-            probes: cells that a query looks into.
+            n_lists: lists of the inverted file; None for about 4 sqrt(N).
+            n_probes: lists that a query searches.
 
         Raises:
             ImportError: faiss is not installed.
         """
         faiss = _faiss()
         dim = self.embeddings.shape[1]
-        count = max(1, min(len(self) // 39, int(4 * len(self) ** 0.5)) if cells is None else cells)
-        built = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, count, faiss.METRIC_INNER_PRODUCT)
+        lists = max(1, min(len(self) // 39, int(4 * len(self) ** 0.5)) if n_lists is None else n_lists)
+        inverted = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, lists, faiss.METRIC_INNER_PRODUCT)
         vectors = self.embeddings.numpy()
-        built.train(vectors)
-        built.add(vectors)
-        built.nprobe = probes
-        self.approximate = built
+        inverted.train(vectors)
+        inverted.add(vectors)
+        inverted.nprobe = n_probes
+        self.approximate = inverted
 
     def save(self, directory: Path) -> None:
-        """Write the index beside a model: ``index.safetensors``, ``index.json``, and faiss's own if it was built."""
+        """Write ``index.safetensors``, ``index.json`` and, if it was built, the index of faiss."""
         save_file({"embeddings": self.embeddings.contiguous()}, directory / INDEX)
         (directory / NAMES).write_text(json.dumps(list(self.image_ids), ensure_ascii=False) + "\n", encoding="utf-8")
         if self.approximate is not None:
@@ -137,13 +142,13 @@ class Index:
 
     @classmethod
     def load(cls, directory: Path) -> "Index":
-        """What :meth:`save` wrote.
+        """Read the index that :meth:`save` wrote.
 
         Raises:
             FileNotFoundError: the directory holds no index.
         """
         if not (directory / INDEX).is_file():
-            raise FileNotFoundError(f"{directory} holds no {INDEX}: make an Index, and save it there")
+            raise FileNotFoundError(f"{directory} holds no {INDEX}: save an Index there")
         names = json.loads((directory / NAMES).read_text(encoding="utf-8"))
         index = cls(names, load_file(directory / INDEX)["embeddings"])
         if (directory / APPROXIMATE).is_file():

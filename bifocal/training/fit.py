@@ -132,7 +132,7 @@ class _EmbeddingTask(TrainingTask[Batch]):
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[Batch]]:
         rows = self.state.batches(self.sampler, epoch)
-        read = partial(self.source.batch, rank=self.world.rank, ranks=self.world.size)
+        read = partial(self.source.batch, rank=self.world.rank, world_size=self.world.size)
         return len(rows), prefetch(read, rows[first_step:])
 
     def start_epoch(self, epoch: int) -> None:

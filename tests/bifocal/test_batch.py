@@ -53,11 +53,11 @@ def test_pairs_refuse_images_without_captions(stores: Any) -> None:
         ImageCaptionPairs(lonely, features, text)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_processes_share_a_batch_in_its_order(pairs: ImageCaptionPairs, ranks: int) -> None:
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_processes_share_a_batch_in_its_order(pairs: ImageCaptionPairs, world_size: int) -> None:
     rows = torch.tensor([4, 71, 5, 30, 8, 1])
     whole = pairs.batch(rows)
-    parts = [pairs.batch(rows, rank, ranks) for rank in range(ranks)]
+    parts = [pairs.batch(rows, rank, world_size) for rank in range(world_size)]
     assert torch.equal(torch.cat([part.regions.features for part in parts]), whole.regions.features)
     assert torch.equal(torch.cat([part.text.lengths for part in parts]), whole.text.lengths)
     for part in parts:

@@ -14,7 +14,7 @@ REFS: dict[str, Any] = {"WeightedSumLoss": {"name": "WeightedSumLoss", "losses":
 """References of the losses that cannot be built without arguments."""
 GRADED = {"SpearmanLoss", "RegressionLoss"}
 """Losses whose matches are graded targets."""
-FIELDS = ("cross", "visual", "textual", "words", "sentences")
+FIELDS = ("cross", "visual", "textual", "word_scores", "sentence_scores")
 IMAGES = 6
 
 

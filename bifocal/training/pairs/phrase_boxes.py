@@ -77,7 +77,7 @@ class PhraseBoxPairs:
             torch.cat([present[image] for image in sorted(images_of_phrase[phrase])]) for phrase in self.phrases
         ]
 
-    def batch(self, rows: Tensor, rank: int = 0, ranks: int = 1) -> Batch:
+    def batch(self, rows: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
         """Return boxes as images and phrases as captions.
 
         Args:
@@ -86,7 +86,7 @@ class PhraseBoxPairs:
         Raises:
             ValueError: several processes share the batch.
         """
-        if ranks > 1:
+        if world_size > 1:
             raise ValueError("PhraseBoxes trains in one process: start it without torchrun")
         boxes, phrases = rows[:, 1].unique(), rows[:, 0][rows[:, 0] >= 0].unique()
         matches = [[(phrase, box) in self._positive_pairs for phrase in phrases.tolist()] for box in boxes.tolist()]

@@ -34,7 +34,7 @@ class SemanticPairs:
         """Return the number of images."""
         return len(self.pairs.image_ids)
 
-    def batch(self, triplets: Tensor, rank: int = 0, ranks: int = 1) -> Batch:
+    def batch(self, triplets: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
         """Return images and texts of B triplets: B queries, then their relevant images, then their irrelevant images.
 
         ``matches`` (3 B, 3 B) is 1 between a query and its relevant image, -1 between a query and its irrelevant image
@@ -46,7 +46,7 @@ class SemanticPairs:
         Raises:
             ValueError: several processes share the batch.
         """
-        if ranks > 1:
+        if world_size > 1:
             raise ValueError("MinedTriplets trains in one process: start it without torchrun")
         count = len(triplets) // 3
         matches = torch.zeros(3 * count, 3 * count, dtype=torch.int8)

@@ -1,4 +1,4 @@
-"""CCA against scikit-learn, and as a model; embeddings from files."""
+"""Canonical correlation analysis against scikit-learn, and as a model; embeddings from files."""
 
 from pathlib import Path
 
@@ -36,52 +36,53 @@ def moments(x: torch.Tensor, y: torch.Tensor) -> Moments:
     return Moments(x.mean(dim=0), y.mean(dim=0), a.T @ a / len(x), b.T @ b / len(x), a.T @ b / len(x))
 
 
-def test_correlations_are_scikit_learn_s() -> None:
+def test_cca_has_the_correlations_of_scikit_learn() -> None:
     x, y = views()
     a, b = cca_projections(moments(x, y), 3, regularization=0.0, power=0.0)
-    found = [float(np.corrcoef(x.numpy() @ u, y.numpy() @ v)[0, 1]) for u, v in zip(a.numpy(), b.numpy(), strict=True)]
+    left, right = x.numpy() @ a.numpy().T, y.numpy() @ b.numpy().T
+    correlations = [float(np.corrcoef(left[:, k], right[:, k])[0, 1]) for k in range(3)]
     reference = CCA(n_components=3, max_iter=5000, tol=1e-12).fit_transform(x.numpy(), y.numpy())
     expected = [float(np.corrcoef(reference[0][:, k], reference[1][:, k])[0, 1]) for k in range(3)]
-    assert found == pytest.approx(expected, abs=1e-3)
+    assert correlations == pytest.approx(expected, abs=1e-3)
 
 
-def test_projections_are_white_and_scaled_by_their_correlations() -> None:
+def test_cca_projections_are_white_and_scaled_by_their_correlations() -> None:
     x, y = views()
-    known = moments(x, y)
-    a, b = cca_projections(known, 3, regularization=0.0, power=0.0)
-    torch.testing.assert_close(a @ known.xx @ a.T, torch.eye(3, dtype=torch.float64))
-    correlations = torch.diagonal(a @ known.xy @ b.T)
-    scaled, _ = cca_projections(known, 3, regularization=0.0, power=4.0)
+    covariances = moments(x, y)
+    a, b = cca_projections(covariances, 3, regularization=0.0, power=0.0)
+    torch.testing.assert_close(a @ covariances.xx @ a.T, torch.eye(3, dtype=torch.float64))
+    correlations = torch.diagonal(a @ covariances.xy @ b.T)
+    scaled, _ = cca_projections(covariances, 3, regularization=0.0, power=4.0)
     torch.testing.assert_close(scaled.norm(dim=1) / a.norm(dim=1), correlations**4)
     with pytest.raises(ValueError, match="gives 5 directions"):
-        cca_projections(known, 6)
+        cca_projections(covariances, 6)
 
 
-def test_fitted_model_finds_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
+def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
     tables, features, _ = stores
     vectorizer = MeanWordVectors(dim=12)
     vectorizer.fit(tables.captions["text"].tolist(), seed=0)
     write_text(tmp_path, vectorizer, tables.captions["caption_id"].tolist(), tables.captions["text"].tolist())
-    own = ImageCaptionPairs(tables, features, TextStore(tmp_path))
+    mean_words = ImageCaptionPairs(tables, features, TextStore(tmp_path))
     model = TwoBranchModel(ImageLinear(features.dim, 8), TextLinear(12, 8), text_format="vectors")
-    fit_cca(model, own)
-    report = summarize(retrieval_ranks(*embed(model, own), own.image_of_caption), (1,))
+    fit_cca(model, mean_words)
+    report = summarize(retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,))
     assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5
 
 
-def test_embeddings_of_another_model(tmp_path: Path, pairs: ImageCaptionPairs) -> None:
+def test_precomputed_embeddings_are_read_and_checked(tmp_path: Path, pairs: ImageCaptionPairs) -> None:
     images, captions = np.random.default_rng(0).normal(size=(40, 5)), np.random.default_rng(1).normal(size=(80, 5))
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "captions.npy", captions)
-    found = read_embeddings(tmp_path / "images.npy", tmp_path / "captions.npy", pairs)
-    torch.testing.assert_close(found[0], normalize(torch.from_numpy(images).float(), dim=1))
-    torch.testing.assert_close(found[1], normalize(torch.from_numpy(captions).float(), dim=1))
+    embeddings = read_embeddings(tmp_path / "images.npy", tmp_path / "captions.npy", pairs)
+    torch.testing.assert_close(embeddings[0], normalize(torch.from_numpy(images).float(), dim=1))
+    torch.testing.assert_close(embeddings[1], normalize(torch.from_numpy(captions).float(), dim=1))
     np.save(tmp_path / "few.npy", captions[:3])
-    with pytest.raises(ValueError, match="holds 3 rows, and the split has 80 captions"):
+    with pytest.raises(ValueError, match="has 3 rows, and the split 80 captions"):
         read_embeddings(tmp_path / "images.npy", tmp_path / "few.npy", pairs)
     np.save(tmp_path / "zero.npy", np.zeros((40, 5)))
     with pytest.raises(ValueError, match="40 rows are zero or not finite"):
         read_embeddings(tmp_path / "zero.npy", tmp_path / "captions.npy")
     np.save(tmp_path / "other.npy", images[:, :3])
-    with pytest.raises(ValueError, match="need one space"):
+    with pytest.raises(ValueError, match="need the same dimension"):
         read_embeddings(tmp_path / "other.npy", tmp_path / "captions.npy")

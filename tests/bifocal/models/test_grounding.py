@@ -86,17 +86,17 @@ def test_model_and_loss_are_eq_1_to_10(images: int, captions_each: int) -> None:
     with torch.no_grad():
         scores = model(batch)
         cells, (sentences, words) = model.embed_images(batch.regions), model.embed_captions(batch.text)
-    expected: dict[str, list[list[float]]] = {"words": [], "sentences": []}
+    expected: dict[str, list[list[float]]] = {"word_scores": [], "sentence_scores": []}
     for image in cells:
-        expected["sentences"].append(pertinences(sentences, image, unit=False))
+        expected["sentence_scores"].append(pertinences(sentences, image, unit=False))
         row = []
         for caption, length in zip(words, batch.text.lengths.tolist(), strict=True):
             r = pertinences(caption[:length], image, unit=True)
             row.append(math.log(sum(math.exp(5 * value) for value in r) ** (1 / 5)))
-        expected["words"].append(row)
+        expected["word_scores"].append(row)
     for name, values in expected.items():
         torch.testing.assert_close(getattr(scores, name), torch.tensor(values, dtype=torch.float64))
-    torch.testing.assert_close(scores.cross, scores.words + scores.sentences)
+    torch.testing.assert_close(scores.cross, scores.word_scores + scores.sentence_scores)
     matches = batch.matches.tolist()
     loss = sum(posterior_loss(values, matches, 10.0) for values in expected.values())
     assert GroundingLoss(sharpness=10.0)(scores, batch.matches).item() == pytest.approx(loss)
@@ -107,12 +107,12 @@ def test_loss_gradient(size: int) -> None:
     torch.manual_seed(size)
     words, sentences = torch.randn(2, size, 2 * size, dtype=torch.float64)
     matches = torch.eye(size, dtype=torch.bool).repeat_interleave(2, dim=1)
-    found = GroundingLoss()(Scores(words, words=words, sentences=sentences), matches)
+    found = GroundingLoss()(Scores(words, word_scores=words, sentence_scores=sentences), matches)
     expected = sum(posterior_loss(part.tolist(), matches.tolist(), 10.0) for part in (words, sentences))
     assert found.item() == pytest.approx(expected)
     if size == 2:
         assert torch.autograd.gradcheck(
-            lambda w, s: GroundingLoss()(Scores(w, words=w, sentences=s), matches),
+            lambda w, s: GroundingLoss()(Scores(w, word_scores=w, sentence_scores=s), matches),
             (words.requires_grad_(), sentences.requires_grad_()),
         )
 

@@ -1,4 +1,4 @@
-"""Heatmaps of results, and search with words against cells."""
+"""Heatmaps of search results, and search with a grounding model."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ CELLS = torch.tensor([[x / 3, y / 3, (x + 1) / 3, (y + 1) / 3] for y in range(3)
 
 @pytest.fixture(scope="module")
 def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
-    """Four images of 3 x 3 cells; in image n the cell n alone is not zero."""
+    """Four images of 3 x 3 cells; in image n only cell n is not zero."""
     folder: Path = tmp_path_factory.mktemp("features")
     with FeatureWriter(folder, regions=9, dim=5, metadata={}, images_per_file=4) as writer:
         for number in range(4):
@@ -40,22 +40,22 @@ def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMIL
     )
 
 
-def test_a_heatmap_is_hot_where_the_query_is(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
     search = smile(pairs, features)
     with torch.no_grad():
         search.model.image_encoder.convolution.weight.copy_(torch.eye(5))
-    for number, found in enumerate(
-        search.by_image(torch.eye(4, 5)[n], k=1, explain=Heatmaps(search.model, features, side=6))[0] for n in range(4)
+    for number, hit in enumerate(
+        search.image(torch.eye(4, 5)[n], k=1, explain=Heatmaps(search.model, features, size=6))[0] for n in range(4)
     ):
-        assert found.image_id == f"image {number}"
+        assert hit.image_id == f"image {number}"
         expected = torch.zeros(3, 3)
         expected[number // 3, number % 3] = 1
-        torch.testing.assert_close(found.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
+        torch.testing.assert_close(hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
 
 
-def test_an_encoder_that_cannot_point_is_refused(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+def test_heatmaps_refuse_an_encoder_without_localizer(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
     search = smile(pairs, features, "LinearEncoder")
-    with pytest.raises(ValueError, match="a LinearEncoder has no localization of its own: search without explain"):
+    with pytest.raises(ValueError, match="a LinearEncoder has no localizer: search without explain"):
         Heatmaps(search.model, features)
 
 
@@ -77,25 +77,25 @@ def grounding(
     return model, load_vectorizer(folder)
 
 
-def test_grounding_search_is_the_model_s_own_ranking(
+def test_grounding_search_ranks_images_by_the_scores_of_the_model(
     grounding: tuple[GroundingModel, FittedVectorizer], features: FeatureStore
 ) -> None:
-    model, reader = grounding
+    model, vectorizer = grounding
     names = [f"image {number}" for number in (2, 0, 3, 1)]
-    search = GroundingSearch.from_features(model, reader, names, features)
-    found = search.by_text("a red star", k=3, explain=Heatmaps(model, features, side=3))
+    search = GroundingSearch.from_features(model, vectorizer, names, features)
+    hits = search.text("a red star", k=3, explain=Heatmaps(model, features, size=3))
     with torch.inference_mode():
-        sentences, words = model.embed_captions(reader.vectorize(["a red star"]))
+        sentences, words = model.embed_captions(vectorizer.vectorize(["a red star"]))
         cells = model.embed_images(features.gather(features.rows(names)))
         scores = model.score(cells, (sentences, words)).cross[:, 0]
     order = scores.argsort(descending=True)[:3].tolist()
-    assert [result.image_id for result in found] == [names[row] for row in order]
-    assert [result.score for result in found] == pytest.approx(scores[order].tolist())
-    for result, row in zip(found, order, strict=True):
-        torch.testing.assert_close(result.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
+    assert [hit.image_id for hit in hits] == [names[row] for row in order]
+    assert [hit.score for hit in hits] == pytest.approx(scores[order].tolist())
+    for hit, row in zip(hits, order, strict=True):
+        torch.testing.assert_close(hit.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
 
 
-def test_one_vector_is_not_asked_of_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
-    model, reader = grounding
+def test_search_refuses_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
+    model, vectorizer = grounding
     with pytest.raises(TypeError, match="no single vector for an image: search with GroundingSearch"):
-        Search(model, reader, Index(["a"], torch.ones(1, 6)))
+        Search(model, vectorizer, Index(["a"], torch.ones(1, 6)))

@@ -1,4 +1,4 @@
-"""Search against all scores at once, with real stores and a real vectorizer."""
+"""Exact and approximate search; queries by text and by image with real stores and a real vectorizer."""
 
 from pathlib import Path
 
@@ -22,35 +22,35 @@ def example(images: int = 50, dim: int = 8) -> tuple[Index, torch.Tensor]:
 
 @pytest.mark.parametrize("block", [7, 1000])
 @pytest.mark.parametrize("k", [1, 10, 80])
-def test_exact_search_is_sorting(k: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_search_sorts_the_scores(k: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", block)
     index, query = example()
     scores = (index.embeddings @ query).tolist()
     expected = sorted(range(50), key=lambda row: -scores[row])[:k]
-    found = index.nearest(3.0 * query, k)
-    assert [result.image_id for result in found] == [f"image {row}" for row in expected]
-    assert [result.score for result in found] == pytest.approx([scores[row] for row in expected])
+    hits = index.nearest(3.0 * query, k)
+    assert [hit.image_id for hit in hits] == [f"image {row}" for row in expected]
+    assert [hit.score for hit in hits] == pytest.approx([scores[row] for row in expected])
 
 
 def test_equal_scores_keep_the_order_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", 2)
     index = Index(list("abcde"), torch.tensor([[1.0, 0.0]]).repeat(5, 1))
-    assert [found.image_id for found in index.nearest(torch.tensor([1.0, 0.0]), 3)] == ["a", "b", "c"]
+    assert [hit.image_id for hit in index.nearest(torch.tensor([1.0, 0.0]), 3)] == ["a", "b", "c"]
 
 
-def test_approximate_search_that_looks_everywhere_is_exact(tmp_path: Path) -> None:
+def test_approximate_search_of_all_lists_is_exact(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     index, query = example(500)
     exact = index.nearest(query, 10)
-    index.build_approximate(cells=4, probes=4)
+    index.build_approximate(n_lists=4, n_probes=4)
     index.save(tmp_path)
     for searched in (index, Index.load(tmp_path)):
-        found = searched.nearest(query, 10)
-        assert [result.image_id for result in found] == [result.image_id for result in exact]
-        assert [result.score for result in found] == pytest.approx([result.score for result in exact], abs=1e-5)
+        hits = searched.nearest(query, 10)
+        assert [hit.image_id for hit in hits] == [hit.image_id for hit in exact]
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in exact], abs=1e-5)
 
 
-def test_index_survives_the_disk(tmp_path: Path) -> None:
+def test_index_is_the_same_after_save_and_load(tmp_path: Path) -> None:
     index, query = example()
     index.save(tmp_path)
     assert Index.load(tmp_path).nearest(query, 5) == index.nearest(query, 5)
@@ -72,36 +72,36 @@ def search(pairs: ImageCaptionPairs) -> Search:
     return Search(model, load_vectorizer(pairs.text.directory), Index(pairs.image_ids, embed(model, pairs)[0]))
 
 
-def test_by_text_is_the_caption_s_own_ranking(search: Search, pairs: ImageCaptionPairs) -> None:
+def test_text_search_ranks_images_by_their_cosine(search: Search, pairs: ImageCaptionPairs) -> None:
     images, captions = embed(search.model, pairs)
-    torch.testing.assert_close(search.text("a red ball with mark0"), captions[0])
+    torch.testing.assert_close(search.embed("a red ball with mark0"), captions[0])
     best = (images @ captions[0]).argmax()
-    assert search.by_text("a red ball with mark0", k=1)[0].image_id == pairs.image_ids[best]
+    assert search.text("a red ball with mark0", k=1)[0].image_id == pairs.image_ids[best]
 
 
-def test_by_image_leaves_it_out_and_adds_words(search: Search) -> None:
+def test_image_search_excludes_the_query_and_adds_words(search: Search) -> None:
     index = search.index
     name = index.image_ids[3]
-    found = search.by_image(name, k=len(index))
-    assert len(found) == len(index) - 1
-    assert name not in {result.image_id for result in found}
-    query = index.embedding(name) + search.text("a blue cube") - search.text("the sea")
-    changed = search.by_image(name, plus=["a blue cube"], minus=["the sea"], k=4)
-    assert changed == index.nearest(query, 4, leave_out=name)
-    by_vector = search.by_image(index.embedding(name), k=1)
+    hits = search.image(name, k=len(index))
+    assert len(hits) == len(index) - 1
+    assert name not in {hit.image_id for hit in hits}
+    query = index.embedding(name) + search.embed("a blue cube") - search.embed("the sea")
+    changed = search.image(name, plus=["a blue cube"], minus=["the sea"], k=4)
+    assert changed == index.nearest(query, 4, exclude=name)
+    by_vector = search.image(index.embedding(name), k=1)
     assert by_vector[0].score == pytest.approx(1.0)
 
 
-def test_results_are_explained_on_request(search: Search) -> None:
-    found = search.by_text("the sea", k=2, explain=lambda image_id, query: (image_id, query.shape))
-    assert [result.explanation for result in found] == [(result.image_id, (6,)) for result in found]
+def test_explain_adds_an_explanation_to_each_result(search: Search) -> None:
+    hits = search.text("the sea", k=2, explain=lambda image_id, query: (image_id, query.shape))
+    assert [hit.explanation for hit in hits] == [(hit.image_id, (6,)) for hit in hits]
 
 
-def test_what_cannot_be_searched_is_refused() -> None:
+def test_search_refuses_unknown_images_and_wrong_vectors() -> None:
     index, _ = example()
     with pytest.raises(ValueError, match="no image 'sea' among its 50"):
         index.embedding("sea")
-    with pytest.raises(ValueError, match=r"a query \(3,\), expected \(8,\), not zero"):
+    with pytest.raises(ValueError, match=r"query \(3,\), expected a vector \(8,\) that is not zero"):
         index.nearest(torch.ones(3), 1)
-    with pytest.raises(ValueError, match="2 names, 1 of them different, for 2 embeddings"):
+    with pytest.raises(ValueError, match="2 ids, 1 of them different, and 2 embeddings"):
         Index(["a", "a"], torch.eye(2))
