@@ -1,8 +1,10 @@
-"""The layers, seen from outside: what a notebook and a graph compiler load."""
+"""Layers: what a notebook and a graph compiler load, and what the tests of each layer import."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,16 @@ import pytest
 from components.catalog import configurable_components
 
 ROOT = Path(__file__).parents[1]
+LAYERS = ("bifocal", "runtime", "components", "pipelines", "benchmarks")
+TESTED_LAYER = {
+    "tests/bifocal": "bifocal",
+    "tests/contracts": "bifocal",
+    "tests/runtime": "runtime",
+    "tests/components": "components",
+    "tests/pipelines": "pipelines",
+}
 
-# A package of another layer is as good as not installed: gensim looks for boto3 by itself, and must not need it.
+# Packages of other layers count as not installed: gensim imports boto3 if it is there, and must not need it.
 NOTEBOOK = """
 import sys
 for package in ("mlflow", "dvc", "kfp", "boto3", "pydantic"):
@@ -35,6 +45,14 @@ import components.catalog
 assert not {"torch", "mlflow", "pandas", "numpy"} & set(sys.modules)
 """
 
+RENDERER = """
+import sys
+from pathlib import Path
+from pipelines import dvc
+from runtime import parameters
+assert dvc.render(parameters.load(Path("params.yaml")))
+assert not {"torch", "mlflow", "boto3"} & set(sys.modules)
+"""
 
 SERVER = """
 import sys
@@ -43,10 +61,32 @@ import bifocal.serving.pyfunc
 """
 
 
-@pytest.mark.parametrize("script", [NOTEBOOK, COMPILER, SERVER], ids=["notebook", "compiler", "server"])
-def test_a_process_loads_no_more_than_its_layer(script: str) -> None:
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    "script", [NOTEBOOK, COMPILER, RENDERER, SERVER], ids=["notebook", "compiler", "dvc.yaml", "server"]
+)
+def test_process_loads_only_its_layer(script: str) -> None:
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+
+
+def imported_modules(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+@pytest.mark.parametrize("folder", TESTED_LAYER)
+def test_tests_import_no_higher_layer(folder: str) -> None:
+    higher = LAYERS[LAYERS.index(TESTED_LAYER[folder]) + 1 :]
+    violations = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for module in imported_modules(file)
+        if module.partition(".")[0] in higher
+    ]
+    assert violations == []
 
 
 def test_library_names_no_stage_and_no_parameters_file() -> None:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from moto.server import ThreadedMotoServer
 
-from components.catalog import pipeline_components
+from components.catalog import configurable_components, pipeline_components
 from pipelines.dvc import render
 from runtime.artifacts import hash_files, read_manifest
 from runtime.parameters import load
@@ -37,6 +37,12 @@ def test_user_paths_are_dependencies_and_a_recipe_has_its_own_outputs() -> None:
     assert "../shared/data/flickr8k" in stages["prepare_dataset"]["deps"]
     assert stages["prepare_dataset"]["outs"] == ["runs/x/artifacts/dataset"]
     assert stages["prepare_dataset"]["wdir"] == "../.."
+
+
+def test_stage_outside_the_default_pipeline_is_not_in_dvc_yaml() -> None:
+    stages = yaml.safe_load(render(load(ROOT / "params.yaml")))["stages"]
+    assert "train_ranking_head" in configurable_components()
+    assert "train_ranking_head" not in stages
 
 
 def test_every_artifact_has_one_writer_before_its_readers() -> None:

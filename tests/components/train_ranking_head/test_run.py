@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from bifocal.datasets import write_dataset
@@ -19,7 +18,6 @@ from components.__main__ import main
 from components.catalog import pipeline_components
 from components.train_ranking_head.run import run
 from components.train_ranking_head.spec import COMPONENT, TrainRankingHeadParams
-from pipelines import dvc
 from runtime import parameters
 from runtime.artifacts import hash_files
 from runtime.parameters import ParameterError
@@ -144,5 +142,3 @@ def test_stage_is_a_command_outside_the_default_pipeline():
     assert help_text.exit_code == 0
     assert "artifacts/ranking_head" in help_text.output
     assert COMPONENT not in pipeline_components()
-    rendered = yaml.safe_load(dvc.render(parameters.load(ROOT / "params.yaml")))
-    assert COMPONENT.name not in rendered["stages"]
