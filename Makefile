@@ -36,6 +36,7 @@ check: setup
 	ruff format --check .
 	mypy
 	lint-imports
+	git ls-files -z | xargs -0 codespell
 	python -m pipelines render --check
 	python -m benchmarks render --check
 

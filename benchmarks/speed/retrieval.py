@@ -129,7 +129,7 @@ def plot_growth(path: Path, growth: list[tuple[float, float, float]]) -> None:
     pairs, bare, ranks = zip(*growth, strict=True)
     axes.loglog(pairs, ranks, "o-", label="ranks of both directions")
     axes.loglog(pairs, bare, "s--", label="the matrix product alone")
-    axes.loglog(pairs, [ranks[-1] * pair / pairs[-1] for pair in pairs], ":", color="grey", label="linear")
+    axes.loglog(pairs, [ranks[-1] * pair / pairs[-1] for pair in pairs], ":", color="gray", label="linear")
     axes.set(xlabel="pairs of image and caption", ylabel=f"CPU seconds, d = {DIM}")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120)

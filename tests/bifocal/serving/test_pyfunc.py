@@ -33,7 +33,7 @@ def save(file: Path, inputs: list[onnx.ValueInfoProto], *axes: int) -> None:
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    """A model whose image encoder reads pixels: an image's embedding is the mean of each colour."""
+    """A model whose image encoder reads pixels: an image's embedding is the mean of each color."""
     ids = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("values", "lengths")]
     save(tmp_path / "text_encoder.onnx", ids, 1)
     pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, [None, 3, None, None])

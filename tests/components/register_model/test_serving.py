@@ -54,7 +54,7 @@ def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
 
 
 def backbone(file: Path, size: int) -> None:
-    """The three colours of (B, 3, size, size) pixels as the regions: (B, 3, size^2)."""
+    """The three colors of (B, 3, size, size) pixels as the regions: (B, 3, size^2)."""
     pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, [None, 3, size, size])
     nodes = [
         helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),

@@ -42,9 +42,9 @@ def rmac(maps: torch.Tensor, scales: int, whitening: Whitening) -> list[float]:
                 top, left = math.floor(row * strides[0] + 1e-9), math.floor(column * strides[1] + 1e-9)
                 cells = [(y, x) for y in range(top, top + side) for x in range(left, left + side)]
                 region = unit([max(maps[c, y, x].item() for y, x in cells) for c in range(channels)])
-                centerd = [value - mean for value, mean in zip(region, whitening.mean.tolist(), strict=True)]
+                centered = [value - mean for value, mean in zip(region, whitening.mean.tolist(), strict=True)]
                 white = unit(
-                    [sum(p * v for p, v in zip(r, centerd, strict=True)) for r in whitening.projection.tolist()]
+                    [sum(p * v for p, v in zip(r, centered, strict=True)) for r in whitening.projection.tolist()]
                 )
                 total = [a + b for a, b in zip(total, white, strict=True)]
     return unit(total)
