@@ -14,6 +14,17 @@ class FromFile(LoadedWeights):
 
     Args:
         path: the file.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from safetensors.torch import save_file
+        >>> from bifocal.features.extractors import Grid
+        >>> trained, extractor = Grid("resnet10t"), Grid("resnet10t")
+        >>> path = Path(mkdtemp()) / "weights.safetensors"
+        >>> save_file(trained.backbone.network.state_dict(), path)
+        >>> digest, extra = FromFile(path).load(extractor.backbone)
+        >>> trained.backbone.network.conv1[0].weight.equal(extractor.backbone.network.conv1[0].weight)
+        True
     """
 
     def __init__(self, path: str | Path) -> None:

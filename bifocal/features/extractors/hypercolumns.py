@@ -34,6 +34,12 @@ class Hypercolumns(TimmExtractor):
 
     Raises:
         ValueError: timm has no such model, the model has no such layer, or a number is out of range.
+
+    Example:
+        >>> extractor = Hypercolumns("resnet10t", layers=("layer3", "layer4"), size=64)
+        >>> (image,) = extractor.extract([torch.zeros(3, 64, 64, dtype=torch.uint8)])
+        >>> image.features.shape  # 2 x 2 cells, 256 + 512 channels
+        torch.Size([4, 768])
     """
 
     keeps_weights = True

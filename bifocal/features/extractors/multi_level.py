@@ -30,6 +30,12 @@ class MultiLevel(TimmExtractor):
 
     Raises:
         ValueError: timm has no such model, or the model has no such layer.
+
+    Example:
+        >>> extractor = MultiLevel("resnet10t", layers=("layer3", "layer4"), cells=3, size=64)
+        >>> (image,) = extractor.extract([torch.zeros(3, 64, 64, dtype=torch.uint8)])
+        >>> image.features.shape  # 2 levels x 3 x 3 cells, padded to 512 channels
+        torch.Size([18, 512])
     """
 
     def __init__(

@@ -23,6 +23,12 @@ class Pixels(TimmExtractor):
 
     Raises:
         ValueError: timm has no such model.
+
+    Example:
+        >>> extractor = Pixels(size=64, backbone="resnet10t")
+        >>> (image,) = extractor.extract([torch.zeros(3, 48, 64, dtype=torch.uint8)])
+        >>> image.features.shape, image.features.dtype
+        (torch.Size([48, 192]), torch.uint8)
     """
 
     dtype = "uint8"

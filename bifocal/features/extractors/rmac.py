@@ -32,6 +32,14 @@ class RMAC(TimmExtractor):
 
     Raises:
         ValueError: timm has no such model, or ``dim`` exceeds its number of channels.
+
+    Example:
+        >>> extractor = RMAC("resnet10t", size=96, dim=2)
+        >>> images = [torch.randint(0, 256, (3, 96, 96), dtype=torch.uint8) for _ in range(4)]
+        >>> sorted(extractor.fit([images]))
+        ['whitening.mean', 'whitening.projection']
+        >>> extractor.extract(images)[0].features.shape
+        torch.Size([1, 2])
     """
 
     regions = 1

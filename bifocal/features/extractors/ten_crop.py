@@ -24,6 +24,12 @@ class TenCrop(TimmExtractor):
 
     Raises:
         ValueError: timm has no such model, or a crop is larger than the image.
+
+    Example:
+        >>> extractor = TenCrop("resnet10t", size=64, crop=48)
+        >>> (image,) = extractor.extract([torch.zeros(3, 64, 64, dtype=torch.uint8)])
+        >>> image.features.shape
+        torch.Size([1, 512])
     """
 
     regions = 1

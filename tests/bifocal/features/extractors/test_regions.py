@@ -84,22 +84,22 @@ def test_regions_are_the_best_boxes_with_their_features() -> None:
 
 @torch.inference_mode()
 def test_regions_below_min_score_are_dropped_down_to_min_regions() -> None:
-    image = random_images()[0]
-    pixels = detector().preprocess(image)
-    (all_regions,) = detector(regions=20).extract([pixels])
+    extractor = detector(regions=20, min_regions=20)
+    pixels = extractor.preprocess(random_images()[0])
+    (all_regions,) = extractor.extract([pixels])
     assert all_regions.scores is not None
     scores = all_regions.scores.tolist()
-    threshold = (scores[6] + scores[7]) / 2
-    for min_regions, expected in ((2, 7), (7, 7), (9, 9)):
-        (regions,) = detector(regions=20, min_regions=min_regions, min_score=threshold).extract([pixels])
+    extractor.min_score = (scores[6] + scores[7]) / 2
+    for maximum, minimum, expected in ((20, 2, 7), (20, 7, 7), (20, 9, 9), (4, 2, 4)):
+        extractor.regions, extractor.min_regions = maximum, minimum
+        (regions,) = extractor.extract([pixels])
         assert len(regions.features) == expected
-    (regions,) = detector(regions=4, min_regions=2, min_score=threshold).extract([pixels])
-    assert len(regions.features) == 4
 
 
 @torch.inference_mode()
 def test_regions_do_not_depend_on_the_batch() -> None:
-    extractor, pixels = detector(), [detector().preprocess(image) for image in random_images()[2:] * 2]
+    extractor = detector()
+    pixels = [extractor.preprocess(image) for image in random_images()[2:] * 2]
     one, two = extractor.extract(pixels)
     torch.testing.assert_close(one.features, two.features)
 
