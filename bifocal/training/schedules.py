@@ -4,10 +4,23 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Schedule = Callable[[float, int], float]
+
+
+class _Checked:
+    """Base of the schedules whose constructor checks its arguments."""
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that the constructor rejects."""
+        try:
+            cls(**arguments)
+        except ValueError as error:
+            yield str(error)
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class MultiStep:
+class MultiStep(_Checked):
     """Multiply the learning rate by ``gamma`` at each milestone.
 
     Args:
@@ -53,7 +66,7 @@ class MultiStep:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Checked):
     """Multiply the learning rate by ``gamma`` every ``step_size`` epochs.
 
     Args:
@@ -82,7 +95,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(_Checked):
     """Raise the learning rate linearly from 0 during the warm-up, then let it fall to 0 as half a cosine.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017, eq. (5), one cycle.

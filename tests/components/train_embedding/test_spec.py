@@ -40,6 +40,7 @@ def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
         ({"batches": {"name": "CaptionBatches", "batch_size": 0}}, {}, r"phases\.0\.batches: batch_size is 0"),
         ({"batches": {"name": "PhraseBoxes", "max_negatives": 9}}, {}, "no negatives are mined"),
         ({"loss": {"name": "RecallLoss", "ks": [1]}}, {}, "ks is for surrogate 'recall'"),
+        ({"schedule": {"name": "MultiStep", "gamma": 2.0}}, {}, r"phases\.0\.schedule: gamma is 2\.0"),
     ],
 )
 def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, Any], message: str) -> None:
