@@ -80,8 +80,11 @@ def _merge_list(base: list[Any], top: Mapping[str, Any], *, keep_arguments: bool
     )
 
 
-def validate(values: Mapping[str, Any], components: Iterable[Component]) -> dict[str, Params]:
+def validate(values: Mapping[str, Any], components: Iterable[Component], *, parts: bool = True) -> dict[str, Params]:
     """Return the section of each component, typed.
+
+    Args:
+        parts: also check the parts against their classes, which imports them and takes seconds.
 
     Raises:
         ParameterError: an unknown key or part, a wrong type, a value out of range, arguments that contradict each
@@ -91,7 +94,9 @@ def validate(values: Mapping[str, Any], components: Iterable[Component]) -> dict
     components = list(components)
     former = [line for component in components for line in _former_keys(component, values.get(component.name))]
     if former:
-        raise ParameterError("parameters of an earlier version:\n  " + "\n  ".join(former))
+        raise ParameterError(
+            "parameters of an earlier version:\n  " + "\n  ".join(former)
+        )
     known = ["seed", *(component.name for component in components)]
     problems = [f"{key}: unknown section; {registry.suggest(key, known)}" for key in values if key not in known]
     sections: dict[str, Params] = {}
@@ -106,7 +111,7 @@ def validate(values: Mapping[str, Any], components: Iterable[Component]) -> dict
             )
             continue
         text = json.dumps({"seed": values.get("seed")} | dict(section), default=str)
-        invalid = list(_check_parts(component.params, section, component.name))
+        invalid = list(_check_parts(component.params, section, component.name)) if parts else []
         try:
             sections[component.name] = component.params.model_validate_json(text)
         except ValidationError as error:
@@ -130,7 +135,9 @@ def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
 def _former_keys(component: Component, section: Any) -> Iterator[str]:
     for key in section if isinstance(section, Mapping) else ():
         if key in component.former_keys:
-            yield f"{component.name}.{key} is now {component.former_keys[key]}"
+            # A replacement may repeat the section's name, as a key does on the command line.
+            replacement = component.former_keys[key].replace(f"{component.name}.", "")
+            yield f"{component.name}.{key} is now {replacement}"
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

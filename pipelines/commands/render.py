@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import yaml
 
+from components.catalog import configurable_components
 from pipelines import dvc
 from runtime import parameters
 
@@ -21,6 +22,8 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     'dvc repro runs/scenes/smile/dvc.yaml'.
     """
     values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])
+    # The parts are not checked here: importing them takes seconds, and every stage checks them before it starts.
+    parameters.validate(values, configurable_components().values(), parts=False)
     if recipe is not None:
         folder = Path("runs") / recipe.parent.name / recipe.stem
         folder.mkdir(parents=True, exist_ok=True)

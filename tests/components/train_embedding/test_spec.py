@@ -102,8 +102,8 @@ def test_keys_of_version_0_1_name_the_new_ones() -> None:
     section = values["train_embedding"] | {"decay_after": [5], "image_encoder": {"name": "SMILEEncoder"}}
     with pytest.raises(ParameterError, match="earlier version") as error:
         parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])
-    assert "train_embedding.decay_after is now train_embedding.phases.0.schedule" in str(error.value)
-    assert "train_embedding.image_encoder is now train_embedding.model.image_encoder" in str(error.value)
+    assert "train_embedding.decay_after is now phases.0.schedule" in str(error.value)
+    assert "train_embedding.image_encoder is now model.image_encoder" in str(error.value)
 
 
 def test_former_keys_are_not_current_keys() -> None:
