@@ -1,5 +1,5 @@
-# make repro   the whole line on the embedded scenes          make repro RECIPE=recipes/flickr8k/smile.yaml
-# make test    all tests                                      make check   linters and types, before every commit
+# make repro   the whole pipeline on drawn scenes            make repro RECIPE=recipes/flickr8k/smile.yaml
+# make test    all tests                                     make check   linters, types and rendered files, before every commit
 PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
