@@ -1,4 +1,4 @@
-"""A small collection with real stores: eight kinds of image, told apart by a few words."""
+"""Small dataset with feature and text stores: eight kinds of image, each described by a few words."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ REGIONS, DIM = 3, 12
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureStore, TextStore]:
-    """40 images of 8 kinds: each has its kind's feature, and a mark of its own that its two captions name."""
+    """40 images, one per pair of 8 kinds and 5 marks; the features and both captions contain the kind and the mark."""
     folder = tmp_path_factory.mktemp("stores")
     for name in ("features", "text"):
         (folder / name).mkdir()
@@ -54,7 +54,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, FeatureSt
 
 @pytest.fixture(scope="session")
 def pairs(stores: tuple[Dataset, FeatureStore, TextStore]) -> ImageCaptionPairs:
-    """All of ``stores``."""
+    """Return all pairs of ``stores``."""
     return ImageCaptionPairs(*stores)
 
 
@@ -92,7 +92,7 @@ def sigterm_at() -> Callable[[int], Callable[[], None]]:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Path:
-    """A folder that is not there yet."""
+    """Path of a folder that does not exist."""
     return tmp_path / "checkpoints"
 
 

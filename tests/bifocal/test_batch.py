@@ -1,4 +1,4 @@
-"""Batches, and the model that they are made for."""
+"""Batches of image-caption pairs, and scores of a model on them."""
 
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,15 @@ def model(pairs: ImageCaptionPairs) -> Model:
     ).eval()
 
 
-def test_a_saved_model_is_the_same_model(pairs: ImageCaptionPairs, model: Model, tmp_path: Path) -> None:
+def test_loaded_model_gives_same_embeddings(pairs: ImageCaptionPairs, model: Model, tmp_path: Path) -> None:
     save_model(tmp_path, model)
-    for found, expected in zip(embed(load_model(tmp_path), pairs), embed(model, pairs), strict=True):
-        assert torch.equal(found, expected)
+    for actual, expected in zip(embed(load_model(tmp_path), pairs), embed(model, pairs), strict=True):
+        assert torch.equal(actual, expected)
     with pytest.raises(FileNotFoundError, match="holds no model"):
         load_model(tmp_path / "elsewhere")
 
 
-def test_scores_of_a_batch_are_cosines_of_its_embeddings(pairs: ImageCaptionPairs, model: Model) -> None:
+def test_scores_of_batch_equal_cosines_of_embeddings(pairs: ImageCaptionPairs, model: Model) -> None:
     images, captions = embed(model, pairs)
     rows = torch.tensor([4, 71, 5, 30])
     batch = pairs.batch(rows)
@@ -46,15 +46,15 @@ def test_scores_of_a_batch_are_cosines_of_its_embeddings(pairs: ImageCaptionPair
     assert HardestTripletLoss()(scores, batch.matches).isfinite()
 
 
-def test_pairs_refuse_images_without_captions(stores: Any) -> None:
+def test_pairs_reject_images_without_captions(stores: Any) -> None:
     tables, features, text = stores
-    lonely = type(tables)(tables.images, tables.captions.iloc[2:], tables.phrases, tables.image_root)
+    incomplete = type(tables)(tables.images, tables.captions.iloc[2:], tables.phrases, tables.image_root)
     with pytest.raises(ValueError, match="1 of 40 images have no caption"):
-        ImageCaptionPairs(lonely, features, text)
+        ImageCaptionPairs(incomplete, features, text)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-def test_processes_share_a_batch_in_its_order(pairs: ImageCaptionPairs, world_size: int) -> None:
+def test_batch_is_split_over_processes_in_order(pairs: ImageCaptionPairs, world_size: int) -> None:
     rows = torch.tensor([4, 71, 5, 30, 8, 1])
     whole = pairs.batch(rows)
     parts = [pairs.batch(rows, rank, world_size) for rank in range(world_size)]

@@ -1,4 +1,4 @@
-"""The graph of a backbone: its features are those of the extraction, for any batch, from the bytes of an image file."""
+"""Exported backbone: its features equal those of extract_features, for any batch size, from an image file."""
 
 import base64
 from collections.abc import Mapping
@@ -21,33 +21,34 @@ from bifocal.registry import build
 from bifocal.serving.embedder import read_pixels
 
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
-KINDS: list[tuple[str, dict[str, Any]]] = [
+EXTRACTORS: list[tuple[str, dict[str, Any]]] = [
     ("Grid", {"stage": 3, "coordinates": True, **NETWORK}),
     ("Hypercolumns", {"layers": ["layer3", "layer4"], "power": 0.5, "classes": True, "mirror": True, **NETWORK}),
 ]
 
 
 def make_store(folder: Path, name: str, arguments: Mapping[str, Any]) -> GridExtractor:
-    """A store of one image with the weights that made it, as extract_features leaves it."""
+    """Write a feature store of one image with the backbone's weights, like extract_features; return the extractor."""
     torch.manual_seed(5)
-    kind: GridExtractor = build("bifocal.features.extractors", {"name": name, **arguments})
-    metadata = {"extractor": name, "arguments": dict(arguments), **kind.describe()}
-    with FeatureWriter(folder, regions=kind.regions, dim=kind.dim, metadata=metadata, images_per_file=2) as writer:
-        writer.add("a", np.zeros((kind.regions, kind.dim), np.float32), None, None)
+    extractor: GridExtractor = build("bifocal.features.extractors", {"name": name, **arguments})
+    metadata = {"extractor": name, "arguments": dict(arguments), **extractor.describe()}
+    with FeatureWriter(
+        folder, regions=extractor.regions, dim=extractor.dim, metadata=metadata, images_per_file=2
+    ) as writer:
+        writer.add("a", np.zeros((extractor.regions, extractor.dim), np.float32), None, None)
     save_file(
-        {key: value.contiguous() for key, value in kind.backbone.network.state_dict().items()}, folder / WEIGHTS_FILE
+        {key: value.contiguous() for key, value in extractor.backbone.network.state_dict().items()},
+        folder / WEIGHTS_FILE,
     )
-    return kind
+    return extractor
 
 
-@pytest.mark.parametrize(("name", "arguments"), KINDS)
-def test_bytes_of_an_image_give_the_features_of_the_extraction(
-    tmp_path: Path, name: str, arguments: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(("name", "arguments"), EXTRACTORS)
+def test_exported_backbone_gives_features_of_extraction(tmp_path: Path, name: str, arguments: dict[str, Any]) -> None:
     features, onnx = tmp_path / "features", tmp_path / "onnx"
     features.mkdir()
     onnx.mkdir()
-    kind = make_store(features, name, arguments)
+    extractor = make_store(features, name, arguments)
     export_backbone(features, onnx)
     parities = list(compare_backbone(features, onnx / GRAPH, seed=3))
     assert [parity.batch for parity in parities] == [1, 2, 5]
@@ -56,21 +57,21 @@ def test_bytes_of_an_image_give_the_features_of_the_extraction(
     generator = np.random.default_rng(1)
     Image.fromarray(generator.integers(0, 256, (90, 130, 3), dtype=np.uint8)).save(tmp_path / "image.png")
     with torch.inference_mode():
-        (expected,) = kind.extract([kind.preprocess(open_image(tmp_path / "image.png"))])
+        (expected,) = extractor.extract([extractor.preprocess(open_image(tmp_path / "image.png"))])
     encoded = base64.b64encode((tmp_path / "image.png").read_bytes()).decode()
     pixels = read_pixels(encoded, 64, "bicubic")
     session = onnxruntime.InferenceSession(onnx / GRAPH)
-    found = session.run(None, {"pixels": pixels[None]})[0][0]
-    np.testing.assert_allclose(found, expected.features.numpy(), atol=1e-5 * float(expected.features.abs().max()))
+    actual = session.run(None, {"pixels": pixels[None]})[0][0]
+    np.testing.assert_allclose(actual, expected.features.numpy(), atol=1e-5 * float(expected.features.abs().max()))
 
 
 @pytest.mark.parametrize(
     "change", [{"resize": "aspect"}, {"no weights": True}], ids=["images of other sizes", "no weights"]
 )
-def test_features_that_no_graph_makes_are_said_so(tmp_path: Path, change: dict[str, Any]) -> None:
-    name, arguments = KINDS[0]
-    given = {key: value for key, value in change.items() if key == "resize"}
-    make_store(tmp_path, name, {**arguments, **given})
+def test_exportable_extractor_is_none_for_unsupported_features(tmp_path: Path, change: dict[str, Any]) -> None:
+    name, arguments = EXTRACTORS[0]
+    resize = {key: value for key, value in change.items() if key == "resize"}
+    make_store(tmp_path, name, {**arguments, **resize})
     if "no weights" in change:
         (tmp_path / WEIGHTS_FILE).unlink()
     assert exportable_extractor(tmp_path) is None

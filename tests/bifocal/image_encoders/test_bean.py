@@ -1,4 +1,4 @@
-"""BEAN against loops over eq. (1)-(3), from pixels and from stored cells; any size, any padding, any order."""
+"""BEANEncoder against loops over eq. (1)-(3), on pixels and on stored cells."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
 
 
 def bean(encoder: BEANEncoder, cells: list[list[float]], pooling: str) -> list[float]:
-    """Eq. (1)-(3), map by map, cell by cell."""
+    """Eq. (1)-(3), in loops over maps and cells."""
     weight = encoder.adaptation.weight.tolist()
     maps = [[sum(w * f for w, f in zip(row, cell, strict=True)) for cell in cells] for row in weight]
     pooled = [max(g) + min(g) if pooling == "max_min" else sum(g) / len(g) for g in maps]
@@ -33,64 +33,64 @@ def small(**changes: object) -> BEANEncoder:
 
 
 def images(*sizes: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Random images of these heights and widths, filled up with zeros; and where they are."""
+    """Return random images of the given heights and widths, padded with zeros, and their mask."""
     generator = torch.Generator().manual_seed(1)
     side = max(max(size) for size in sizes)
     pixels, mask = torch.zeros(len(sizes), 3, side, side).double(), torch.zeros(len(sizes), side, side).bool()
     for number, (height, width) in enumerate(sizes):
-        drawn = torch.randint(0, 256, (3, height, width), generator=generator).double()
-        pixels[number, :, :height, :width], mask[number, :height, :width] = drawn, True
+        image = torch.randint(0, 256, (3, height, width), generator=generator).double()
+        pixels[number, :, :height, :width], mask[number, :height, :width] = image, True
     return pixels, mask
 
 
 @pytest.mark.parametrize("pooling", ["max_min", "average"])
-def test_bean_over_cells_is_its_equations_and_sees_no_padding_and_no_order(pooling: str) -> None:
+def test_bean_over_cells_equals_equations_and_ignores_padding_and_order(pooling: str) -> None:
     encoder = small(input_dim=6, backbone=None, pooling=pooling)
     features = torch.randn(2, 5, 6, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True, True, True, False, False]])
-    found = encoder(features, mask)
+    embeddings = encoder(features, mask)
     for row in range(2):
         expected = bean(encoder, features[row, mask[row]].tolist(), pooling)
-        torch.testing.assert_close(found[row].tolist(), expected)
+        torch.testing.assert_close(embeddings[row].tolist(), expected)
     order = torch.randperm(5)
-    torch.testing.assert_close(encoder(features[:, order], mask[:, order]), found)
+    torch.testing.assert_close(encoder(features[:, order], mask[:, order]), embeddings)
 
 
-def test_bean_over_pixels_is_its_equations_for_images_of_any_size() -> None:
+def test_bean_over_pixels_equals_equations_for_any_image_size() -> None:
     encoder = small(eval_resize="as_is")
     sizes = ((64, 64), (40, 97), (64, 64), (33, 50))
     pixels, mask = images(*sizes)
-    found = encoder(pixels, mask)
+    embeddings = encoder(pixels, mask)
     mean, deviation = (
         torch.tensor(values).view(1, 3, 1, 1) for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     )
     for row, (height, width) in enumerate(sizes):
-        own = (pixels[row : row + 1, :, :height, :width] / 255 - mean) / deviation
-        maps = encoder.backbone.network.forward_features(own)[0]
+        normalized = (pixels[row : row + 1, :, :height, :width] / 255 - mean) / deviation
+        maps = encoder.backbone.network.forward_features(normalized)[0]
         cells = [maps[:, y, x].tolist() for y in range(maps.shape[1]) for x in range(maps.shape[2])]
-        torch.testing.assert_close(found[row].tolist(), bean(encoder, cells, "max_min"), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(embeddings[row].tolist(), bean(encoder, cells, "max_min"), rtol=1e-5, atol=1e-6)
 
 
-def test_the_protocols_show_what_they_say() -> None:
+def test_eval_resize_stretches_crops_or_keeps_image() -> None:
     pixels, mask = images((64, 96))
     ramp = torch.arange(96.0).double().expand(3, 64, 96)
     pixels[0, :, :64] = ramp
-    shown: list[Tensor] = []
+    inputs_of_backbone: list[Tensor] = []
     for eval_resize in ("stretch", "scale_and_crop", "as_is"):
         encoder = small(eval_resize=eval_resize, image_size=32)
-        encoder.backbone.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0][0, 0]))
+        encoder.backbone.register_forward_pre_hook(lambda module, inputs: inputs_of_backbone.append(inputs[0][0, 0]))
         encoder(pixels, mask)
-    stretched, central, whole = shown
+    stretched, central, whole = inputs_of_backbone
     assert (stretched.shape, central.shape, whole.shape) == ((32, 32), (224, 224), (64, 96))
-    # 32 cells over columns 0 to 95: the mean of three each; the central 56 columns are 20 to 75.
+    # Stretching averages 3 of the columns 0 to 95 per pixel. The central crop has columns 20 to 75.
     torch.testing.assert_close(stretched[0, 1:-1], 3 * torch.arange(1.0, 31).double() + 1, rtol=0.05, atol=0.1)
     assert (central[0, 0], central[0, -1]) == (pytest.approx(20, abs=0.5), pytest.approx(75, abs=0.5))
     torch.testing.assert_close(whole, ramp[0])
 
 
-def test_random_crops_are_rectangles_inside_the_image_and_follow_the_seed() -> None:
+def test_random_crops_lie_inside_image_and_repeat_by_seed() -> None:
     pixels, mask = images((40, 70), (64, 30))
-    pixels[mask.unsqueeze(1).expand(-1, 3, -1, -1)] = 200.0  # the padding is 0: a crop that has any shows it
+    pixels[mask.unsqueeze(1).expand(-1, 3, -1, -1)] = 200.0  # padding stays 0, so a crop with padding fails the test
     torch.manual_seed(3)
     first = random_crops(pixels, mask, 32)
     assert first.shape == (2, 3, 32, 32)
@@ -103,7 +103,7 @@ def test_random_crops_are_rectangles_inside_the_image_and_follow_the_seed() -> N
     assert not one.equal(two)
 
 
-def test_crops_and_dropout_are_of_training_alone() -> None:
+def test_crops_and_dropout_apply_in_training_only() -> None:
     encoder = small(crop=32, image_size=64)
     pixels, mask = images((64, 64), (64, 64))
     assert encoder(pixels, mask).equal(encoder(pixels, mask))
@@ -113,16 +113,16 @@ def test_crops_and_dropout_are_of_training_alone() -> None:
     assert all(weight.grad is not None for weight in encoder.parameters())
 
 
-def test_it_starts_from_the_weights_in_the_artifact(tmp_path: Path) -> None:
+def test_load_pretrained_copies_weights_of_artifact(tmp_path: Path) -> None:
     source, target = small(), small(maps=7)
     with torch.no_grad():
         for weight in source.parameters():
             weight.add_(0.5)
-    carried = dict(source.backbone.network.state_dict()) | {"adaptation.weight": source.adaptation.weight.detach()}
+    pretrained = dict(source.backbone.network.state_dict()) | {"adaptation.weight": source.adaptation.weight.detach()}
     for encoder in (target, RMACEncoder(dim=5, backbone="resnet10t", model_arguments=SMALL)):
         with pytest.raises(FileNotFoundError, match=r"weights\.safetensors is missing.*with Pixels"):
             encoder.load_pretrained(tmp_path)
-    save_file(carried, tmp_path / "weights.safetensors")
+    save_file(pretrained, tmp_path / "weights.safetensors")
     target.load_pretrained(tmp_path)
     for name, value in source.backbone.network.state_dict().items():
         assert target.backbone.network.state_dict()[name].equal(value)
@@ -134,7 +134,7 @@ def test_it_starts_from_the_weights_in_the_artifact(tmp_path: Path) -> None:
     assert cells.adaptation.weight.equal(source.adaptation.weight)
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_bean_rejects_invalid_arguments() -> None:
     with pytest.raises(ValueError, match="no pooling 'sum'; BEANEncoder has max_min and average"):
         BEANEncoder(6, backbone=None, pooling="sum")
     with pytest.raises(ValueError, match="no eval_resize 'crop'"):

@@ -21,7 +21,7 @@ def times(matrix: Tensor, vector: list[float]) -> list[float]:
 
 
 def smile(encoder: SMILEEncoder, regions: list[list[float]], ablation: str | None) -> list[float]:
-    """Thesis, eq. (3.5)-(3.8), channel by channel, region by region."""
+    """Thesis, eq. (3.5)-(3.8), in loops over channels and regions."""
     g = [unit(times(encoder.convolution.weight, region)) for region in regions]
     dim, count = len(g[0]), len(g)
     if ablation == "mean":
@@ -38,22 +38,22 @@ def smile(encoder: SMILEEncoder, regions: list[list[float]], ablation: str | Non
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS)
-def test_smile_is_its_equations(ablation: str | None) -> None:
+def test_smile_equals_equations(ablation: str | None) -> None:
     torch.manual_seed(0)
     encoder = SMILEEncoder(6, 4, ablation).double()
     features = torch.randn(2, 5, 6, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True, False, True, True, False]])
-    found = encoder(features, mask)
+    embeddings = encoder(features, mask)
     for row, regions in enumerate(features):
-        torch.testing.assert_close(found[row].tolist(), smile(encoder, regions[mask[row]].tolist(), ablation))
+        torch.testing.assert_close(embeddings[row].tolist(), smile(encoder, regions[mask[row]].tolist(), ablation))
 
 
-def test_smile_names_its_ablations() -> None:
+def test_smile_rejects_unknown_ablation() -> None:
     with pytest.raises(ValueError, match="no ablation 'average'; SMILEEncoder has mean"):
         SMILEEncoder(4, 4, "average")
 
 
-def test_projection_is_two_layers_over_the_mean() -> None:
+def test_projection_applies_two_layers_to_mean_of_regions() -> None:
     torch.manual_seed(0)
     encoder = ProjectionEncoder(6, 3, hidden=4).double().eval()
     first, last, norm = encoder.layers[0], encoder.layers[3], encoder.layers[4]

@@ -36,19 +36,19 @@ def draw(seed: int, *shape: int) -> Tensor:
 
 
 @given(seed=st.integers(0, 2**31), k=st.integers(1, 9))
-def test_bean_is_equations_8_and_9(seed: int, k: int) -> None:
+def test_bean_heatmaps_equal_equations_8_and_9(seed: int, k: int) -> None:
     features, projection, texts = draw(seed, 2, 4, 3), draw(seed + 1, 6, 3), draw(seed + 2, 2, 6)
-    found = bean_heatmaps(class_activation_maps(features, projection), texts, k)
+    heatmaps = bean_heatmaps(class_activation_maps(features, projection), texts, k)
     for image in range(2):
         v = texts[image].tolist()
         largest = sorted(range(6), key=lambda u: -v[u])[:k]
         for cell in range(4):
             g = [sum(projection[u, c].item() * features[image, cell, c].item() for c in range(3)) for u in range(6)]
-            assert found[image, cell].item() == pytest.approx(sum(abs(v[u]) * g[u] for u in largest))
+            assert heatmaps[image, cell].item() == pytest.approx(sum(abs(v[u]) * g[u] for u in largest))
 
 
 @given(seed=st.integers(0, 2**31))
-def test_smile_is_equation_4_3_and_its_map_the_best_region_of_each_pixel(seed: int) -> None:
+def test_region_scores_equal_equation_4_3_and_rasterize_takes_best_region_of_each_pixel(seed: int) -> None:
     regions, texts = draw(seed, 2, 5, 4), draw(seed + 1, 2, 4)
     scores = region_scores(regions, texts)
     for image in range(2):
@@ -57,7 +57,7 @@ def test_smile_is_equation_4_3_and_its_map_the_best_region_of_each_pixel(seed: i
             assert scores[image, region].item() == pytest.approx(expected)
     corners = torch.rand(5, 2, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).sort(dim=1).values
     boxes = corners.reshape(5, 4)
-    found = rasterize(scores[0], boxes, height=4, width=6)
+    heatmap = rasterize(scores[0], boxes, height=4, width=6)
     for row in range(4):
         for column in range(6):
             x, y = (column + 0.5) / 6, (row + 0.5) / 4
@@ -65,13 +65,13 @@ def test_smile_is_equation_4_3_and_its_map_the_best_region_of_each_pixel(seed: i
                 score for score, (x0, y0, x1, y1) in zip(scores[0].tolist(), boxes.tolist(), strict=True)
                 if x0 <= x < x1 and y0 <= y < y1
             ]  # fmt: skip
-            assert found[row, column].item() == pytest.approx(max(inside, default=scores[0].min().item()))
+            assert heatmap[row, column].item() == pytest.approx(max(inside, default=scores[0].min().item()))
 
 
 @given(seed=st.integers(0, 2**31))
-def test_multi_level_is_equations_1_to_6(seed: int) -> None:
+def test_attend_and_heatmaps_equal_equations_1_to_6(seed: int) -> None:
     words, cells = normalize(draw(seed, 3, 4), dim=1), normalize(draw(seed + 1, 2, 5, 4), dim=2)
-    seen, alone = attend(words, cells), sentence_heatmap(words[0], cells)
+    attention, of_sentence = attend(words, cells), sentence_heatmap(words[0], cells)
     maps, pertinences = [], []
     for t, unit in [(0, True), (1, True), (2, True), (0, False)]:
         best = (-math.inf, [0.0])
@@ -83,33 +83,33 @@ def test_multi_level_is_equations_1_to_6(seed: int) -> None:
             best = max(best, (pertinence, heat))
         pertinences.append(best[0])
         maps.append(best[1])
-    assert seen.pertinence.tolist() == pytest.approx(pertinences[:3])
+    assert attention.pertinence.tolist() == pytest.approx(pertinences[:3])
     for t in range(3):
-        assert seen.heatmaps[t].tolist() == pytest.approx(maps[t])
-    assert alone.tolist() == pytest.approx(maps[3])
+        assert attention.heatmaps[t].tolist() == pytest.approx(maps[t])
+    assert of_sentence.tolist() == pytest.approx(maps[3])
     total = sum(pertinences[:3])
     if total > 1e-6:
         expected = [sum(pertinences[t] * maps[t][n] for t in range(3)) / total for n in range(5)]
         assert phrase_heatmap(words, cells).tolist() == pytest.approx(expected)
 
 
-def test_grad_cam_weights_activations_by_the_gradient_of_what_contributed_most() -> None:
-    """With the mean of A as the embedding W m: the gradient of dimension u is W[u] / R in each cell."""
+def test_pair_heatmaps_weight_activations_by_gradient_of_top_dimensions() -> None:
+    """The embedding is W mean(A): the gradient of dimension u is W[u] / R in each cell."""
     weights, first, second = draw(0, 6, 3), draw(1, 4, 3), draw(2, 5, 3)
 
     def embed(activations: Tensor) -> Tensor:
         return weights @ activations.mean(dim=0)
 
     with torch.inference_mode():
-        found = pair_heatmaps(embed, first, second, k=2)
+        heatmaps = pair_heatmaps(embed, first, second, k=2)
     contributions = embed(first) * embed(second)
     top = sorted(range(6), key=lambda u: -contributions[u].item())[:2]
-    for image, heatmap in zip((first, second), found, strict=True):
+    for image, heatmap in zip((first, second), heatmaps, strict=True):
         gradient = (weights[top[0]] + weights[top[1]]) / len(image)
         assert heatmap.tolist() == pytest.approx([max(0.0, float(cell @ gradient)) for cell in image])
 
 
-def test_a_heatmap_points_at_its_best_cell_and_ties_are_broken_by_place() -> None:
+def test_peak_points_returns_best_cell_and_breaks_ties_by_position() -> None:
     boxes = cell_boxes(3, 3).expand(3, -1, -1)
     scores = torch.zeros(3, 9)
     scores[0, 2] = 1.0
@@ -138,24 +138,24 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize("localizer", ENCODERS)
-def test_a_localizer_points_inside_the_image_and_never_at_a_region_that_is_not_there(localizer: type) -> None:
+def test_localizer_points_inside_image_and_ignores_padding(localizer: type) -> None:
     encoder = ENCODERS[localizer]().eval()
     regions = batch(3, 8 if localizer is MultiLevelHeatmap else 4)
     texts = normalize(draw(4, 2, 6).float(), dim=1)
     auto = AutoLocalizer().for_encoder(encoder)
     assert type(auto) is localizer
     with torch.inference_mode():
-        located = localizer()(encoder, regions, texts)
-        again = auto(encoder, regions, texts)
-    torch.testing.assert_close(located.scores, again.scores)
-    assert located.scores.shape == (2, 4)
+        result = localizer()(encoder, regions, texts)
+        from_auto = auto(encoder, regions, texts)
+    torch.testing.assert_close(result.scores, from_auto.scores)
+    assert result.scores.shape == (2, 4)
     if localizer is not MultiLevelHeatmap:
-        assert located.scores[1, 3] == -torch.inf
-    spots = peak_points(located)
-    assert ((spots > 0) & (spots < 1)).all()
+        assert result.scores[1, 3] == -torch.inf
+    points = peak_points(result)
+    assert ((points > 0) & (points < 1)).all()
 
 
-def test_a_region_adds_to_smiles_score_what_attended_says() -> None:
+def test_attended_smile_scores_sum_to_score_of_image() -> None:
     encoder, regions = SMILEEncoder(3, 6).eval(), batch(3)
     texts = normalize(draw(5, 2, 6).float(), dim=1)
     with torch.inference_mode():
@@ -166,22 +166,22 @@ def test_a_region_adds_to_smiles_score_what_attended_says() -> None:
 
 
 @pytest.mark.parametrize("localizer", [SMILERegions(), BEANHeatmap(), MultiLevelHeatmap()])
-def test_an_encoder_that_cannot_point_is_named(localizer: object) -> None:
+def test_localizers_reject_encoder_without_localizer(localizer: object) -> None:
     encoder = LinearEncoder(3, 6)
     assert AutoLocalizer().for_encoder(encoder) is None
     with pytest.raises(ValueError, match="LinearEncoder"):
         localizer(encoder, batch(3), torch.zeros(2, 6))  # type: ignore[operator]
 
 
-def test_bad_input_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     boxes = cell_boxes(2, 2).expand(1, -1, -1)
-    for scores, where, expected in (
+    for scores, region_boxes, expected in (
         (torch.full((1, 4), torch.nan), boxes, "NaN in 1 of 1"),
         (torch.full((1, 4), -torch.inf), boxes, "1 of 1 images have no region"),
         (torch.zeros(1, 4), boxes * torch.nan, "no box"),
     ):
         with pytest.raises(ValueError, match=expected):
-            peak_points(RegionScores(scores, where))
+            peak_points(RegionScores(scores, region_boxes))
     for call, expected in (
         (lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 2)), "one text"),
         (lambda: bean_heatmaps(torch.zeros(1, 4, 3), torch.zeros(1, 3), k=0), "at least one dimension"),

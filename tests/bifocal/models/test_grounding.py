@@ -1,4 +1,4 @@
-"""The grounding model and its loss, from features and contextual vectors to eq. (10)."""
+"""Grounding model and loss against loops over eq. (1)-(10)."""
 
 import math
 from typing import Any
@@ -54,34 +54,34 @@ def new_batch(images: int, captions_each: int, pad: int = 0) -> Batch:
 
 
 def pertinences(texts: Tensor, levels: Tensor, unit: bool) -> list[float]:
-    """max over l of R_{t,l}: eq. (1)-(4), (6)."""
-    found = []
+    """Return the maximum over l of R_{t,l} for each text: eq. (1)-(4), (6)."""
+    best = []
     for text in texts:
         by_level = []
         for cells in levels:
             attended = sum((max(0.0, float(text @ cell)) * cell for cell in cells), torch.zeros_like(text))
-            # Where nothing is attended to, its norm is 0, and so is what it says.
+            # Without attention, the attended feature and its pertinence are 0.
             by_level.append(float(attended @ text) / ((float(attended.norm()) or 1.0) if unit else 1.0))
-        found.append(max(by_level))
-    return found
+        best.append(max(by_level))
+    return best
 
 
 def posterior_loss(r: list[list[float]], matches: list[list[bool]], gamma: float) -> float:
-    """Eq. (7)-(9), r[image][sentence]; what matches too does not compete; the mean over the matches."""
+    """Eq. (7)-(9) for r[image][sentence], averaged over the matching pairs; other matches are not negatives."""
     e = [[math.exp(gamma * value) for value in row] for row in r]
     total, pairs = 0.0, 0
     for i, row in enumerate(e):
-        for s, own in enumerate(row):
+        for s, positive in enumerate(row):
             if matches[i][s]:
                 pairs += 1
-                sentences = own + sum(row[k] for k in range(len(row)) if not matches[i][k])
-                images = own + sum(e[k][s] for k in range(len(e)) if not matches[k][s])
-                total -= math.log(own / sentences) + math.log(own / images)
+                sentences = positive + sum(row[k] for k in range(len(row)) if not matches[i][k])
+                images = positive + sum(e[k][s] for k in range(len(e)) if not matches[k][s])
+                total -= math.log(positive / sentences) + math.log(positive / images)
     return total / pairs
 
 
 @pytest.mark.parametrize(("images", "captions_each"), [(2, 1), (3, 3), (5, 2)])
-def test_model_and_loss_are_eq_1_to_10(images: int, captions_each: int) -> None:
+def test_grounding_model_and_loss_equal_equations_1_to_10(images: int, captions_each: int) -> None:
     model, batch = new_model(), new_batch(images, captions_each)
     with torch.no_grad():
         scores = model(batch)
@@ -103,13 +103,13 @@ def test_model_and_loss_are_eq_1_to_10(images: int, captions_each: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 17])
-def test_loss_gradient(size: int) -> None:
+def test_grounding_loss_equals_loop_and_passes_gradcheck(size: int) -> None:
     torch.manual_seed(size)
     words, sentences = torch.randn(2, size, 2 * size, dtype=torch.float64)
     matches = torch.eye(size, dtype=torch.bool).repeat_interleave(2, dim=1)
-    found = GroundingLoss()(Scores(words, word_scores=words, sentence_scores=sentences), matches)
+    loss = GroundingLoss()(Scores(words, word_scores=words, sentence_scores=sentences), matches)
     expected = sum(posterior_loss(part.tolist(), matches.tolist(), 10.0) for part in (words, sentences))
-    assert found.item() == pytest.approx(expected)
+    assert loss.item() == pytest.approx(expected)
     if size == 2:
         assert torch.autograd.gradcheck(
             lambda w, s: GroundingLoss()(Scores(w, word_scores=w, sentence_scores=s), matches),
@@ -117,40 +117,40 @@ def test_loss_gradient(size: int) -> None:
         )
 
 
-def test_padding_changes_nothing() -> None:
+def test_scores_are_independent_of_padding() -> None:
     model = new_model()
     torch.testing.assert_close(model(new_batch(3, 2)).cross, model(new_batch(3, 2, pad=4)).cross)
 
 
-def test_memory_changes_nothing() -> None:
+def test_scores_are_independent_of_memory() -> None:
     batch = new_batch(3, 2)
     torch.testing.assert_close(new_model()(batch).cross, new_model(memory=0)(batch).cross)
 
 
 @pytest.mark.parametrize("ablation", [{"softmax": True}, {"word_level": 0}, {"sentence_level": 1}])
-def test_ablations_score_otherwise(ablation: dict[str, object]) -> None:
+def test_ablation_changes_scores(ablation: dict[str, object]) -> None:
     batch = new_batch(4, 2)
     plain, other = new_model()(batch), new_model(**ablation)(batch)
     assert not torch.allclose(plain.cross, other.cross)
 
 
-def test_loss_refuses_scores_without_words() -> None:
+def test_grounding_loss_rejects_scores_without_words() -> None:
     with pytest.raises(ValueError, match="train a GroundingModel with it"):
         GroundingLoss()(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool))
 
 
-def test_text_encoder_must_give_words() -> None:
+def test_grounding_model_rejects_text_encoder_without_words() -> None:
     with pytest.raises(TypeError, match="GRUEncoder gives sentences alone"):
         new_model(text_encoder="GRUEncoder")
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_text_attends_to_something_before_training(seed: int) -> None:
-    """Where all cosines begin below zero, attention is zero and so is its gradient."""
+def test_new_model_has_positive_cosines(seed: int) -> None:
+    """If all cosines of a new model were negative, attention and its gradient would be zero."""
     torch.manual_seed(seed)
     sizes = {"model": CONFIGURATION["model"] | {"dim": 64}, "feature_dim": 64, "text_dim": 64}
     model = build_model(**CONFIGURATION | sizes)
-    # As features and words are, each around a mean of its own that is larger than what tells them apart.
+    # As in real features and word vectors, all vectors share a large mean.
     cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)
     values = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(9, 3, 5, 64)
     images = model.embed_images(RegionBatch(cells, torch.ones(5, LEVELS * CELLS, dtype=torch.bool), torch.zeros(0)))

@@ -53,7 +53,7 @@ def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features:
         torch.testing.assert_close(hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
 
 
-def test_heatmaps_refuse_an_encoder_without_localizer(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+def test_heatmaps_reject_an_encoder_without_localizer(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
     search = smile(pairs, features, "LinearEncoder")
     with pytest.raises(ValueError, match="a LinearEncoder has no localizer: search without explain"):
         Heatmaps(search.model, features)
@@ -95,7 +95,7 @@ def test_grounding_search_ranks_images_by_the_scores_of_the_model(
         torch.testing.assert_close(hit.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
 
 
-def test_search_refuses_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
+def test_search_rejects_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
     model, vectorizer = grounding
     with pytest.raises(TypeError, match="no single vector for an image: search with GroundingSearch"):
         Search(model, vectorizer, Index(["a"], torch.ones(1, 6)))

@@ -97,7 +97,7 @@ def test_explain_adds_an_explanation_to_each_result(search: Search) -> None:
     assert [hit.explanation for hit in hits] == [(hit.image_id, (6,)) for hit in hits]
 
 
-def test_search_refuses_unknown_images_and_wrong_vectors() -> None:
+def test_search_rejects_unknown_images_and_wrong_vectors() -> None:
     index, _ = example()
     with pytest.raises(ValueError, match="no image 'sea' among its 50"):
         index.embedding("sea")

@@ -1,4 +1,4 @@
-"""The adversary of thesis 5.6 against each sorter."""
+"""Adversary of thesis section 5.6 against each sorter."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def test_predicted_rank_of_other_analytic_sorters_falls_with_the_actual_rank(sor
 
 @pytest.mark.parametrize("sorter", [NeuralSorter(), SoftSorter()])
 def test_relaxed_permutation_is_fooled(sorter):
-    """Its columns do not sum to one: an element that no row selects gets rank 0 whatever its score."""
+    """Its columns do not sum to one: an element that no row selects gets rank 0 for any score."""
     before, after = run_adversary(sorter, **SETTINGS)
     assert after.predicted < before.predicted / 2
     assert after.actual > 0.9 * before.actual

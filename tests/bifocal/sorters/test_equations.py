@@ -135,17 +135,17 @@ def test_bifocal_sorter_has_the_gradient_of_its_formula(n, max_gap):
 
 def test_bifocal_sorter_without_capped_gaps_has_the_gradient_of_the_laplace_sorter():
     scores, weights = random_scores(1, 30), random_scores(1, 30, seed=1)
-    peer = LaplaceSorter(0.3 * scores.std(correction=0).item())
+    laplace = LaplaceSorter(0.3 * scores.std(correction=0).item())
     torch.testing.assert_close(
-        gradient(scores, weights, BifocalSorter(0.3, max_gap=1e9)), gradient(scores, weights, peer)
+        gradient(scores, weights, BifocalSorter(0.3, max_gap=1e9)), gradient(scores, weights, laplace)
     )
 
 
 def test_soft_ranks_of_the_bifocal_sorter_are_those_of_the_laplace_sorter():
     scores, weights = random_scores(1, 30), random_scores(1, 30, seed=1)
-    soft, peer = BifocalSorter(0.3, 1e9, exact=False), LaplaceSorter(0.3 * scores.std(correction=0).item())
-    torch.testing.assert_close(soft(scores), peer(scores))
-    torch.testing.assert_close(gradient(scores, weights, soft), gradient(scores, weights, peer))
+    soft, laplace = BifocalSorter(0.3, 1e9, exact=False), LaplaceSorter(0.3 * scores.std(correction=0).item())
+    torch.testing.assert_close(soft(scores), laplace(scores))
+    torch.testing.assert_close(gradient(scores, weights, soft), gradient(scores, weights, laplace))
     torch.testing.assert_close(soft(1e-3 * scores + 7), soft(scores))
 
 

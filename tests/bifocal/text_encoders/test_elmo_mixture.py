@@ -1,4 +1,4 @@
-"""Words and sentence from ELMo's layers, against loops."""
+"""ElmoMixtureEncoder against loops over layers and words."""
 
 import math
 
@@ -29,24 +29,26 @@ def mixed(mixture: ScalarMixture, vectors: list[list[float]]) -> list[float]:
 
 
 def projected(layers: torch.nn.Sequential, vector: list[float]) -> list[float]:
-    for layer, leaks in ((layers[0], True), (layers[2], False)):
+    for layer, leaky in ((layers[0], True), (layers[2], False)):
         vector = [
             sum(w * x for w, x in zip(row, vector, strict=True)) + bias
             for row, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
         ]
-        vector = [x if x > 0 or not leaks else 0.2 * x for x in vector]
+        vector = [x if x > 0 or not leaky else 0.2 * x for x in vector]
     norm = math.sqrt(sum(x**2 for x in vector))
     return [x / norm for x in vector]
 
 
-def test_sentence_is_the_last_outputs_of_both_directions(encoder: ElmoMixtureEncoder) -> None:
+def test_sentence_embedding_uses_last_outputs_of_both_directions(encoder: ElmoMixtureEncoder) -> None:
     values = torch.randn(2, LAYERS, 4, DIM, dtype=torch.float64)
-    for row, length, found in zip(values.tolist(), LENGTHS.tolist(), encoder(values, LENGTHS).tolist(), strict=True):
+    for row, length, embedding in zip(
+        values.tolist(), LENGTHS.tolist(), encoder(values, LENGTHS).tolist(), strict=True
+    ):
         last = [layer[length - 1][: DIM // 2] + layer[0][DIM // 2 :] for layer in row[1:]]
-        assert found == pytest.approx(projected(encoder.sentence_layers, mixed(encoder.sentence_mixture, last)))
+        assert embedding == pytest.approx(projected(encoder.sentence_layers, mixed(encoder.sentence_mixture, last)))
 
 
-def test_words_are_mixed_one_by_one_and_end_with_the_sentence(encoder: ElmoMixtureEncoder) -> None:
+def test_encode_words_mixes_layers_of_each_word_and_masks_padding(encoder: ElmoMixtureEncoder) -> None:
     values = torch.randn(2, LAYERS, 4, DIM, dtype=torch.float64)
     words = encoder.encode_words(values, LENGTHS)
     for sentence, length in enumerate(LENGTHS.tolist()):
@@ -56,7 +58,7 @@ def test_words_are_mixed_one_by_one_and_end_with_the_sentence(encoder: ElmoMixtu
             assert words[sentence, step].tolist() == pytest.approx(projected(encoder.word_layers, mixture))
 
 
-def test_padding_changes_nothing(encoder: ElmoMixtureEncoder) -> None:
+def test_embeddings_are_independent_of_padding(encoder: ElmoMixtureEncoder) -> None:
     values = torch.randn(2, LAYERS, 4, DIM, dtype=torch.float64)
     noisy = values.clone()
     for sentence, length in enumerate(LENGTHS.tolist()):
@@ -65,6 +67,6 @@ def test_padding_changes_nothing(encoder: ElmoMixtureEncoder) -> None:
     assert torch.equal(encoder.encode_words(values, LENGTHS), encoder.encode_words(noisy, LENGTHS))
 
 
-def test_refuses_what_has_no_layers(encoder: ElmoMixtureEncoder) -> None:
+def test_elmo_mixture_rejects_input_without_layers(encoder: ElmoMixtureEncoder) -> None:
     with pytest.raises(ValueError, match="needs contextual vectors"):
         encoder(torch.zeros(2, 4, DIM), LENGTHS)

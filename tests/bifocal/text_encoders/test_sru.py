@@ -1,4 +1,4 @@
-"""SRU against a loop over its equations."""
+"""SRUEncoder against a loop over the equations of SRU."""
 
 import math
 
@@ -26,20 +26,20 @@ def layer_loop(
     input_mask: list[float],
     output_mask: list[float],
 ) -> list[list[float]]:
-    """Lei and Zhang 2017, eq. (3)-(7), one number at a time."""
+    """Lei and Zhang 2017, eq. (3)-(7), in loops over tokens and dimensions."""
     dim = len(bias) // 2
     state = [0.0] * dim
     outputs = []
     for x in sentence:
         dropped = [value * mask for value, mask in zip(x, input_mask, strict=True)]
         u = product(weight, dropped)
-        carried = u[3 * dim :] or x
+        highway = u[3 * dim :] or x
         output = []
         for i in range(dim):
             forget = sigmoid(u[dim + i] + bias[i])
             reset = sigmoid(u[2 * dim + i] + bias[dim + i])
             state[i] = forget * state[i] + (1 - forget) * u[i]
-            output.append(reset * math.tanh(state[i]) * output_mask[i] + (1 - reset) * carried[i])
+            output.append(reset * math.tanh(state[i]) * output_mask[i] + (1 - reset) * highway[i])
         outputs.append(output)
     return outputs
 
@@ -62,7 +62,7 @@ def encoder() -> SRUEncoder:
     return encoder
 
 
-def test_sru_is_the_equations_at_any_length_and_padding(encoder: SRUEncoder) -> None:
+def test_sru_equals_equations_for_any_length_and_padding(encoder: SRUEncoder) -> None:
     lengths = torch.tensor([2, 5, 1, 5, 3])
     values = torch.randn(5, 7, 3, dtype=torch.float64)
     expected = [encoder_loop(encoder, row[:n].tolist()) for row, n in zip(values, lengths, strict=True)]
@@ -73,13 +73,13 @@ def test_padding_receives_no_gradient(encoder: SRUEncoder) -> None:
     values = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
     encoder(values, torch.tensor([4, 1, 2])).sum().backward()
     assert values.grad is not None
-    reached = values.grad.abs().sum(dim=2) > 0
-    assert reached.tolist() == [[True] * 4, [True, False, False, False], [True, True, False, False]]
+    nonzero = values.grad.abs().sum(dim=2) > 0
+    assert nonzero.tolist() == [[True] * 4, [True, False, False, False], [True, True, False, False]]
 
 
 @pytest.mark.parametrize("input_dim", [3, 4])
 @pytest.mark.parametrize("dropout", [False, True])
-def test_layer_and_its_gradient_with_masks(input_dim: int, dropout: bool) -> None:
+def test_sru_layer_with_masks_equals_equations_and_passes_gradcheck(input_dim: int, dropout: bool) -> None:
     torch.manual_seed(1)
     dim, sizes = 4, [3, 3, 2, 1]
 
@@ -99,23 +99,23 @@ def test_layer_and_its_gradient_with_masks(input_dim: int, dropout: bool) -> Non
     starts = [0, 3, 6, 8]
     for sentence in range(sizes[0]):
         rows = [start + sentence for start, size in zip(starts, sizes, strict=True) if sentence < size]
-        both = [
+        mask_values = [
             [1.0] * width if m is None else m[sentence].tolist()
             for m, width in zip(masks, (input_dim, dim), strict=True)
         ]
-        expected = layer_loop(x[rows].tolist(), weight.tolist(), bias.tolist(), *both)
+        expected = layer_loop(x[rows].tolist(), weight.tolist(), bias.tolist(), *mask_values)
         torch.testing.assert_close(output[rows], torch.tensor(expected, dtype=torch.float64))
     assert torch.autograd.gradcheck(lambda *tensors: SRULayerFunction.apply(*tensors, *masks, sizes), (x, weight, bias))
 
 
-def test_dropout_keeps_one_mask_for_a_whole_sentence() -> None:
+def test_output_dropout_uses_one_mask_per_sentence() -> None:
     torch.manual_seed(2)
     layer = SRULayer(input_dim=4, dim=4, output_dropout=0.5)
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[:4].copy_(torch.eye(4))  # candidates are the input, all gates are 1/2
     x = torch.ones(6, 4)
-    output = layer(x, [2, 2, 2]) - 0.5  # the half that the highway carries
+    output = layer(x, [2, 2, 2]) - 0.5  # subtract the highway's half of the output
     dropped = (output == 0).view(3, 2, 4)
     assert dropped.any()
     assert not dropped.all()

@@ -1,4 +1,4 @@
-"""Text encoders over one vector per caption, against their formulas."""
+"""Text encoders of one vector per caption, against their equations."""
 
 import math
 
@@ -10,18 +10,18 @@ from bifocal.text_encoders import BagOfWordsEncoder, ProjectionEncoder
 ONES = torch.ones(4, dtype=torch.int64)
 
 
-def test_bag_of_words_is_the_normalised_product() -> None:
+def test_bag_of_words_equals_normalized_product() -> None:
     torch.manual_seed(0)
     encoder = BagOfWordsEncoder(input_dim=5, dim=3).double()
     values = torch.rand(4, 5, dtype=torch.float64)
     weight = encoder.projection.weight.tolist()
-    for row, found in zip(values.tolist(), encoder(values, ONES).tolist(), strict=True):
+    for row, embedding in zip(values.tolist(), encoder(values, ONES).tolist(), strict=True):
         product = [sum(w * t for w, t in zip(line, row, strict=True)) for line in weight]
         norm = math.sqrt(sum(value**2 for value in product))
-        assert found == pytest.approx([value / norm for value in product])
+        assert embedding == pytest.approx([value / norm for value in product])
 
 
-def test_a_caption_without_terms_trains() -> None:
+def test_bag_of_words_of_caption_without_terms_has_finite_gradient() -> None:
     encoder = BagOfWordsEncoder(input_dim=5, dim=3)
     embedding = encoder(torch.zeros(4, 5), ONES)
     assert not embedding.any()
@@ -30,7 +30,7 @@ def test_a_caption_without_terms_trains() -> None:
     assert torch.isfinite(encoder.projection.weight.grad).all()
 
 
-def test_projection_is_two_layers_with_their_statistics() -> None:
+def test_projection_applies_two_layers_and_batch_norm() -> None:
     torch.manual_seed(0)
     encoder = ProjectionEncoder(input_dim=5, dim=3, hidden=4, dropout=0.0).double()
     values = torch.randn(4, 5, dtype=torch.float64)
@@ -42,7 +42,7 @@ def test_projection_is_two_layers_with_their_statistics() -> None:
 
 
 @pytest.mark.parametrize("encoder", [BagOfWordsEncoder(input_dim=5, dim=3), ProjectionEncoder(input_dim=5, dim=3)])
-def test_refuses_sequences(encoder: torch.nn.Module) -> None:
+def test_vector_encoder_rejects_sequences(encoder: torch.nn.Module) -> None:
     for shape in ((4, 6), (4, 2, 5)):
         with pytest.raises(ValueError, match="one vector per caption"):
             encoder(torch.zeros(shape), ONES)

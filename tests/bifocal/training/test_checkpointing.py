@@ -18,7 +18,7 @@ def gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
         recompute_activations(encoder)
     assert encoder.backbone is not None
     calls: list[int] = []
-    # A pre-hook: the second pass stops inside the block, once it has what the gradient needs.
+    # A pre-hook, because recomputation stops inside the block after the last saved activation.
     encoder.backbone.network.layer2[0].register_forward_pre_hook(lambda *_: calls.append(1))
     pixels, mask = 255 * torch.rand(2, 3, 64, 64), torch.ones(2, 64, 64, dtype=torch.bool)
     (encoder(pixels, mask) * torch.randn(2, 4)).sum().backward()

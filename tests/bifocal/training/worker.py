@@ -25,7 +25,7 @@ from bifocal.training.validators.recall import RecallValidator
 
 
 class Stopping(SigmoidLoss):
-    """Sends SIGTERM to the last rank alone, at one step."""
+    """Loss that sends SIGTERM to the last rank at one step."""
 
     def __init__(self, stop_at: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The registered model behind 'mlflow models serve', over a socket, where importing torch fails."""
+"""Requests to 'mlflow models serve' for a registered model, in an environment where importing torch fails."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_
 
 
 def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
-    """The mean of the first input over its second axis; of (B, T) ids one number, of (B, R, D) features D."""
+    """Write a graph that averages the first input over its second axis: (B, T) -> (B, 1), (B, R, D) -> (B, D)."""
     values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs]
     keep = inputs[0][2] == 2
     nodes = [
@@ -49,12 +49,12 @@ def graph(file: Path, inputs: list[tuple[str, int, int]]) -> None:
     ]
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
     output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [None, None])
-    made = helper.make_graph(nodes, "mean", values, [output], [axes])
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    onnx_graph = helper.make_graph(nodes, "mean", values, [output], [axes])
+    onnx.save(helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
 
 
 def backbone(file: Path, size: int) -> None:
-    """The three colors of (B, 3, size, size) pixels as the regions: (B, 3, size^2)."""
+    """Write a graph that returns one region per color channel: pixels (B, 3, size, size) -> (B, 3, size^2)."""
     pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, [None, 3, size, size])
     nodes = [
         helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
@@ -62,8 +62,8 @@ def backbone(file: Path, size: int) -> None:
     ]
     shape = helper.make_tensor("shape", TensorProto.INT64, [3], [0, 3, -1])
     output = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, None])
-    made = helper.make_graph(nodes, "backbone", [pixels], [output], [shape])
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    onnx_graph = helper.make_graph(nodes, "backbone", [pixels], [output], [shape])
+    onnx.save(helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
     artifacts.write_json(file.with_name("preprocessing.json"), {"size": size, "interpolation": "bicubic"})
 
 
@@ -74,7 +74,7 @@ def encoded(pixels: NDArray[np.uint8]) -> str:
 
 
 def make_artifacts(folder: Path) -> tuple[Path, Path]:
-    """An onnx and a metrics artifact as the stages before write them."""
+    """Write an onnx and a metrics artifact in the format of the previous stages."""
     partial = artifacts.open_partial(folder / "onnx", {})
     graph(partial / "text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
     graph(partial / "image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
@@ -88,18 +88,18 @@ def make_artifacts(folder: Path) -> tuple[Path, Path]:
     return folder / "onnx", folder / "metrics"
 
 
-def ask(port: int, rows: list[dict[str, Any]]) -> Any:
+def predict(port: int, rows: list[dict[str, Any]]) -> Any:
     body = json.dumps({"dataframe_records": rows}).encode()
     request = Request(f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())["predictions"]
+    with urlopen(request, timeout=30) as response:
+        return json.loads(response.read())["predictions"]
 
 
 def test_each_input_has_a_column_type() -> None:
     assert tuple(COLUMNS) == embedder.INPUTS
 
 
-def test_text_images_and_features_are_answered_without_torch(
+def test_served_model_embeds_text_images_and_features_without_torch(
     tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,12 +112,12 @@ def test_text_images_and_features_are_answered_without_torch(
     assert version.description.startswith("# A model")
     assert "c0de" not in version.description
 
-    poison = tmp_path / "poison" / "torch"
-    poison.mkdir(parents=True)
-    (poison / "__init__.py").write_text("raise ImportError('torch is not to be imported here')\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    broken_torch = tmp_path / "broken" / "torch"
+    broken_torch.mkdir(parents=True)
+    (broken_torch / "__init__.py").write_text("raise ImportError('serving must not import torch')\n")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     arguments = [f"--model-uri=models:/{MODEL}@candidate", "--env-manager=local", "--host=127.0.0.1", f"--port={port}"]
     log = (tmp_path / "log.txt").open("wb")
     server = subprocess.Popen(
@@ -125,7 +125,7 @@ def test_text_images_and_features_are_answered_without_torch(
         cwd=tmp_path,
         env={
             **os.environ,
-            "PYTHONPATH": str(poison.parent),
+            "PYTHONPATH": str(broken_torch.parent),
             # MLflow starts uvicorn by its name.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         },
@@ -145,22 +145,22 @@ def test_text_images_and_features_are_answered_without_torch(
                 time.sleep(0.3)
         rows = [{"text": "A dog runs."}, {"text": "a zebra"}, {"text": "dog"}]
         expected = EmbedderModel(Embedder(onnx_files)).predict(pd.DataFrame(rows))["embedding"].tolist()
-        np.testing.assert_allclose([row["embedding"] for row in ask(port, rows)], expected)
+        np.testing.assert_allclose([row["embedding"] for row in predict(port, rows)], expected)
         regions = np.arange(12.0).reshape(3, 4)
-        (answer,) = ask(port, [{"features": regions.tolist()}])
-        assert answer["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
+        (prediction,) = predict(port, [{"features": regions.tolist()}])
+        assert prediction["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
         pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
-        mixed = ask(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
+        mixed = predict(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
         assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
         assert mixed[1]["embedding"] == Embedder(onnx_files).embed_sentences(["dog"])[0].tolist()
-        for row, said in (
+        for row, message in (
             ({"text": None}, "none, expected one of text, image, features"),
             ({"image": "x"}, "base64 of an image file"),
             ({"txt": "dog"}, "no row has text or image or features; columns of other names are ignored"),
         ):
-            with pytest.raises(HTTPError) as refused:
-                ask(port, [row])
-            assert said in refused.value.read().decode()
+            with pytest.raises(HTTPError) as error:
+                predict(port, [row])
+            assert message in error.value.read().decode()
     finally:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGKILL)

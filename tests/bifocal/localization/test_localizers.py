@@ -1,4 +1,4 @@
-"""Where heatmaps come from and what they are of: pixels, regions alone, words inside a sentence, pairs of images."""
+"""Localizers over pixels, single regions, words of a sentence and pairs of images."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def draw(seed: int, *shape: int) -> Tensor:
 
 
 def pixels(*sizes: tuple[int, int]) -> RegionBatch:
-    """Images of several heights and widths, filled up with zeros, as the store gives them."""
+    """Return images of the given heights and widths, padded with zeros like those of the feature store."""
     side = max(max(size) for size in sizes)
     images, mask = torch.zeros(len(sizes), 3, side, side, dtype=torch.uint8), torch.zeros(len(sizes), side, side).bool()
     for number, (height, width) in enumerate(sizes):
@@ -43,7 +43,7 @@ def regions(count: int = 2) -> RegionBatch:
 
 
 @pytest.mark.parametrize("eval_resize", ["as_is", "stretch", "scale_and_crop"])
-def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(eval_resize: str) -> None:
+def test_bean_heatmap_of_pixels_covers_whole_image(eval_resize: str) -> None:
     torch.manual_seed(0)
     encoder = BEANEncoder(3, 6, maps=5, eval_resize=eval_resize, image_size=96, **BACKBONE).eval()
     batch, texts = pixels((64, 96), (96, 96)), normalize(draw(5, 2, 6), dim=1)
@@ -59,7 +59,7 @@ def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(eval_resize: str) ->
             assert torch.isfinite(located.scores[number, :cells]).all()
             assert (located.scores[number, cells:] == -torch.inf).all()
             torch.testing.assert_close(located.boxes[number, :cells], cell_boxes(rows, columns))
-        # Eq. (8)-(9) on the maps that the encoder pools: |v[u]| A[u] G, summed over the three largest v[u].
+        # Eq. (8)-(9) on the encoder's maps before pooling: |v[u]| A[u] G, summed over the three largest v[u].
         (image, _) = encoder.uncropped_views(batch.features.float(), batch.mask)
         maps = encoder.adapt(encoder.backbone_maps(image.unsqueeze(0)))[0]
         largest = texts[0].topk(3)
@@ -68,30 +68,32 @@ def test_bean_over_pixels_has_a_heatmap_of_each_whole_image(eval_resize: str) ->
     assert ((peak_points(located) > 0) & (peak_points(located) < 1)).all()
 
 
-def test_a_region_alone_is_an_image_that_shows_nothing_else() -> None:
+def test_per_region_score_equals_score_of_image_with_one_region() -> None:
     encoder, batch, texts = LinearEncoder(3, 6).eval(), regions(), normalize(draw(1, 2, 6), dim=1)
     with torch.inference_mode():
         located = PerRegionLocalizer()(encoder, batch, texts)
         for image in range(2):
-            for place in range(4):
-                vector = encoder(batch.features[image : image + 1, place : place + 1].float(), torch.ones(1, 1).bool())
-                assert located.scores[image, place] == pytest.approx(float(vector[0] @ texts[image]), abs=1e-6)
-    for wrong in (MultiLevelEncoder(3, 6, levels=1), BEANEncoder(3, 6, maps=5, **BACKBONE)):
-        with pytest.raises(ValueError, match=type(wrong).__name__):
-            PerRegionLocalizer()(wrong.eval(), batch, texts)
+            for region in range(4):
+                vector = encoder(
+                    batch.features[image : image + 1, region : region + 1].float(), torch.ones(1, 1).bool()
+                )
+                assert located.scores[image, region] == pytest.approx(float(vector[0] @ texts[image]), abs=1e-6)
+    for unsupported in (MultiLevelEncoder(3, 6, levels=1), BEANEncoder(3, 6, maps=5, **BACKBONE)):
+        with pytest.raises(ValueError, match=type(unsupported).__name__):
+            PerRegionLocalizer()(unsupported.eval(), batch, texts)
 
 
-def test_a_phrase_inside_a_sentence_has_the_heatmap_of_its_words() -> None:
+def test_multi_level_heatmap_uses_words_of_phrase_in_sentence() -> None:
     encoder = MultiLevelEncoder(3, 6, levels=1).eval()
     texts, words = normalize(draw(1, 2, 6), dim=1), normalize(draw(2, 3, 6), dim=1)
     with torch.inference_mode():
-        seen = MultiLevelHeatmap().encode(encoder, regions())
-        located = MultiLevelHeatmap().score(seen, texts, [words, None])
-        torch.testing.assert_close(located.scores[0], phrase_heatmap(words, seen.vectors[0]))
-        torch.testing.assert_close(located.scores[1], sentence_heatmap(texts[1], seen.vectors[1]))
+        cells = MultiLevelHeatmap().encode(encoder, regions())
+        located = MultiLevelHeatmap().score(cells, texts, [words, None])
+        torch.testing.assert_close(located.scores[0], phrase_heatmap(words, cells.vectors[0]))
+        torch.testing.assert_close(located.scores[1], sentence_heatmap(texts[1], cells.vectors[1]))
 
 
-def test_the_words_of_a_phrase_are_found_in_their_sentence() -> None:
+def test_find_phrase_returns_position_in_sentence() -> None:
     sentence = ["a", "man", "and", "a", "man", "with", "a", "hat"]
     assert find_phrase(sentence, ["a", "man"]) == slice(0, 2)
     assert find_phrase(sentence, ["a", "man"], 1) == slice(3, 5)
@@ -109,7 +111,7 @@ def test_the_words_of_a_phrase_are_found_in_their_sentence() -> None:
         (lambda: RMACEncoder(3, 6, **BACKBONE), pixels((64, 96))),
     ],
 )
-def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.Module], batch: RegionBatch) -> None:
+def test_last_activations_give_embedding_and_heatmaps(encoder: Callable[[], nn.Module], batch: RegionBatch) -> None:
     torch.manual_seed(0)
     network = encoder().eval()
     with torch.inference_mode():
@@ -122,6 +124,6 @@ def test_grad_cam_starts_from_what_makes_the_embedding(encoder: Callable[[], nn.
     assert (first >= 0).all()
 
 
-def test_grad_cam_needs_one_vector_for_an_image() -> None:
+def test_last_activations_reject_encoder_with_several_vectors() -> None:
     with pytest.raises(ValueError, match="a MultiLevelEncoder gives several"):
         MultiLevelEncoder(3, 6, levels=1).last_activations(regions(1))
