@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 EPSILON = 1e-12
-"""A sum of weights below it counts as zero."""
+"""Sums of weights below this value count as zero."""
 
 
 class Attention(NamedTuple):

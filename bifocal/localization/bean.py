@@ -10,7 +10,7 @@ from bifocal.features import RegionBatch
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, require
 
 PAPER_K = 180
-"""Dimensions kept of 2400, chosen by the paper on validation images."""
+"""Number of dimensions, of 2400, that the paper chose on validation images."""
 K_FRACTIONS = (0.025, 0.075, 0.2, 0.5, 1.0)
 """Candidates for k on validation images, as fractions of d."""
 
@@ -19,8 +19,8 @@ class BEANHeatmap(Localizer):
     """BEAN's heatmap: "Finding beans in burgers", CVPR 2018, eq. (8)-(9).
 
     The cells are those of stored features, or of the encoder's fully convolutional network. An image of pixels is
-    localized whole: stretched to a square if the encoder evaluates so, otherwise in its own aspect, without cropping.
-    SMILE's first layer is a 1 x 1 convolution into the joint space too, so its cells have such maps as well.
+    never cropped: it is stretched to a square if ``eval_resize`` is "stretch", otherwise it keeps its aspect ratio.
+    SMILE's first layer is also a 1 x 1 convolution into the joint space, so the heatmap works with it too.
 
     Args:
         k: dimensions to keep. None: ``PAPER_K``, unless another value is chosen on validation images, see

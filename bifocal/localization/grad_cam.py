@@ -50,7 +50,7 @@ def pair_heatmaps(
         embed: differentiable; maps activations to the embedding.
         first, second: activations of the last convolutional layer, one row per cell.
         k: dimensions.
-        embed_second: the same for the second image, if its size makes it another function.
+        embed_second: ``embed`` of the second image, if it depends on the image's size; None for ``embed``.
 
     Shape:
         first (R, D), second (R', D) -> (R,), (R',)

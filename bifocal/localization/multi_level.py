@@ -12,13 +12,13 @@ from bifocal.localization.base import Localizer, RegionScores, RegionVectors, Te
 
 
 class MultiLevelHeatmap(Localizer):
-    """Heatmap of a phrase at the level that fits it best.
+    """Heatmap of a phrase at the level of the highest pertinence.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, section 4.3.
     The cells of all levels have the same boxes.
 
     Args:
-        text_context: "sentence" uses the words of a phrase that stands in a sentence, as the paper does on Flickr30k;
+        text_context: "sentence" uses the words of a phrase in its sentence, as the paper does on Flickr30k;
             "phrase" always uses the phrase's own vector, as it does on ReferIt and Visual Genome.
 
     Raises:

@@ -11,7 +11,7 @@ from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ma
 
 
 class PerRegionLocalizer(Localizer):
-    """Score of a region: the cosine of the text with the embedding of an image that has this region alone.
+    """Score of a region: the cosine of the text with the embedding of an image with only this region.
 
     Wang, Li, Lazebnik, CVPR 2016, section 3.3, rank the proposals of an image for a phrase in this way. It works with
     encoders of stored regions that give one vector per image.

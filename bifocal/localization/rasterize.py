@@ -7,7 +7,7 @@ from torch import Tensor
 def rasterize(scores: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
     """Give each pixel the highest score among the regions that contain its center; thesis, section 4.2.2.
 
-    A pixel outside all regions gets the lowest score, because nothing is known about it.
+    A pixel outside all regions gets the lowest score.
 
     Args:
         boxes: x0 y0 x1 y1 relative to the image's width and height.

@@ -13,7 +13,7 @@ class SMILERegions(Localizer):
     """Dot product of each region with the text: Engilberge's thesis, 2020, eq. (4.3).
 
     Args:
-        attended: score A o G instead of G, which is the share of a region in the image's embedding.
+        attended: score A o G, the region's share of the image's embedding, instead of G.
 
     Example:
         >>> import torch

@@ -12,7 +12,7 @@ from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
 TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "contextual": 4, "vectors": 2, "sparse": 2}
-"""Number of dimensions of the text encoder's input, by text format; tokens are embedded before."""
+"""Number of dimensions of the text encoder's input, by text format, after the word embedding of tokens."""
 
 
 class Model(nn.Module):
@@ -21,9 +21,9 @@ class Model(nn.Module):
     Args:
         image_encoder: maps features to the joint space.
         text_encoder: maps word or caption vectors to the joint space.
-        dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: that of the encoders.
+        dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: as the encoders.
         text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by ``word_embedding``.
-        vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text comes as tokens.
+        vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text is tokens.
 
     Raises:
         ValueError: the encoders do not fit the model, each other or ``text_format``, or ``vocabulary_size`` does not
@@ -31,7 +31,7 @@ class Model(nn.Module):
 
     Attributes:
         single_vector: whether an image and a caption each have one vector of unit norm, whose dot product is the score.
-        config: arguments of ``build_model``; empty if the model was built otherwise.
+        config: arguments of ``build_model``; empty without ``build_model``.
     """
 
     parts: ClassVar[Mapping[str, str]] = {

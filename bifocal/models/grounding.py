@@ -29,18 +29,18 @@ class WordEncoder(Protocol):
 
 
 class GroundingModel(Model):
-    """Attention of each word, and of the sentence, to the cells of the level that fits it best.
+    """Attention of each word, and of the sentence, to the cells of the level with the highest pertinence.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(6).
     The paper does not rank captions; here ``cross`` is R_w + R_s, the two scores that eq. (10) trains.
 
     Args:
-        image_encoder: maps to the cells of L levels, such as ``MultiLevelEncoder``.
-        text_encoder: maps to sentences and, with ``encode_words``, to words, such as ``ElmoMixtureEncoder``.
+        image_encoder: maps features to the cells of L levels, such as ``MultiLevelEncoder``.
+        text_encoder: embeds sentences and, with ``encode_words``, words, such as ``ElmoMixtureEncoder``.
         dim, text_format, vocabulary_size: see ``bifocal.models.base.Model``.
         word_sharpness: gamma_1 of eq. (5).
         softmax: use a softmax over the cells as attention, an ablation.
-        word_level, sentence_level: the only level for words, and for sentences, an ablation; None for the best.
+        word_level, sentence_level: level for words, and for sentences, an ablation; None for the best.
         unit_sentence: divide the sentence's attended feature by its norm too, which eq. (6b) does not do: R_s is then
             a cosine instead of a sum over the cells.
         memory: MiB that scoring allocates at once, see ``bifocal.models.pertinence``.
@@ -49,7 +49,7 @@ class GroundingModel(Model):
         batch of N images and M captions -> Scores with cross, word_scores, sentence_scores (N, M).
 
     Raises:
-        TypeError: the text encoder has no words.
+        TypeError: the text encoder has no ``encode_words``.
 
     Example:
         >>> from bifocal.image_encoders import MultiLevelEncoder
@@ -100,7 +100,7 @@ class GroundingModel(Model):
         return Scores(word_scores + sentence_scores, word_scores=word_scores, sentence_scores=sentence_scores)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
-        """Return the cells (N, L, R, d) of N images, of unit norm; zero where there is none."""
+        """Return the cells (N, L, R, d) of N images, of unit norm; zero for padding."""
         cells: Tensor = self.image_encoder(regions.features.to(self.dtype), regions.mask)
         return cells
 
@@ -112,7 +112,7 @@ class GroundingModel(Model):
     def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
         """Return the ranks of caption retrieval and of image retrieval.
 
-        The float32 cells of all images are held in memory.
+        It keeps the float32 cells of all images in memory.
         """
         self.eval()
         with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""How pertinent texts are to images: attention to cells, level by level."""
+"""Pertinence of texts to images: attention to the cells of each level."""
 
 from collections.abc import Iterator
 
@@ -7,21 +7,21 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 ARRAYS = 8
-"""Numbers that stand in memory, with the gradient, for each (text, cell) of a block."""
+"""Numbers in memory per (text, cell) pair of a block, including the backward pass."""
 
 
 def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Tensor:
-    """Cosine of each text with what it attends to in each image, at each level.
+    """Cosine of each text with its attended feature, for each image and level.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(3) for
-    words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is never made: <a, s> is the sum of
-    H_n <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G, which is smaller where d exceeds the cells.
+    words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is not computed: <a, s> is the sum of
+    H_n <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G. This takes less memory if d > R.
 
     Args:
         texts: s, of unit norm.
-        cells: v, of unit norm; zero where there is none.
+        cells: v, of unit norm; zero for padding.
         unit: divide a by its norm, as eq. (2) does and eq. (6b) does not.
-        softmax: attention that sums to 1 over the cells of a level, in place of eq. (1): the ablation of table 3.
+        softmax: use a softmax over the cells of a level instead of eq. (1), the ablation of table 3.
 
     Shape:
         texts (K, d), cells (N, L, R, d) -> (N, K, L)
@@ -32,12 +32,12 @@ def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Te
         heatmap = similarity.masked_fill(absent, torch.finfo(similarity.dtype).min).softmax(dim=3)
     else:
         heatmap = similarity.relu()
-    found = (heatmap * similarity).sum(dim=3)
+    product = (heatmap * similarity).sum(dim=3)
     if unit:
         squared = ((heatmap @ (cells @ cells.transpose(2, 3))) * heatmap).sum(dim=3)
-        # A text that attends to nothing has no direction, and pertinence 0.
-        found = found / squared.clamp_min(torch.finfo(squared.dtype).tiny ** 0.5).sqrt()
-    return found.transpose(1, 2)
+        # Without attention, a = 0 and the pertinence is 0; the clamp keeps its gradient finite.
+        product = product / squared.clamp_min(torch.finfo(squared.dtype).tiny ** 0.5).sqrt()
+    return product.transpose(1, 2)
 
 
 def best_pertinence(
@@ -45,11 +45,11 @@ def best_pertinence(
 ) -> Tensor:
     """Pertinence at the best level, eq. (4) and (6d), or at one level, in blocks of bounded memory.
 
-    With more than one block, what the gradient needs is computed a second time.
+    With more than one block, the backward pass computes the activations again.
 
     Args:
-        level: the only one, in place of the best.
-        memory: MiB that a block's numbers take, with its gradient, beside texts, cells and their Gram matrices.
+        level: level to use; None for the best.
+        memory: MiB for a block and its backward pass, in addition to texts, cells and their Gram matrices.
 
     Shape:
         texts (K, d), cells (N, L, R, d) -> (N, K)
@@ -57,34 +57,34 @@ def best_pertinence(
     if level is not None:
         cells = cells[:, level : level + 1]
 
-    def block(some: Tensor, images: Tensor) -> Tensor:
-        return pertinence(some, images, unit=unit, softmax=softmax).amax(dim=2)
+    def block(block_texts: Tensor, images: Tensor) -> Tensor:
+        return pertinence(block_texts, images, unit=unit, softmax=softmax).amax(dim=2)
 
     per_pair = ARRAYS * cells.shape[1] * cells.shape[2] * cells.element_size()
     rows, columns = _sizes(len(cells), len(texts), max(1, (memory << 20) // max(1, per_pair)))
     if rows >= len(cells) and columns >= len(texts):
         return block(texts, cells)
-    again = torch.is_grad_enabled() and (texts.requires_grad or cells.requires_grad)
+    recompute = torch.is_grad_enabled() and (texts.requires_grad or cells.requires_grad)
 
     def over_texts(images: Tensor) -> Iterator[Tensor]:
-        for some in texts.split(columns):
-            yield checkpoint(block, some, images, use_reentrant=False) if again else block(some, images)
+        for part in texts.split(columns):
+            yield checkpoint(block, part, images, use_reentrant=False) if recompute else block(part, images)
 
     return torch.cat([torch.cat(list(over_texts(images)), dim=1) for images in cells.split(rows)])
 
 
 def _sizes(images: int, texts: int, pairs: int) -> tuple[int, int]:
-    """Images and texts of a block of at most ``pairs`` pairs: all texts, if it holds those of one image."""
+    """Return the numbers of images and texts per block of at most ``pairs`` pairs; images are split first."""
     columns = max(1, min(texts, pairs))
     return max(1, min(images, pairs // columns)), columns
 
 
 def sentence_from_words(pertinences: Tensor, present: Tensor, sharpness: float) -> Tensor:
-    """R_w of eq. (5): log((sum over the words of exp(gamma_1 R_t)) ^ (1 / gamma_1)).
+    """Return R_w of eq. (5): log((sum over the words of exp(gamma_1 R_t)) ^ (1 / gamma_1)).
 
     Args:
         pertinences: R_t of all words of the captions, one caption after the other.
-        present: where a caption has a word; every caption has one.
+        present: true for words, false for padding; every caption has at least one word.
         sharpness: gamma_1.
 
     Shape:

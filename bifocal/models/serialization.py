@@ -25,7 +25,7 @@ def build_model(
         feature_dim: D, channels of a region's feature; 3 for pixels.
         text_dim: K, dimension of a word's or a caption's vector.
         text_format: format of the text, see ``bifocal.text.TextStore``.
-        vocabulary_size: number of words; None unless the text comes as tokens.
+        vocabulary_size: number of words; None unless the text is tokens.
 
     Raises:
         ValueError: a name or an argument is unknown, an encoder is missing, or sizes do not fit each other.
@@ -63,7 +63,7 @@ def save_model(directory: Path, model: Model) -> None:
     """Write a model that ``build_model`` built: its arguments and its weights.
 
     Raises:
-        ValueError: the model was built otherwise, so that nothing says how to build it again.
+        ValueError: the model was not built by ``build_model``, so its arguments are unknown.
     """
     if not model.config:
         raise ValueError(f"this {type(model).__name__} has no configuration: build it with build_model to save it")
