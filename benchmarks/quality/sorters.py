@@ -3,7 +3,7 @@
     python -m benchmarks run quality.sorters [FOLDER ...]
 
 L1 error of ranks divided by n, on 10,000 held-out vectors of length 100. Each FOLDER is a sorter of the stage
-pretrain_sorter; components/pretrain_sorter/README.md tells what a training budget reaches.
+pretrain_sorter; components/pretrain_sorter/README.md gives the error by training budget.
 """
 
 import sys

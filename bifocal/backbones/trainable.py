@@ -95,7 +95,7 @@ def resize_for_eval(pixels: Tensor, mask: Tensor, method: EvalResize, image_size
 
 
 def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
-    """Return each image without its padding, which lies on the right and below."""
+    """Return each image without its padding, which is on the right and at the bottom."""
     heights, widths = mask.any(dim=2).sum(dim=1).tolist(), mask.any(dim=1).sum(dim=1).tolist()
     return [image[:, :h, :w] for image, h, w in zip(pixels, heights, widths, strict=True)]
 

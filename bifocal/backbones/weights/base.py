@@ -1,4 +1,4 @@
-"""What the sources of weights have in common."""
+"""Base class of the sources of weights."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
