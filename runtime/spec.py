@@ -154,6 +154,8 @@ class Component:
         params: model of the section.
         inputs: names of the artifacts it reads, each a directory at ``artifacts/<name>``.
         outputs: names of the artifacts it writes.
+        parameter_outputs: names of the strings that it returns besides, Kubeflow's output parameters; only for steps of
+            a cluster.
         code_paths: code that its result depends on besides its own folder, as paths from the repository's root.
         metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
         plots: tables below the outputs that DVC draws.
@@ -172,6 +174,7 @@ class Component:
     params: type[Params]
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
+    parameter_outputs: tuple[str, ...] = ()
     code_paths: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()

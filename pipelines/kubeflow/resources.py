@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, field_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from bifocal import registry
 from components import catalog
@@ -13,7 +13,6 @@ from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("resources.yaml")
 Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|[KMGTP]i?)?$")]
-Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?s$")]
 ImageName = Literal["cpu", "gpu", "serve"]
 
 
@@ -43,12 +42,35 @@ class StepResources(StrictModel):
     tolerations: list[Toleration]
     shared_memory: Quantity | None = Field(description="bytes of /dev/shm, used by data loader workers")
     retries: int = Field(ge=0, le=10)
-    retry_delay: Duration = Field(description="seconds before the first retry")
-    retry_factor: float = Field(ge=1, description="factor between two retry delays")
-    max_retry_delay: Duration = Field(description="seconds")
-    timeout: int = Field(ge=1, description="seconds")
+    retry_delay: int = Field(ge=0, description="seconds before the first retry")
+    retry_factor: int = Field(ge=1, description="factor between two retry delays; Argo accepts integers only")
+    timeout: int = Field(ge=1, description="seconds of one attempt, from the assignment of its pod to a machine")
+    queue_timeout: int = Field(
+        ge=0, description="seconds that all attempts together may wait for a machine before retries stop"
+    )
     shards: int = Field(ge=1, le=100, description="parallel steps, if the stage supports --shard")
     nodes: int = Field(ge=1, le=100, description="machines of one training; more than 1 uses the Kubeflow Trainer")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _explain_removed_key(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "max_retry_delay" in values:
+            raise ValueError(
+                "max_retry_delay was removed: Argo limits the time of all attempts, not the delay between two; "
+                "delete the key and set queue_timeout, in seconds"
+            )
+        return values
+
+    @property
+    def retry_deadline(self) -> int:
+        """Seconds from the creation of the first pod until Argo starts no retry and stops the running one.
+
+        Argo compares this limit, the ``maxDuration`` of its backoff, with the start of the *first* attempt
+        (argo-workflows ``workflow/controller/operator.go:1080-1092``) and makes it the deadline of retried pods
+        (line 1147). So it has room for every attempt at its full timeout, for the delays and for the queue.
+        """
+        delays = sum(self.retry_delay * self.retry_factor**retry for retry in range(self.retries))
+        return (self.retries + 1) * self.timeout + delays + self.queue_timeout
 
 
 class Trainer(StrictModel):

@@ -18,6 +18,7 @@ from runtime.kfp_executor import CODE, PARAMETERS
 from runtime.spec import Component
 
 ROOT = Path(__file__).parents[2]
+RUN_ID = "KFP_RUN_ID"
 # These steps run for their side effects: never take them from the cache.
 UNCACHED = (FETCH.name, PUSH.name, NOTIFY.name)
 
@@ -61,12 +62,15 @@ class TaskFactory:
         if step.retries:
             task.set_retry(
                 step.retries,
-                backoff_duration=step.retry_delay,
+                backoff_duration=f"{step.retry_delay}s",
                 backoff_factor=step.retry_factor,
-                backoff_max_duration=step.max_retry_delay,
+                backoff_max_duration=f"{step.retry_deadline}s",
             )
         task.set_caching_options(name not in UNCACHED)
         kubernetes.set_timeout(task, step.timeout)
+        # KFP labels every pod of a run (apiserver/template/v2_template.go:427). As a variable, not an argument, the id
+        # is in no cache key.
+        kubernetes.use_field_path_as_env(task, RUN_ID, "metadata.labels['pipeline/runid']")
         for secret, keys in sorted(self.resources.secrets.items()):
             kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys, optional=True)
         for label, value in sorted(step.node_selector.items()):
@@ -84,13 +88,15 @@ class TaskFactory:
         inputs += [{"name": name, "type": "Artifact"} for name in artifacts]
         if component is NOTIFY:
             inputs.append({"name": "status", "type": "PipelineTaskFinalStatus"})
+        outputs = [{"name": name, "type": "Artifact"} for name in component.outputs]
+        outputs += [{"name": name, "type": "String"} for name in component.parameter_outputs]
         return components.load_component_from_text(
             yaml.safe_dump(
                 {
                     "name": component.name,
                     "description": component.summary,
                     "inputs": inputs,
-                    "outputs": [{"name": name, "type": "Artifact"} for name in component.outputs],
+                    "outputs": outputs,
                     "implementation": {
                         "container": {
                             "image": self.resources.images[component.image],

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
+from kfp import compiler, dsl
 
 from components.catalog import all_components, pipeline_components
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
+from pipelines.kubeflow.tasks import TaskFactory
 from runtime import artifacts, parameters
+from runtime.spec import Component, Params
 from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
 
 MERGE = all_components()["extract_features"].merge_step
@@ -123,6 +126,55 @@ def test_training_gets_its_resources_secrets_and_retries(default: tuple[dict[str
     assert {"AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD"} <= variables
 
 
+def test_retries_have_room_for_every_attempt_at_its_full_timeout(
+    default: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    """Argo stops retrying at maxDuration after the *first* attempt started, so that has to cover all attempts."""
+    pipeline, platform = default
+    for name, task in {**tasks_of(pipeline), **pipeline["root"]["dag"]["tasks"]}.items():
+        if name == "exit-handler-1":
+            continue
+        policy, timeout = task["retryPolicy"], int(platform[f"exec-{name}"]["activeDeadlineSeconds"])
+        last_start = 0.0
+        for retry in range(policy["maxRetryCount"]):
+            last_start += timeout + seconds(policy["backoffDuration"]) * policy["backoffFactor"] ** retry
+        queue = resources.load().for_step(name.replace("-", "_")).queue_timeout
+        assert seconds(policy["backoffMaxDuration"]) >= last_start + timeout + queue
+        assert float(policy["backoffFactor"]).is_integer()  # Argo parses an int
+
+
+def seconds(duration: str) -> float:
+    return float(duration.removesuffix("s"))
+
+
+def test_every_container_has_the_id_of_the_run_and_no_cache_key_has_it(
+    default: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    pipeline, platform = default
+    assert set(platform) == set(pipeline["deploymentSpec"]["executors"])
+    for pod in platform.values():
+        assert pod["fieldPathAsEnv"] == [{"name": "KFP_RUN_ID", "fieldPath": "metadata.labels['pipeline/runid']"}]
+    assert "KFP_RUN_ID" not in json.dumps(tasks_of(pipeline))
+
+
+def test_strings_that_a_step_returns_are_output_parameters(tmp_path: Path) -> None:
+    toy = Component(
+        name="toy", summary="Toy.", image="cpu", params=Params, outputs=("things",), parameter_outputs=("digest",)
+    )
+    task = TaskFactory(resources.load(), {}, 1)
+
+    def pipeline() -> None:
+        task(toy, {}, before=task(toy, {}).outputs["digest"])
+
+    compiler.Compiler().compile(dsl.pipeline(name="toys")(pipeline), str(tmp_path / "toys.yaml"))
+    compiled_toys = next(iter(yaml.safe_load_all((tmp_path / "toys.yaml").read_text())))
+    assert compiled_toys["components"]["comp-toy"]["outputDefinitions"]["parameters"] == {
+        "digest": {"parameterType": "STRING"}
+    }
+    before = compiled_toys["root"]["dag"]["tasks"]["toy-2"]["inputs"]["parameters"]["before"]
+    assert before["taskOutputParameter"] == {"outputParameterKey": "digest", "producerTask": "toy"}
+
+
 def test_steps_with_side_effects_are_not_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
     tasks = tasks_of(default[0])
     assert not tasks["push"]["cachingOptions"].get("enableCache", False)
@@ -202,6 +254,8 @@ def test_s3_paths_are_not_fetched() -> None:
         ({"gpus": 1}, "gpus"),
         ({"steps": {"evaluate": {"shards": 2}}}, "cannot be sharded"),
         ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several nodes"),
+        ({"default": {"retry_factor": 1.5}}, "retry_factor: Input should be a valid integer"),
+        ({"default": {"max_retry_delay": "600s"}}, "max_retry_delay was removed: .* set queue_timeout"),
     ],
 )
 def test_invalid_resources_are_an_error(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
