@@ -11,8 +11,9 @@ RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basenam
 
 setup: $(READY)
 
-$(READY): requirements/dev.txt
-	test -x $(VENV)/bin/uv || { $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --quiet uv; }
+$(READY): requirements/dev.txt requirements/installer.txt
+	test -x $(VENV)/bin/uv || { $(PYTHON) -m venv $(VENV) \
+	  && $(VENV)/bin/python -m pip install --quiet --require-hashes --requirement requirements/installer.txt; }
 	uv pip install --quiet --python $(VENV)/bin/python --requirement requirements/dev.txt
 	touch $@
 
@@ -40,13 +41,17 @@ check: setup
 	python -m pipelines render --check
 	python -m benchmarks render --check
 
-# dev.txt is what 'make setup' installs, the others are what the images hold.
-PIN := uv pip compile --quiet --no-emit-index-url --python-version 3.11 --custom-compile-command "make requirements"
+# dev.txt is what 'make setup' installs, installer.txt installs it, the others are what the images hold. Versions stay as they
+# are, except where pyproject.toml needs others; make requirements UPGRADE=--upgrade takes the newest of all.
+PIN := uv pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+  --custom-compile-command "make requirements" $(UPGRADE)
 requirements: setup
-	$(PIN) --upgrade --extra stages --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/dev.txt
-	$(PIN) --upgrade --extra stages --extra pipelines --extra cpu pyproject.toml --output-file requirements/cpu.txt
-	$(PIN) --upgrade --extra stages --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
-	$(PIN) --upgrade --group serve --output-file requirements/serve.txt
+	$(PIN) --extra stages --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/dev.txt
+	$(PIN) --extra stages --extra pipelines --extra cpu pyproject.toml --output-file requirements/cpu.txt
+	$(PIN) --extra stages --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
+	$(PIN) --group serve --output-file requirements/serve.txt
+	$(PIN) --group tracking --output-file requirements/tracking.txt
+	$(PIN) --group installer --output-file requirements/installer.txt
 
 # An MLflow server. PostgreSQL: make mlflow MLFLOW_STORE=postgresql://user:password@host/mlflow; S3: MLFLOW_FILES=s3://bucket/mlflow
 # MLFLOW_HOSTS are the names that clients call it by; with any other it answers 403. The stages find it by MLFLOW_TRACKING_URI.
