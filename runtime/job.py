@@ -32,7 +32,7 @@ class Job:
         workspace.download(self.inputs.values())
         inputs = {name: workspace.path(artifact) for name, artifact in self.inputs.items()}
         outputs = {name: workspace.path(artifact) for name, artifact in self.outputs.items()}
-        return run_stage(self.component, self.params, inputs, outputs, values, self.arguments)
+        return run_stage(self.component, self.params, inputs, outputs, values, self.arguments).metrics
 
 
 def stage_job(component: Component, values: Mapping[str, Any], shard: str | None = None) -> Job:

@@ -1,9 +1,12 @@
 """Kubeflow's executor protocol: run a stage from an ExecutorInput and write its ExecutorOutput.
 
-Both formats are defined in kfp's ``pipeline_spec.proto``.
+Both formats are defined in kfp's ``pipeline_spec.proto``. A message may have outputs that the component does not
+declare: the driver adds ``executor-logs`` (kubeflow/pipelines 2.17, backend/src/v2/driver/driver.go:747-760).
 """
 
 import json
+import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,8 @@ from runtime.torchrun import is_main_process
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}
 """Folders where Kubeflow's launcher mounts the artifacts of each scheme."""
 PARAMETERS, CODE, USER_FILES = "parameters", "code", "user_files"
+SCORES, PAGE = "scores", "page"
+"""Outputs that a pipeline may declare in addition: the metrics as system.Metrics, the HTML page as system.HTML."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class ExecutorInput:
     Attributes:
         values: argument ``parameters``, decoded: the seed and the step's section.
         arguments: all other arguments.
-        inputs, outputs: directory of each artifact.
+        inputs, outputs: path of each artifact; ``outputs`` has all outputs of the message.
+        output_parameters: file of each output parameter.
         output_file: path of the ExecutorOutput.
     """
 
@@ -35,6 +41,7 @@ class ExecutorInput:
     arguments: dict[str, Any]
     inputs: dict[str, Path]
     outputs: dict[str, Path]
+    output_parameters: dict[str, Path]
     output_file: Path
     _output_artifacts: Mapping[str, Any]
 
@@ -51,8 +58,11 @@ class ExecutorInput:
             return cls(
                 values=json.loads(arguments.pop(PARAMETERS)),
                 arguments=arguments,
-                inputs=_directories(message["inputs"].get("artifacts", {})),
-                outputs=_directories(message["outputs"].get("artifacts", {})),
+                inputs=_paths(message["inputs"].get("artifacts", {})),
+                outputs=_paths(message["outputs"].get("artifacts", {})),
+                output_parameters={
+                    name: Path(entry["outputFile"]) for name, entry in message["outputs"].get("parameters", {}).items()
+                },
                 output_file=Path(message["outputs"]["outputFile"]),
                 _output_artifacts=message["outputs"].get("artifacts", {}),
             )
@@ -62,14 +72,51 @@ class ExecutorInput:
                 "Kubeflow and 'python -m pipelines run' set this option, do not set it by hand"
             ) from error
 
-    def write_output(self, metadata: Mapping[str, Any]) -> None:
-        """Write the ExecutorOutput: each output artifact with ``metadata`` and its hash."""
-        outputs = {}
-        for name, declared in self._output_artifacts.items():
-            described = {**metadata, "sha256": artifacts.artifact_hash(self.outputs[name])}
-            outputs[name] = {"artifacts": [{**declared["artifacts"][0], "metadata": described}]}
+    def write_output(
+        self, component: Component, metrics: Mapping[str, float], parameters: Mapping[str, str] | None = None
+    ) -> None:
+        """Write the output parameters and the ExecutorOutput: metadata of the outputs that ``component`` declares.
+
+        Args:
+            metrics: metadata of each artifact, beside its hash. The launcher rejects NaN and infinity
+                (kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go:1232), so they are left out.
+            parameters: text of each output parameter.
+
+        Raises:
+            ValueError: the message lacks an output that the component declares.
+        """
+        missing = sorted(
+            {*component.outputs} - {*self.outputs} | {*component.parameter_outputs} - {*self.output_parameters}
+        )
+        if missing:
+            raise ValueError(
+                f"{component.name}: --executor-input has no output {missing[0]!r}: "
+                "compile the pipeline again ('python -m pipelines compile')"
+            )
+        for name in component.parameter_outputs:
+            self.output_parameters[name].parent.mkdir(parents=True, exist_ok=True)
+            self.output_parameters[name].write_text((parameters or {})[name])
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        metadata: dict[str, dict[str, Any]] = {
+            name: {**finite, "sha256": artifacts.artifact_hash(self.outputs[name])} for name in component.outputs
+        }
+        if SCORES in self.outputs:
+            metadata[SCORES] = finite
+        if PAGE in self.outputs and component.pages:
+            metadata[PAGE] = {}
+            self._write_page(component.pages[0])
         self.output_file.parent.mkdir(parents=True, exist_ok=True)
+        outputs = {name: self._output_artifact(name, values) for name, values in metadata.items()}
         artifacts.write_json(self.output_file, {"artifacts": outputs})
+
+    def _write_page(self, page: str) -> None:
+        """Copy the file ``page`` of an output to the output ``page``, which is a file instead of a directory."""
+        output, _, file = page.partition("/")
+        self.outputs[PAGE].parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self.outputs[output] / file, self.outputs[PAGE])
+
+    def _output_artifact(self, name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {"artifacts": [{**self._output_artifacts[name]["artifacts"][0], "metadata": metadata}]}
 
 
 def run_from_executor_input(component: Component, text: str) -> dict[str, float]:
@@ -93,10 +140,10 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
         values = _with_fetched_files(inputs.pop(USER_FILES), values, component)
     values = download_user_files(values, component)
     params = parameters.validate(values, [component])[component.name]
-    metrics = run_stage(component, params, inputs, message.outputs, message.values, message.arguments)
+    result = run_stage(component, params, inputs, message.outputs, message.values, message.arguments)
     if is_main_process():
-        message.write_output(metrics)
-    return metrics
+        message.write_output(component, result.metrics, result.parameters)
+    return result.metrics
 
 
 def local_path(uri: str) -> Path:
@@ -112,7 +159,7 @@ def local_path(uri: str) -> Path:
     return Path(uri.removeprefix("file://"))
 
 
-def _directories(declared: Mapping[str, Any]) -> dict[str, Path]:
+def _paths(declared: Mapping[str, Any]) -> dict[str, Path]:
     return {name: local_path(entry["artifacts"][0]["uri"]) for name, entry in declared.items()}
 
 

@@ -154,8 +154,9 @@ class Component:
         params: model of the section.
         inputs: names of the artifacts it reads, each a directory at ``artifacts/<name>``.
         outputs: names of the artifacts it writes.
-        parameter_outputs: names of the strings that it returns besides, Kubeflow's output parameters; only for steps of
-            a cluster.
+        parameter_outputs: names of the strings it computes, as outputs of a step on a cluster; ``run`` returns each of
+            them by its name, beside its metrics.
+        pages: HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one.
         code_paths: code that its result depends on besides its own folder, as paths from the repository's root.
         metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
         plots: tables below the outputs that DVC draws.
@@ -175,6 +176,7 @@ class Component:
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
     parameter_outputs: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
     code_paths: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runtime import artifacts
 from runtime.mlflow import log_metrics, stage_run
@@ -14,6 +14,18 @@ from runtime.torchrun import is_main_process
 ROOT = Path(__file__).parent.parent
 
 
+class StageResult(NamedTuple):
+    """Result of one stage besides its artifacts.
+
+    Attributes:
+        metrics: by name.
+        parameters: text of each of the component's ``parameter_outputs``.
+    """
+
+    metrics: dict[str, float]
+    parameters: dict[str, str]
+
+
 def run_stage(
     component: Component,
     params: Params,
@@ -21,10 +33,10 @@ def run_stage(
     outputs: Mapping[str, Path],
     values: Mapping[str, Any],
     arguments: Mapping[str, Any] | None = None,
-) -> dict[str, float]:
-    """Run ``component``, commit its outputs and return its metrics.
+) -> StageResult:
+    """Run ``component``, commit its outputs and return its result.
 
-    Under ``torchrun``, only the main process commits, tracks and returns metrics.
+    Under ``torchrun``, only the main process commits, tracks and returns a result.
 
     Args:
         inputs, outputs: directory of each artifact.
@@ -37,9 +49,9 @@ def run_stage(
     run = import_module(f"{component.module}.run").run
     options = dict(arguments or {})
     if not is_main_process():
-        partials = {name: artifacts.partial_path(path) for name, path in outputs.items()}
+        partials = {name: artifacts.partial_path(outputs[name]) for name in component.outputs}
         run(params, **inputs, **partials, **options)
-        return {}
+        return StageResult({}, {})
     hashes = {name: artifacts.artifact_hash(path) for name, path in inputs.items()}
     fingerprint = {
         "component": component.name,
@@ -51,8 +63,10 @@ def run_stage(
     partials = {name: artifacts.open_partial(outputs[name], fingerprint) for name in component.outputs}
     tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
-        metrics: dict[str, float] = run(params, **inputs, **partials, **options)
+        returned = run(params, **inputs, **partials, **options)
+        parameters = {name: str(returned[name]) for name in component.parameter_outputs}
+        metrics = {name: value for name, value in returned.items() if name not in parameters}
         for name, partial in partials.items():
             artifacts.commit(partial, outputs[name], fingerprint | {"metrics": metrics})
         log_metrics(metrics)
-    return metrics
+    return StageResult(metrics, parameters)

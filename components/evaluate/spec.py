@@ -58,6 +58,7 @@ COMPONENT = Component(
         Plot("metrics/rank_histogram.csv", x="rank", y="image_retrieval", title="Image retrieval: ranks, percent"),
     ),
     image_dirs=("metrics/pictures",),
+    pages=("report/index.html",),
     former_keys={
         "protocol": "evaluators: [{name: Retrieval, protocol: ...}]",
         "recall_at": "evaluators: [{name: Retrieval, ks: [...]}]",

@@ -74,13 +74,13 @@ def extract(folder: Path, target: Path, shard: str | None = None, **changes: Any
     values = {"seed": 1, "extract_features": section(folder, **changes)}
     params = validate(values, [EXTRACT])["extract_features"]
     options = {} if shard is None else {"shard": shard}
-    return run_stage(EXTRACT, params, {"dataset": folder / "dataset"}, {"features": target}, values, options)
+    return run_stage(EXTRACT, params, {"dataset": folder / "dataset"}, {"features": target}, values, options).metrics
 
 
 def merge_shards(target: Path, *parts: Path) -> dict[str, float]:
     params = MERGE.params(seed=0)
     inputs = {f"shard_{number}": part for number, part in enumerate(parts)}
-    return run_stage(MERGE, params, inputs, {"features": target}, DEFAULTS)
+    return run_stage(MERGE, params, inputs, {"features": target}, DEFAULTS).metrics
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
