@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -96,14 +97,25 @@ def code_hash(root: Path, paths: Iterable[str]) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON; a crash leaves the former file or the complete new one."""
+    """Write ``value`` as indented JSON; a crash leaves the former file or the complete new one.
+
+    NaN and infinity become null: JSON has no such numbers, and most readers reject them.
+    """
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w") as file:
-        json.dump(value, file, indent=2, sort_keys=True)
+        json.dump(_without_nan(value), file, indent=2, sort_keys=True, allow_nan=False)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _json(value: Any) -> str:

@@ -86,8 +86,6 @@ class TaskFactory:
         """Return the step as a kfp container component: its image needs no kfp."""
         inputs = [{"name": name, "type": "String"} for name in strings]
         inputs += [{"name": name, "type": "Artifact"} for name in artifacts]
-        outputs = [{"name": name, "type": "Artifact"} for name in component.outputs]
-        outputs += [{"name": name, "type": "String"} for name in component.parameter_outputs]
         if component is NOTIFY:
             inputs.append({"name": "status", "type": "PipelineTaskFinalStatus"})
         outputs = [{"name": name, "type": "Artifact"} for name in component.outputs]

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
-from runtime.artifacts import artifact_hash, code_hash, commit, open_partial, read_manifest
+from runtime.artifacts import artifact_hash, code_hash, commit, open_partial, read_manifest, write_json
 
 FINGERPRINT = {"component": "toy", "parameters": {"size": 1}, "inputs": {}, "code": "abc"}
 
@@ -75,3 +76,9 @@ def test_code_hash_covers_source_files_but_not_bytecode(tmp_path: Path) -> None:
     assert code_hash(tmp_path, ["package"]) == first
     (tmp_path / "package" / "a.py").write_text("b")
     assert code_hash(tmp_path, ["package"]) != first
+
+
+def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:
+    write_json(tmp_path / "metrics.json", {"recall": nan, "rows": [1.5, (inf, 2)]})
+    text = (tmp_path / "metrics.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == {"recall": None, "rows": [1.5, [None, 2]]}
