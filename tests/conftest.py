@@ -73,32 +73,33 @@ def bucket(moto: int) -> Iterator[None]:
         client.delete_object(Bucket="bucket", Key=entry["Key"])
 
 
-def set_endpoint(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def set_endpoint(port: int, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
         "BIFOCAL_S3_PATH_STYLE": "1",
+        "BIFOCAL_CACHE": str(cache),
     }.items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
-def s3(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def s3(bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send requests to the server itself."""
-    set_endpoint(moto, monkeypatch)
+    set_endpoint(moto, tmp_path / "cache", monkeypatch)
 
 
 @pytest.fixture
-def faults(bucket: None, moto: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
+def faults(bucket: None, moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
     """Send requests to a proxy that injects faults; the client retries at once."""
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
     broken = Faults(moto)
     handler = type("Broken", (Proxy,), {"faults": broken})
     server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    set_endpoint(server.server_address[1], monkeypatch)
+    set_endpoint(server.server_address[1], tmp_path / "cache", monkeypatch)
     yield broken
     broken.stalled.set()
     server.shutdown()

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from runtime.s3.cache import cache_folder
 from runtime.s3.errors import StorageError
 
 SCHEME = "s3://"
-CACHE = Path(".cache/s3")
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
     """Return bucket and key.
 
     Raises:
-        StorageError: ``uri`` has another scheme, no bucket or no key.
+        StorageError: ``uri`` has another scheme, no bucket or no key, or its key is no relative path.
 
     Example:
         >>> parse_s3_uri("s3://bucket/runs/1/")
@@ -21,7 +21,25 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
     bucket, _, key = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not bucket or not key.strip("/"):
         raise StorageError(f"{uri!r}: expected s3://bucket/key")
-    return bucket, key.strip("/")
+    check_relative(bucket, uri)
+    return bucket, check_relative(key.strip("/"), uri)
+
+
+def check_relative(name: str, address: str) -> str:
+    """Return ``name`` if it is a path that stays below the folder it is joined to, on every system.
+
+    A key of S3 may have any characters: joined to a folder, ``../x``, ``/x`` or ``..\\x`` is a file elsewhere, and
+    ``a//b`` and ``a/b`` are one file.
+
+    Raises:
+        StorageError: ``name`` is absolute, or has a backslash, a null character or an empty, "." or ".." segment.
+    """
+    if "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
+        raise StorageError(
+            f"{address}: the key {name!r} is unsafe as a path of a file; expected names between single slashes, "
+            "without '..', '.' and backslashes: rename the object"
+        )
+    return name
 
 
 def is_remote(path: str) -> bool:
@@ -32,4 +50,4 @@ def is_remote(path: str) -> bool:
 def cache_path(uri: str) -> Path:
     """Path of the local copy of ``uri``."""
     bucket, key = parse_s3_uri(uri)
-    return CACHE / bucket / key
+    return cache_folder() / bucket / key

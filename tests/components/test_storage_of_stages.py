@@ -26,6 +26,7 @@ def test_stages_read_and_write_artifacts_on_s3(
         machine = tmp_path / stage  # each stage runs on a machine of its own, without the files of the other
         machine.mkdir()
         monkeypatch.chdir(machine)
+        monkeypatch.setenv("BIFOCAL_CACHE", str(machine / "cache"))
         command = [stage, "--params=../params.yaml", "--artifacts=s3://bucket/run"]
         CliRunner().invoke(main, command, catch_exceptions=False, standalone_mode=False)
     for name in ("dataset", "text"):

@@ -122,6 +122,22 @@ def test_single_file_is_downloaded_and_unknown_address_is_an_error(faults: Fault
         Storage().download("s3://bouquet/words", tmp_path / "none")
 
 
+@pytest.mark.parametrize("key", ["../../../outside.txt", "/outside.txt", "a//b.txt", "..\\outside.txt", "./a.txt"])
+def test_key_that_is_no_relative_path_is_refused(s3: None, tmp_path: Path, key: str) -> None:
+    client = boto3.client("s3")
+    client.put_object(Bucket="bucket", Key="data/captions.txt", Body=b"x")
+    client.put_object(Bucket="bucket", Key=f"data/{key}", Body=b"x")
+    with pytest.raises(StorageError, match=r"s3://bucket/data: the key .* is unsafe"):
+        Storage().download("s3://bucket/data", tmp_path / "a" / "b" / "c" / "data")
+    assert not list(tmp_path.rglob("*.txt"))
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/data/../../x", "s3://../x", "s3://bucket/a//b", "s3://bucket/a\\b"])
+def test_address_that_leads_out_of_its_bucket_is_refused(address: str) -> None:
+    with pytest.raises(StorageError, match="is unsafe"):
+        parse_s3_uri(address)
+
+
 @pytest.mark.parametrize("address", ["s3://bucket", "s3:///key", "/a/b", "s3://bucket/"])
 def test_invalid_uri_is_an_error(address: str) -> None:
     with pytest.raises(StorageError, match="expected s3://bucket/key"):
