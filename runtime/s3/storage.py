@@ -21,7 +21,7 @@ from runtime import artifacts
 from runtime.s3 import multipart
 from runtime.s3.errors import StorageError, wrap_s3_errors
 from runtime.s3.integrity import check_manifest, matches_object
-from runtime.s3.uri import SCHEME, parse_s3_uri
+from runtime.s3.uri import SCHEME, check_relative, parse_s3_uri
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Storage:
         compared with the SHA-256 that ``upload`` stored, or by its size if another program uploaded it.
 
         Raises:
-            StorageError: no file is at ``uri``, a request failed after every attempt, or a file is damaged.
+            StorageError: no file is at ``uri``, a key below it is no safe path, a request failed after every attempt,
+                or a file is damaged.
         """
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
@@ -133,7 +134,7 @@ class Storage:
                 if name == "":
                     return {"": prefix}
                 if name.startswith("/") and not name.endswith("/"):
-                    keys[name[1:]] = entry["Key"]
+                    keys[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry["Key"]
         if not keys:
             raise StorageError(f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address")
         return keys
