@@ -27,9 +27,8 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress
     write_tensors(path, tensors, progress)
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Restore the model, the optimizer and the random state of ``save_checkpoint``, and return the progress."""
-    tensors, progress = read_tensors(path)
+def load_checkpoint(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer) -> None:
+    """Restore the model, the optimizer and the random state from the tensors of ``save_checkpoint``."""
     model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -40,7 +39,6 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> dict[
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    return progress
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ parameters, and micro-batches and freezing break both.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,6 +92,27 @@ class World:
         results = [compute() if self.is_main else None]
         dist.broadcast_object_list(results, 0)
         return results[0]
+
+    def broadcast_tensors(
+        self, read: Callable[[], tuple[Mapping[str, Tensor], dict[str, Any]]]
+    ) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
+        """Call ``read`` on rank 0 alone and return its tensors, on the CPU, and its notes on all ranks.
+
+        Machines that train together need not share a file system: only rank 0 has files.
+        """
+        if self.size == 1:
+            return read()
+        tensors, notes = read() if self.is_main else ({}, {})
+        layout = [(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()]
+        layout, notes = self.broadcast_from_main(lambda: (layout, notes))
+        device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+        received = {}
+        for name, shape, dtype in layout:
+            tensor = tensors[name].to(device) if self.is_main else torch.empty(shape, dtype=dtype, device=device)
+            # As bytes: not every backend can send every dtype.
+            dist.broadcast(tensor.view(-1).view(torch.uint8), 0)
+            received[name] = tensor.cpu()
+        return received, notes
 
     def any_rank(self, flag: bool, device: torch.device) -> bool:
         """Whether ``flag`` is true on at least one rank."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
+from bifocal.checkpoint_hook import call_checkpoint_hook
 from bifocal.progress import log_line
 from bifocal.training.distributed import World
 from bifocal.training.sigterm import EXIT_CODE
@@ -32,7 +33,9 @@ class Progress(NamedTuple):
 
 
 class RunState:
-    """State of a training run in a directory; rank 0 alone writes it.
+    """State of a training run in a directory; rank 0 alone reads and writes it.
+
+    The other ranks get the state from rank 0: they may run on machines with other file systems.
 
     Args:
         directory: a directory of this run alone.
@@ -56,19 +59,25 @@ class RunState:
 
     def restore(self) -> Progress:
         """Load the last checkpoint, if there is one, and return the position of the run."""
-        self.world.barrier()
-        if not self.last.is_file():
+        if not self.world.broadcast_from_main(self.last.is_file):
             self.world.broadcast_parameters(self.modules)
             return Progress(0, 0, 0.0, [])
-        progress = Progress(**load_checkpoint(self.last, self.modules, self.optimizer))
+        tensors, notes = self.world.broadcast_tensors(lambda: read_tensors(self.last))
+        load_checkpoint(tensors, self.modules, self.optimizer)
+        progress = Progress(**notes)
         if self.world.is_main:
             log_line(f"resuming at epoch {progress.epoch + 1}, step {progress.step}")
         return progress
 
-    def save(self, progress: Progress) -> None:
-        """Write everything that the next step depends on."""
+    def save(self, progress: Progress, *, is_last: bool = False) -> None:
+        """Write everything that the next step depends on, and call the hook of ``checkpoint_hook``.
+
+        Args:
+            is_last: whether the process exits after this checkpoint.
+        """
         if self.world.is_main:
             save_checkpoint(self.last, self.modules, self.optimizer, progress._asdict())
+            call_checkpoint_hook(is_last=is_last)
 
     def save_best(self, epoch: int) -> None:
         """Write the weights of ``eval_model`` as those of the best epoch."""
@@ -77,27 +86,31 @@ class RunState:
 
     def load_best(self, model: nn.Module) -> None:
         """Load the weights of the best epoch into ``model``."""
-        self.world.barrier()
-        model.load_state_dict(read_tensors(self.best)[0])
+        model.load_state_dict(self.world.broadcast_tensors(lambda: read_tensors(self.best))[0])
 
     def batches(self, sampler: Callable[[int], Sequence[Tensor]], epoch: int) -> list[Tensor]:
-        """Return the rows of each batch of an epoch; a resumed epoch keeps the batches that it started with."""
+        """Return the rows of each batch of an epoch; a resumed epoch keeps the batches that it started with.
+
+        Rank 0 alone draws them: samplers that mine with the model could differ between GPUs in the last bit.
+        """
         path = self.directory / "batches.safetensors"
-        self.world.barrier()
-        if path.is_file():
-            tensors, notes = read_tensors(path)
-            if notes["epoch"] == epoch:
-                return list(tensors["rows"].split(tensors["sizes"].tolist()))
-        batches = list(sampler(epoch))
-        self.world.barrier()
-        if self.world.is_main:
+
+        def read() -> tuple[dict[str, Tensor], dict[str, Any]]:
+            if path.is_file():
+                tensors, notes = read_tensors(path)
+                if notes["epoch"] == epoch:
+                    return tensors, notes
+            batches = list(sampler(epoch))
             sizes = torch.tensor([len(rows) for rows in batches])
             write_tensors(path, {"rows": torch.cat(batches), "sizes": sizes}, {"epoch": epoch})
-        return batches
+            return read_tensors(path)
+
+        tensors, _ = self.world.broadcast_tensors(read)
+        return list(tensors["rows"].split(tensors["sizes"].tolist()))
 
     def terminate(self, progress: Progress) -> NoReturn:
         """Save the state after SIGTERM, and exit with the code of that signal."""
-        self.save(progress)
+        self.save(progress, is_last=True)
         if self.world.is_main:
             log_line(f"SIGTERM: saved at epoch {progress.epoch + 1}, step {progress.step}; start again to resume")
         self.world.barrier()

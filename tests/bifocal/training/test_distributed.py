@@ -1,4 +1,4 @@
-"""Training with two processes equals training with one."""
+"""Training with two processes, each with a folder of its own as on two machines, equals training with one."""
 
 import json
 import os
@@ -42,6 +42,9 @@ def results(
     # Each run resumed once, and rank 0 alone logged it.
     assert done.stderr.count("resuming at epoch 2, step 2") == 1
     assert done.stderr.count("SIGTERM: saved") == 1
+    # Rank 0 alone has checkpoints: the other gets the last and the best from it.
+    assert (folder / "machine0" / "plain2" / "best.safetensors").is_file()
+    assert not (folder / "machine1").exists()
     names = ("0of1", "0of2", "1of2")
     return {name: json.loads((folder / f"results{name}.json").read_text()) for name in names}
 

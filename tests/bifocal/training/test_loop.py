@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.checkpoint import read_tensors
+from bifocal.checkpoint_hook import checkpoint_hook
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Cosine, Step
 from bifocal.training.state import RunState
@@ -191,6 +192,19 @@ def test_sigterm_finishes_the_step_and_the_next_run_resumes(tmp_path: Path, sigt
     assert task.calls + resumed.calls == expected.calls  # no step is lost or repeated
     assert again == history
     assert equal_weights(expected.model, resumed.model)
+
+
+def test_hook_is_called_after_each_checkpoint_and_knows_the_last(tmp_path: Path, sigterm_at: Interrupt) -> None:
+    calls: list[tuple[int, int, bool]] = []
+
+    def hook(*, is_last: bool) -> None:
+        progress = read_tensors(tmp_path / "last.safetensors")[1]
+        calls.append((progress["epoch"], progress["step"], is_last))
+
+    with checkpoint_hook(hook), pytest.raises(SystemExit):
+        train(tmp_path, tick=sigterm_at(STEPS + 1), checkpoint_every_steps=2)
+    train(tmp_path)
+    assert calls == [(0, 2, False), (1, 0, False), (1, 1, True)]
 
 
 def test_sigterm_during_validation_saves_the_finished_epoch(tmp_path: Path, sigterm_at: Interrupt) -> None:

@@ -66,7 +66,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
             Stopping(stop_at),
             pairs,
             RecallValidator(pairs),
-            checkpoints=folder / checkpoints,
+            checkpoints=folder / f"machine{World.current().rank}" / checkpoints,
             **arguments | changes,
         )
     except SystemExit as end:
