@@ -33,8 +33,6 @@ class PerRegionLocalizer(Localizer):
         features = encoder.to_dtype(regions.features)
         single = features.flatten(0, 1).unsqueeze(1)
         vectors = encoder(single, torch.ones(single.shape[:2], dtype=torch.bool, device=single.device))
-        if vectors.ndim != 2:
-            raise ValueError(f"PerRegionLocalizer needs one vector per image, a {type(encoder).__name__} gives several")
         return RegionVectors(vectors.unflatten(0, features.shape[:2]), regions.mask, regions.boxes)
 
     def score(

@@ -57,6 +57,7 @@ def _open_source(
     if isinstance(extractor, FeatureReader):
         return extractor.open(dataset), metadata, {}
     extractor.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
+    assert params.batch_size is not None  # checked with the parameters
     weights: Weights = build(WEIGHTS, params.weights)
     digest, metrics = weights.prepare(
         extractor, dataset, features, batch_size=params.batch_size, seed=params.seed, sharded=sharded

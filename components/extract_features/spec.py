@@ -19,7 +19,7 @@ class ExtractFeaturesParams(Params):
     weights: Annotated[ClassRef, FromRegistry(WEIGHTS, paths=("path",))] | None = Field(
         description="where the weights of the extractor's network come from; null for published files"
     )
-    batch_size: int = Field(ge=1, description="images per forward pass")
+    batch_size: int | None = Field(ge=1, description="images per forward pass; null for published files")
     images_per_file: int = Field(
         ge=1, description="images in a file of the store; a killed run loses at most the file in progress"
     )
@@ -41,7 +41,12 @@ class ExtractFeaturesParams(Params):
         if issubclass(extractor, FeatureReader):
             if self.weights is not None:
                 yield f"weights is {self.weights.name}, but {self.extractor.name} reads published files: set it to null"
-        elif self.weights is None:
+            if self.batch_size is not None:
+                yield f"batch_size is {self.batch_size}, but {self.extractor.name} runs no network: set it to null"
+            return
+        if self.batch_size is None:
+            yield f"batch_size is null, but {self.extractor.name} runs a network: give the images per forward pass"
+        if self.weights is None:
             available = ", ".join(registered(WEIGHTS))
             yield f"weights is null, but {self.extractor.name} needs weights: name one of {available}"
         else:

@@ -11,7 +11,6 @@ from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.losses import GroundingLoss
 from bifocal.models import GroundingModel, build_model
-from bifocal.scores import Scores
 from bifocal.text import TextBatch
 
 LEVELS, CELLS, DIM = 2, 4, 6
@@ -102,21 +101,6 @@ def test_grounding_model_and_loss_equal_equations_1_to_10(images: int, captions_
     assert GroundingLoss(sharpness=10.0)(scores, batch.matches).item() == pytest.approx(loss)
 
 
-@pytest.mark.parametrize("size", [2, 17])
-def test_grounding_loss_equals_loop_and_passes_gradcheck(size: int) -> None:
-    torch.manual_seed(size)
-    words, sentences = torch.randn(2, size, 2 * size, dtype=torch.float64)
-    matches = torch.eye(size, dtype=torch.bool).repeat_interleave(2, dim=1)
-    loss = GroundingLoss()(Scores(words, word_scores=words, sentence_scores=sentences), matches)
-    expected = sum(posterior_loss(part.tolist(), matches.tolist(), 10.0) for part in (words, sentences))
-    assert loss.item() == pytest.approx(expected)
-    if size == 2:
-        assert torch.autograd.gradcheck(
-            lambda w, s: GroundingLoss()(Scores(w, word_scores=w, sentence_scores=s), matches),
-            (words.requires_grad_(), sentences.requires_grad_()),
-        )
-
-
 def test_scores_are_independent_of_padding() -> None:
     model = new_model()
     torch.testing.assert_close(model(new_batch(3, 2)).cross, model(new_batch(3, 2, pad=4)).cross)
@@ -132,11 +116,6 @@ def test_ablation_changes_scores(ablation: dict[str, object]) -> None:
     batch = new_batch(4, 2)
     plain, other = new_model()(batch), new_model(**ablation)(batch)
     assert not torch.allclose(plain.cross, other.cross)
-
-
-def test_grounding_loss_rejects_scores_without_words() -> None:
-    with pytest.raises(ValueError, match="train a GroundingModel with it"):
-        GroundingLoss()(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool))
 
 
 def test_grounding_model_rejects_text_encoder_without_words() -> None:

@@ -165,6 +165,7 @@ PHRASES = {"name": "TrainOnPhrases"}
 @pytest.mark.parametrize(
     ("extractor", "weights", "message"),
     [
+        (ARRAYS, None, "batch_size is 8, but ImageArrays runs no network: set it to null"),
         (ARRAYS, "Pretrained", "weights is Pretrained, but ImageArrays reads published files: set it to null"),
         (GRID, None, "weights is null, but Grid needs weights: name one of FromFile, Pretrained"),
         (PIXELS, PHRASES, "TrainOnPhrases trains a feature map, which Pixels does not have"),
@@ -182,6 +183,11 @@ PHRASES = {"name": "TrainOnPhrases"}
 def test_contradictory_parameters_are_errors_before_any_work(extractor: object, weights: object, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         validated(extractor=extractor, weights=weights)
+
+
+def test_extraction_with_a_network_needs_a_batch_size() -> None:
+    with pytest.raises(ParameterError, match="batch_size is null, but Grid runs a network"):
+        validated(batch_size=None)
 
 
 def test_keys_of_version_0_1_are_errors_that_name_the_new_ones() -> None:
@@ -212,7 +218,8 @@ def test_keys_of_version_0_1_are_errors_that_name_the_new_ones() -> None:
 def test_extraction_is_shardable_unless_something_is_learned_first(
     extractor: object, weights: object, shardable: bool
 ) -> None:
-    assert validated(extractor=extractor, weights=weights).shardable == shardable
+    batch_size = None if weights is None else 8
+    assert validated(extractor=extractor, weights=weights, batch_size=batch_size).shardable == shardable
 
 
 def test_weights_agree_with_the_section_on_whether_shards_share_them() -> None:

@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def section(folder: Path, **changes: Any) -> dict[str, Any]:
     extractor = {"name": "ImageArrays", "path": str(folder / "arrays"), "regions": 3}
-    return {"extractor": extractor, "weights": None, "batch_size": 8, "images_per_file": 4, **changes}
+    return {"extractor": extractor, "weights": None, "batch_size": None, "images_per_file": 4, **changes}
 
 
 def extract(folder: Path, target: Path, shard: str | None = None, **changes: Any) -> dict[str, float]:
