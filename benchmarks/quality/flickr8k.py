@@ -94,7 +94,7 @@ def train(params: TrainEmbeddingParams, artifacts: Path) -> list[float]:
         save_sorter(sorter, BifocalSorter(), {})
         run(params, dataset=dataset, features=features, text=text, sorter=sorter, embedding=embedding)
         dev = ImageCaptionPairs(read_dataset(dataset).split("val"), FeatureStore(features), TextStore(text))
-        model = load_model(embedding)
+        model: Any = load_model(embedding)
         images, captions = embed(model, dev)
     reports = [
         summarize(retrieval_ranks(images, captions, dev.image_of_caption, rerank=rerank), (1,))

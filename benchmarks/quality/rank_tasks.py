@@ -47,7 +47,8 @@ def retrieval(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: 
 
     def batch_loss() -> Tensor:
         rows = torch.randint(3000, (batch,), generator=generator)
-        return loss(Scores(cosines(training[0][rows], training[1][rows])), matches)
+        value: Tensor = loss(Scores(cosines(training[0][rows], training[1][rows])), matches)
+        return value
 
     fit(branches, rate, steps, batch_loss)
     with torch.no_grad():
@@ -72,7 +73,8 @@ def ordinal(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: in
 
     def batch_loss() -> Tensor:
         rows = torch.randint(2000, (batch,), generator=generator)
-        return loss(Scores(model(features[rows]).T), targets[rows][None])
+        value: Tensor = loss(Scores(model(features[rows]).T), targets[rows][None])
+        return value
 
     fit(model, rate, steps, batch_loss)
     with torch.no_grad():
@@ -96,7 +98,8 @@ def labels(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: int
 
     def batch_loss() -> Tensor:
         rows = torch.randint(3000, (batch,), generator=generator)
-        return loss(Scores(model(features[rows]).T), truth[rows].T)
+        value: Tensor = loss(Scores(model(features[rows]).T), truth[rows].T)
+        return value
 
     fit(model, rate, steps, batch_loss)
     with torch.no_grad():

@@ -105,8 +105,8 @@ def main(steps: int, folder: Path) -> None:
     loss = HardestTripletLoss()
     sampler = CaptionBatches(batch_size=BATCH).sampler(train.image_of_caption, seed=0)
     clock = Clock()
-    model.forward, loss.forward = clock.timed(model.forward), clock.timed(loss.forward)
-    torch.Tensor.backward = clock.timed(torch.Tensor.backward)  # type: ignore[method-assign]
+    for owner, name in ((model, "forward"), (loss, "forward"), (torch.Tensor, "backward")):
+        setattr(owner, name, clock.timed(getattr(owner, name)))
     torch.optim.Adam.step = clock.timed(torch.optim.Adam.step, ends_step=True)  # type: ignore[method-assign]
     fit(
         model,
