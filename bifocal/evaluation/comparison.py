@@ -85,8 +85,24 @@ def paired_interval(
 
 
 def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``."""
-    return current.merge(reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one")
+    """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``.
+
+    Raises:
+        ValueError: queries were ranked under different protocols, or a table does not say under which.
+    """
+    if not ({"protocol"} <= set(current.columns) & set(reference.columns)):
+        raise ValueError(
+            "a table of ranks has no column 'protocol': version 0.2 or earlier wrote it; evaluate the model again"
+        )
+    pairs = current.merge(reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one")
+    unlike = pairs[pairs["protocol_current"] != pairs["protocol_reference"]]
+    if len(unlike):
+        raise ValueError(
+            f"{unlike['direction'].iloc[0]}: {len(unlike)} of {len(pairs)} common queries were ranked under different "
+            "protocols (other candidates or true boxes), so their ranks are not comparable: evaluate both models on "
+            "the same split with the same protocol"
+        )
+    return pairs
 
 
 def compare_ranks(
@@ -96,6 +112,9 @@ def compare_ranks(
 
     Args:
         current, reference: tables as in ``ranks.parquet``; queries of one table alone are left out.
+
+    Raises:
+        ValueError: as ``join_queries``.
     """
     differences = []
     for direction, queries in join_queries(current, reference).groupby("direction", sort=True):

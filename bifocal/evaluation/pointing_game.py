@@ -1,9 +1,11 @@
 """Pointing game: does the maximum of a phrase's heatmap lie in one of its boxes?"""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -71,10 +73,17 @@ class PointingGame:
             self.title,
             {"pointing": metrics},
             rows=metric_rows(metrics),
-            queries=query_ranks("pointing", phrases["phrase_id"], phrases["image_id"], content, ~pointing.hits),
+            queries=query_ranks(
+                "pointing", phrases["phrase_id"], phrases["image_id"], content, _true_boxes(phrases), ~pointing.hits
+            ),
             sections=[Section(self.title, note, [*metric_tables(metrics), Gallery(items)])],
             figures={"pointing": _figure(examples, subject.thumbnails)},
         )
+
+
+def _true_boxes(phrases: pd.DataFrame) -> list[str]:
+    """Return the hash of the boxes of each phrase: with other boxes, a hit means something else."""
+    return [sha256(np.asarray(boxes, dtype=np.float32).tobytes()).hexdigest() for boxes in phrases["boxes"]]
 
 
 def pointing_metrics(pointing: PointingResult, resamples: int, seed: int) -> dict[str, Any]:

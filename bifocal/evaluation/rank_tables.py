@@ -1,4 +1,4 @@
-"""Tables that later comparisons of two models need: the rank of every query, and the hashes of the training images."""
+"""Tables that later comparisons of two models need: ranks of all queries, images of the split and of the training."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -9,13 +9,20 @@ from numpy.typing import ArrayLike
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result
+from bifocal.features import FeatureStore
 
 RANKS = "ranks.parquet"
 TRAINING_IMAGES = "trained_on.parquet"
+EVALUATED_IMAGES = "evaluated_on.parquet"
 
 
 def query_ranks(
-    direction: str, query: Iterable[object], image_id: Iterable[object], content: Iterable[str], rank: ArrayLike
+    direction: str,
+    query: Iterable[object],
+    image_id: Iterable[object],
+    content: Iterable[str],
+    protocol: Iterable[str],
+    rank: ArrayLike,
 ) -> pd.DataFrame:
     """Return per-query ranks as a table with the columns of ``ranks.parquet``.
 
@@ -24,10 +31,12 @@ def query_ranks(
         query: id of each query: image, caption or phrase id.
         image_id: image of each query; the bootstrap resamples images.
         content: SHA-256 of each query's image file or text; two models are compared on queries of equal content.
+        protocol: hash of all that a query's rank depends on besides the model, such as the candidates; ranks under
+            different protocols are not comparable.
         rank: expected rank of the first correct answer, from 0; for a hit or miss 0 or 1.
     """
-    columns = {"query": map(str, query), "image_id": map(str, image_id), "content": map(str, content)}
-    table = pd.DataFrame({"direction": direction} | {name: list(values) for name, values in columns.items()})
+    columns = {"query": query, "image_id": image_id, "content": content, "protocol": protocol}
+    table = pd.DataFrame({"direction": direction} | {name: list(map(str, values)) for name, values in columns.items()})
     return table.assign(rank=pd.Series(rank, dtype="float64"))
 
 
@@ -36,14 +45,42 @@ def text_hashes(texts: Iterable[object]) -> list[str]:
     return [sha256(str(text).encode()).hexdigest() for text in texts]
 
 
-def write_rank_tables(directory: Path, results: Sequence[Result], dataset: Dataset, split: str) -> None:
-    """Write ``ranks.parquet`` and ``trained_on.parquet``.
+def pool_hash(contents: Iterable[str]) -> str:
+    """Return the hash of candidates that are ranked together, in any order."""
+    return sha256("\n".join(sorted(contents)).encode()).hexdigest()
 
-    The first joins the queries of all results. The second holds the SHA-256 of every image file outside ``split``.
+
+def write_rank_tables(
+    directory: Path, results: Sequence[Result], dataset: Dataset, split: str, features: FeatureStore
+) -> None:
+    """Write ``ranks.parquet``, ``trained_on.parquet`` and ``evaluated_on.parquet``.
+
+    The first joins the queries of all results. The second holds the SHA-256 of every image file outside ``split``. The
+    third has one row per image of ``split``: image_id, ``content`` (SHA-256 of the file, "" without one) and
+    ``features`` (SHA-256 of the stored features).
     """
     tables = [result.queries for result in results if result.queries is not None]
-    ranks = pd.concat(tables, ignore_index=True) if tables else query_ranks("", [], [], [], [])
+    ranks = pd.concat(tables, ignore_index=True) if tables else query_ranks("", [], [], [], [], [])
     ranks.to_parquet(directory / RANKS, index=False)
     hashes = dataset.images.loc[dataset.images["split"] != split, "sha256"].dropna().astype(str)
     content = sorted(set(hashes) - {""})
     pd.DataFrame({"content": content}, dtype=str).to_parquet(directory / TRAINING_IMAGES, index=False)
+    evaluated = evaluated_images(dataset.split(split).images, features)
+    evaluated.to_parquet(directory / EVALUATED_IMAGES, index=False)
+
+
+def evaluated_images(images: pd.DataFrame, features: FeatureStore) -> pd.DataFrame:
+    """Return ids and hashes of ``images``, as in ``evaluated_on.parquet``."""
+    columns = {
+        "image_id": images["image_id"].tolist(),
+        "content": images["sha256"].fillna("").tolist(),
+        "features": [_features_hash(features, row) for row in features.rows(images["image_id"])],
+    }
+    return pd.DataFrame(columns, dtype=str)
+
+
+def _features_hash(features: FeatureStore, row: int) -> str:
+    regions = features.gather([row])
+    values = regions.features.movedim(1, -1) if features.pixels else regions.features
+    # Without the padding, which depends on the other images of the store.
+    return sha256(values[regions.mask].numpy().tobytes()).hexdigest()

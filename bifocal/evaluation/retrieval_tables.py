@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.rank_tables import query_ranks, text_hashes
+from bifocal.evaluation.rank_tables import pool_hash, query_ranks, text_hashes
 from bifocal.evaluation.ranked_split import RankedSplit
+from bifocal.metrics.retrieval.protocols import Fold
 from bifocal.metrics.retrieval.ranks import concatenate
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.sections import Table
@@ -89,11 +91,32 @@ def retrieval_queries(subject: Subject, ranked: RankedSplit) -> pd.DataFrame:
     image_rows, caption_rows = (rows.numpy() for rows in ranked.rows())
     images, captions = subject.split.images.iloc[image_rows], subject.split.captions.iloc[caption_rows]
     caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in ranked.all_ranks())
-    ids, hashes = images["image_id"], images["sha256"].fillna("")
+    return rank_table(images, captions, caption_ranks, image_ranks, ranked.folds)
+
+
+def rank_table(
+    images: pd.DataFrame, captions: pd.DataFrame, caption_ranks: ArrayLike, image_ranks: ArrayLike, folds: list[Fold]
+) -> pd.DataFrame:
+    """Return the ranks of both directions as a table with the columns of ``ranks.parquet``.
+
+    Args:
+        images, captions: rows of the dataset, in the order of the folds.
+        caption_ranks, image_ranks: expected rank of each image and of each caption.
+    """
+    ids, hashes, texts = images["image_id"], images["sha256"].fillna(""), text_hashes(captions["text"])
+    contents = [content or image_id for content, image_id in zip(hashes, ids, strict=True)]
+    image_protocols: list[str] = []
+    caption_protocols: list[str] = []
+    for fold in folds:
+        first_image, first_caption = len(image_protocols), len(caption_protocols)
+        pool = contents[first_image : first_image + len(fold.images)]
+        pool += texts[first_caption : first_caption + len(fold.captions)]
+        image_protocols += len(fold.images) * [pool_hash(pool)]
+        caption_protocols += len(fold.captions) * [pool_hash(pool)]
     tables = [
-        query_ranks("caption_retrieval", ids, ids, hashes, caption_ranks),
+        query_ranks("caption_retrieval", ids, ids, hashes, image_protocols, caption_ranks),
         query_ranks(
-            "image_retrieval", captions["caption_id"], captions["image_id"], text_hashes(captions["text"]), image_ranks
+            "image_retrieval", captions["caption_id"], captions["image_id"], texts, caption_protocols, image_ranks
         ),
     ]
     return pd.concat(tables, ignore_index=True)

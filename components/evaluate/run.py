@@ -44,7 +44,7 @@ def run(
         if result.skipped:
             log_line(f"{result.title} is skipped: {result.skipped}")
     write_json(metrics / "metrics.json", merge_metrics(results))
-    write_rank_tables(metrics, results, subject.dataset, params.split)
+    write_rank_tables(metrics, results, subject.dataset, params.split, subject.features)
     write_tables_and_figures(metrics, results)
     artifacts = lineage({"dataset": dataset, "features": features, "text": text, "embedding": embedding})
     page = build_page(subject, results, artifacts, FOOTER)

@@ -31,13 +31,16 @@ def compare_with_version(
 
     Raises:
         FileNotFoundError: ``metrics`` holds no ranks.
-        ValueError: no version has the alias, or it was registered without ranks.
+        ValueError: no version has the alias, or it was registered without ranks or evaluated under another protocol.
     """
     if not (metrics / RANKS).is_file():
         raise FileNotFoundError(f"{metrics / RANKS} does not exist: run evaluate first")
     version = get_version(model, alias)
     if version is None:
-        raise ValueError(f"no version of {model} has the alias {alias!r}")
+        raise ValueError(
+            f"no version of {model} has the alias {alias!r}: 'python -m pipelines promote' makes the candidate "
+            "the champion if it meets promotion.yaml; --alias candidate compares with the candidate itself"
+        )
     with TemporaryDirectory() as folder:
         _, evaluation = version.download(Path(folder))
         if not (evaluation / RANKS).is_file():

@@ -66,7 +66,7 @@ class TestEveryEvaluator:
     def test_queries_have_the_columns_of_ranks(self, name: str, subject: Subject) -> None:
         queries = evaluate(name, subject).queries
         if queries is not None:
-            assert list(queries.columns) == list(query_ranks("", [], [], [], []).columns)
+            assert list(queries.columns) == list(query_ranks("", [], [], [], [], []).columns)
             assert np.isfinite(queries["rank"]).all()
             assert not queries[["direction", "query"]].duplicated().any()
 

@@ -18,4 +18,4 @@ def ranks(recall: float, seed: int = 0) -> pd.DataFrame:
         for caption in range(CAPTIONS_PER_IMAGE)
     ]
     frame = pd.DataFrame(rows, columns=["direction", "query", "image_id", "content"])
-    return frame.assign(rank=np.where(generator.random(len(frame)) < recall, 0.0, 50.0))
+    return frame.assign(protocol="full", rank=np.where(generator.random(len(frame)) < recall, 0.0, 50.0))

@@ -17,7 +17,8 @@ from bifocal.evaluation.comparison import (
 def ranks(hits: int, images: range, direction: str = "image_retrieval") -> pd.DataFrame:
     names = [str(image) for image in images]
     rank = np.where(np.arange(len(names)) < hits, 0.0, 9.0)
-    return pd.DataFrame({"direction": direction, "query": names, "image_id": names, "content": names, "rank": rank})
+    keys = {"direction": direction, "query": names, "image_id": names, "content": names, "protocol": "full"}
+    return pd.DataFrame(keys | {"rank": rank})
 
 
 def test_compare_ranks_uses_shared_queries_only() -> None:
@@ -46,6 +47,15 @@ def test_join_queries_rejects_repeated_queries() -> None:
     twice = pd.concat([ranks(1, range(3)), ranks(1, range(3))])
     with pytest.raises(pd.errors.MergeError):
         join_queries(twice, ranks(1, range(3)))
+
+
+def test_join_queries_rejects_unlike_and_unknown_protocols() -> None:
+    """The same images in five folds have other candidates: each fold alone is easier than the whole split."""
+    full, folds = ranks(5, range(10)), ranks(9, range(10)).assign(protocol="fold")
+    with pytest.raises(ValueError, match="image_retrieval: 10 of 10 common queries were ranked under different prot"):
+        join_queries(full, folds)
+    with pytest.raises(ValueError, match=r"a table of ranks has no column 'protocol'.*evaluate the model again"):
+        join_queries(full, folds.drop(columns="protocol"))
 
 
 def test_intervals_resample_images_not_queries() -> None:

@@ -1,12 +1,17 @@
 """Stage evaluate on real artifacts: metrics, tables, figures, model card, and the ranks that promotion reads."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from bifocal.datasets import read_dataset
+from bifocal.evaluation.retrieval_tables import rank_table
+from bifocal.features import FeatureStore
+from bifocal.metrics.retrieval.protocols import Fold
 from components.evaluate.spec import COMPONENT
 from runtime.artifacts import artifact_hash
 from runtime.parameters import ParameterError, validate
@@ -61,7 +66,7 @@ def test_model_card_has_intended_use_metrics_and_lineage(evaluated: Path, artifa
 
 def test_ranks_cover_every_query(evaluated: Path, artifacts: Path) -> None:
     ranks = pd.read_parquet(evaluated / "metrics" / "ranks.parquet")
-    assert list(ranks.columns) == ["direction", "query", "image_id", "content", "rank"]
+    assert list(ranks.columns) == ["direction", "query", "image_id", "content", "protocol", "rank"]
     metrics = json.loads((evaluated / "metrics" / "metrics.json").read_text())
     dataset = read_dataset(artifacts / "dataset")
     split = dataset.split("test")
@@ -74,6 +79,24 @@ def test_ranks_cover_every_query(evaluated: Path, artifacts: Path) -> None:
     trained_on = pd.read_parquet(evaluated / "metrics" / "trained_on.parquet")
     others = dataset.images.loc[dataset.images["split"] != "test", "sha256"]
     assert sorted(trained_on["content"]) == sorted(set(others))
+    evaluated_on = pd.read_parquet(evaluated / "metrics" / "evaluated_on.parquet")
+    assert list(evaluated_on["image_id"]) == list(split.images["image_id"])
+    assert list(evaluated_on["content"]) == list(split.images["sha256"])
+    stored = FeatureStore(artifacts / "features").gather([3]).features[0].numpy()
+    assert sha256(stored.tobytes()).hexdigest() == evaluated_on["features"][0]
+
+
+def test_protocol_identifies_the_candidates_that_are_ranked_together(artifacts: Path, evaluated: Path) -> None:
+    ranks = pd.read_parquet(evaluated / "metrics" / "ranks.parquet")
+    retrieval = ranks[ranks["direction"] != "pointing"]
+    split = read_dataset(artifacts / "dataset").split("test")
+    contents = [*split.images["sha256"], *(sha256(text.encode()).hexdigest() for text in split.captions["text"])]
+    assert set(retrieval["protocol"]) == {sha256("\n".join(sorted(contents)).encode()).hexdigest()}
+    folds = [Fold(torch.arange(3 * n, 3 * n + 3), torch.arange(15 * n, 15 * n + 15), torch.arange(15)) for n in (0, 1)]
+    images, captions = split.images.iloc[:6], split.captions.iloc[:30]
+    table = rank_table(images, captions, torch.zeros(6), torch.zeros(30), folds)
+    assert table.groupby("direction", sort=True)["protocol"].nunique().to_list() == [2, 2]
+    assert table["protocol"].nunique() == 2
 
 
 def test_evaluation_is_reproducible_byte_for_byte(evaluated: Path, artifacts: Path, tmp_path: Path) -> None:

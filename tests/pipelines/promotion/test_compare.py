@@ -53,9 +53,12 @@ def test_compare_explains_missing_champion_and_missing_evaluation(store: Path) -
         CliRunner().invoke(main, ["compare"], catch_exceptions=False)
     (store / "artifacts/metrics").mkdir(parents=True)
     ranks(0.9).to_parquet(store / "artifacts/metrics" / RANKS)
-    with pytest.raises(ValueError, match="no version of bifocal has the alias 'champion'"):
+    with pytest.raises(ValueError, match="alias 'champion': 'python -m pipelines promote' makes"):
         CliRunner().invoke(main, ["compare"], catch_exceptions=False)
     register_champion(store, 0.3)
+    ranks(0.9).assign(protocol="five folds").to_parquet(store / "artifacts/metrics" / RANKS)
+    with pytest.raises(ValueError, match=r"caption_retrieval: 240 of 240 common queries .* different protocols"):
+        CliRunner().invoke(main, ["compare"], catch_exceptions=False)
     ranks(0.9).assign(content="other").to_parquet(store / "artifacts/metrics" / RANKS)
     with pytest.raises(ValueError, match="share no query"):
         CliRunner().invoke(main, ["compare"], catch_exceptions=False)
