@@ -2,75 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from bifocal import registry
 from components import catalog
+from pipelines.kubeflow.step_resources import StepResources
 from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("resources.yaml")
-Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|[KMGTP]i?)?$")]
 ImageName = Literal["cpu", "gpu", "serve"]
-
-
-class GPU(StrictModel):
-    """GPUs of a step."""
-
-    type: str = Field(description="Kubernetes resource name, such as nvidia.com/gpu")
-    count: int = Field(ge=1)
-
-
-class Toleration(StrictModel):
-    """Toleration of a node taint, as in Kubernetes."""
-
-    key: str
-    operator: Literal["Exists", "Equal"]
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-    value: str | None = None
-
-
-class StepResources(StrictModel):
-    """Resources, retries and parallelism of one step."""
-
-    cpu: Quantity = Field(description="cores")
-    memory: Quantity = Field(description="bytes; request and limit")
-    gpu: GPU | None
-    node_selector: dict[str, str] = Field(description="labels that the node must have")
-    tolerations: list[Toleration]
-    shared_memory: Quantity | None = Field(description="bytes of /dev/shm, used by data loader workers")
-    retries: int = Field(ge=0, le=10)
-    retry_delay: int = Field(ge=0, description="seconds before the first retry")
-    retry_factor: int = Field(ge=1, description="factor between two retry delays; Argo accepts integers only")
-    timeout: int = Field(ge=1, description="seconds of one attempt, from the assignment of its pod to a machine")
-    queue_timeout: int = Field(
-        ge=0, description="seconds that all attempts together may wait for a machine before retries stop"
-    )
-    shards: int = Field(ge=1, le=100, description="parallel steps, if the stage supports --shard")
-    nodes: int = Field(ge=1, le=100, description="machines of one training; more than 1 uses the Kubeflow Trainer")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _explain_removed_key(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "max_retry_delay" in values:
-            raise ValueError(
-                "max_retry_delay was removed: Argo limits the time of all attempts, not the delay between two; "
-                "delete the key and set queue_timeout, in seconds"
-            )
-        return values
-
-    @property
-    def retry_deadline(self) -> int:
-        """Seconds from the creation of the first pod until Argo starts no retry and stops the running one.
-
-        Argo compares this limit, the ``maxDuration`` of its backoff, with the start of the *first* attempt
-        (argo-workflows ``workflow/controller/operator.go:1080-1092``) and makes it the deadline of retried pods
-        (line 1147). So it has room for every attempt at its full timeout, for the delays and for the queue.
-        """
-        delays = sum(self.retry_delay * self.retry_factor**retry for retry in range(self.retries))
-        return (self.retries + 1) * self.timeout + delays + self.queue_timeout
 
 
 class Trainer(StrictModel):
@@ -83,7 +26,11 @@ class Trainer(StrictModel):
 class Resources(StrictModel):
     """The file ``resources.yaml``."""
 
-    images: dict[str, str] = Field(description="image of each dependency group: a tag, or better a digest")
+    images: dict[str, str] = Field(description="image of each dependency group, with its digest")
+    image_pull_secrets: list[str] = Field(description="names of secrets with the password of the images' registry")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        description="null is Kubernetes' own rule: Always for the tag latest, else IfNotPresent"
+    )
     repository: str = Field(description="git repository that 'fetch' and 'push' clone")
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
     environment: dict[str, str]
@@ -104,6 +51,16 @@ class Resources(StrictModel):
             if step.nodes > 1 and name != "train_embedding":
                 raise ValueError(f"{name}: nodes is {step.nodes}, but only train_embedding runs on several nodes")
         return steps
+
+    @model_validator(mode="after")
+    def _check_secrets(self) -> Self:
+        for name, step in {"default": self.default, **self.steps}.items():
+            unknown = sorted(set(step.secrets) - set(self.secrets))
+            if unknown:
+                raise ValueError(
+                    f"{name}: 'secrets' has no {unknown[0]!r}; {registry.suggest(unknown[0], self.secrets)}"
+                )
+        return self
 
     def for_step(self, name: str) -> StepResources:
         """Return the resources of the step ``name``."""

@@ -12,13 +12,13 @@ from kfp import components, dsl, kubernetes
 from components.cluster.fetch.spec import COMPONENT as FETCH
 from components.cluster.notify.spec import COMPONENT as NOTIFY
 from components.cluster.push.spec import COMPONENT as PUSH
+from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
 from runtime.artifacts import code_hash
 from runtime.kfp_executor import CODE, PARAMETERS
 from runtime.spec import Component
 
 ROOT = Path(__file__).parents[2]
-RUN_ID = "KFP_RUN_ID"
 # These steps run for their side effects: never take them from the cache.
 UNCACHED = (FETCH.name, PUSH.name, NOTIFY.name)
 
@@ -55,32 +55,12 @@ class TaskFactory:
         return task
 
     def _configure(self, task: dsl.PipelineTask, name: str) -> None:
-        step = self.resources.for_step(name)
-        task.set_cpu_request(step.cpu).set_memory_request(step.memory).set_memory_limit(step.memory)
-        if step.gpu:
-            task.set_accelerator_type(step.gpu.type).set_accelerator_limit(step.gpu.count)
-        if step.retries:
-            task.set_retry(
-                step.retries,
-                backoff_duration=f"{step.retry_delay}s",
-                backoff_factor=step.retry_factor,
-                backoff_max_duration=f"{step.retry_deadline}s",
-            )
         task.set_caching_options(name not in UNCACHED)
-        kubernetes.set_timeout(task, step.timeout)
-        # KFP labels every pod of a run (apiserver/template/v2_template.go:427). As a variable, not an argument, the id
-        # is in no cache key.
-        kubernetes.use_field_path_as_env(task, RUN_ID, "metadata.labels['pipeline/runid']")
-        for secret, keys in sorted(self.resources.secrets.items()):
-            kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys, optional=True)
-        for label, value in sorted(step.node_selector.items()):
-            kubernetes.add_node_selector(task, label_key=label, label_value=value)
-        for toleration in step.tolerations:
-            kubernetes.add_toleration(task, **toleration.model_dump())
-        if step.shared_memory:
-            kubernetes.empty_dir_mount(
-                task, volume_name="shm", mount_path="/dev/shm", medium="Memory", size_limit=step.shared_memory
-            )
+        configure_pod(task, self.resources.for_step(name), self.resources.secrets)
+        if self.resources.image_pull_secrets:
+            kubernetes.set_image_pull_secrets(task, self.resources.image_pull_secrets)
+        if self.resources.image_pull_policy:
+            kubernetes.set_image_pull_policy(task, self.resources.image_pull_policy)
 
     def _declare(self, component: Component, strings: list[str], artifacts: list[str]) -> Any:
         """Return the step as a kfp container component: its image needs no kfp."""

@@ -244,32 +244,3 @@ def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
 def test_s3_paths_are_not_fetched() -> None:
     pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
     assert "fetch" not in tasks_of(pipeline)
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"default": {"memory": "lots"}}, "memory"),
-        ({"steps": {"train_embeddings": {}}}, "did you mean 'train_embedding'"),
-        ({"gpus": 1}, "gpus"),
-        ({"steps": {"evaluate": {"shards": 2}}}, "cannot be sharded"),
-        ({"steps": {"evaluate": {"nodes": 2}}}, "only train_embedding runs on several nodes"),
-        ({"default": {"retry_factor": 1.5}}, "retry_factor: Input should be a valid integer"),
-        ({"default": {"max_retry_delay": "600s"}}, "max_retry_delay was removed: .* set queue_timeout"),
-    ],
-)
-def test_invalid_resources_are_an_error(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
-    values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), change)
-    (tmp_path / "resources.yaml").write_text(yaml.safe_dump(values))
-    with pytest.raises(ValueError, match=expected):
-        resources.load(tmp_path / "resources.yaml")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("{", "images.json is not YAML"), ('["a"]', "whole file: .*dictionary"), ('{"cpux": "a"}', "cpux.*'cpu', 'gpu'")],
-)
-def test_invalid_images_are_an_error(text: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "images.json").write_text(text)
-    with pytest.raises(ValueError, match=expected):
-        resources.load_images(tmp_path / "images.json")
