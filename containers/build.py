@@ -1,24 +1,28 @@
 """Build the images of this checkout with podman, buildah or docker, and write their digests.
 
-    python containers/build.py --group cpu --group gpu --group serve --name registry.example/bifocal --push
+    python containers/build.py --base python:3.11-slim-bookworm@sha256:... --group cpu --group gpu \\
+      --name registry.example/bifocal --push
 
-An image contains the tracked and the untracked files of the checkout, without ignored ones. The build mounts the
-certificates of this machine as a secret, because a proxy may have its own; no image contains them. ``images.json``
-holds the digests, for ``python -m pipelines compile --images images.json``.
+The base image must have a digest, because the content of a tag changes. An image contains the tracked and the untracked
+files of the checkout, without ignored ones. The build mounts the certificates of this machine as a secret, because a
+proxy may have its own; no image contains them. ``images.json`` holds the digests, for ``python -m pipelines compile
+--images images.json``; ``images.cpu.cdx.json`` beside it lists the packages of the image (``containers/sbom.py``).
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ENGINES = ("podman", "buildah", "docker")
-GROUPS = ("cpu", "gpu", "serve")
+GROUPS = ("cpu", "gpu", "serve", "tracking")
 CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
 FILES = (
     *("bifocal", "runtime", "components", "pipelines", "recipes", "requirements"),
@@ -30,7 +34,10 @@ def main() -> None:
     """Build the images that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", action="append", choices=GROUPS, help="may be repeated; default: cpu")
-    parser.add_argument("--base", help="base image, such as that of a mirror or of containers/base.sh")
+    parser.add_argument("--base", required=True, help="base image with its digest, or one of containers/base.sh")
+    parser.add_argument(
+        "--torch-backend", choices=("cpu",), help="torch without CUDA for the cpu image: see pipelines/README.md"
+    )
     parser.add_argument("--name", default="localhost/bifocal", help="name of the images without a tag")
     parser.add_argument("--engine", choices=ENGINES, help="default: the first that is installed")
     parser.add_argument("--option", action="append", default=[], help="build option of the engine; may be repeated")
@@ -41,6 +48,7 @@ def main() -> None:
     certificates = options.certificates or (CERTIFICATES if CERTIFICATES.is_file() else None)
     if certificates and not certificates.is_file():
         raise ValueError(f"--certificates {certificates}: no such file; 'update-ca-certificates' writes {CERTIFICATES}")
+    check_base(options.base)
     engine = options.engine or next((name for name in ENGINES if shutil.which(name)), None)
     if engine is None:
         raise ValueError(f"none of {', '.join(ENGINES)} is installed: 'apt-get install podman' installs the first")
@@ -51,22 +59,39 @@ def main() -> None:
         for group in options.group or ["cpu"]:
             tag = f"{options.name}:{group}"
             revision = git("describe", "--always", "--dirty", "--abbrev=40")
-            call(*build_command(engine, group, tag, revision, options.base, certificates), *options.option, folder)
+            arguments = {"GROUP": group, "REVISION": revision, "BASE": options.base}
+            if options.torch_backend and group == "cpu":
+                arguments["TORCH_BACKEND"] = options.torch_backend
+            call(*build_command(engine, tag, arguments, certificates), *options.option, folder)
             if options.push:
                 call(engine, "push", tag)
             digests[group] = digest(engine, options.name, tag, pushed=options.push)
             options.output.write_text(json.dumps(digests, indent=2) + "\n")
+            bill = options.output.with_suffix(f".{group}.cdx.json")
+            call(sys.executable, "containers/sbom.py", tag, "--engine", engine, "--output", str(bill.resolve()))
             sys.stdout.write(f"{digests[group]}\n")
 
 
-def build_command(
-    engine: str, group: str, tag: str, revision: str, base: str | None, certificates: Path | None
-) -> list[str]:
+def check_base(base: str) -> None:
+    """Check that the name of the base image has a digest, or is an image of this machine.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if not base.startswith("localhost/") and not re.fullmatch(r".+@sha256:[0-9a-f]{64}", base):
+        raise ValueError(
+            f"--base {base} has no digest, so its content may change: give {base.partition('@')[0]}@sha256:..., "
+            f"which 'docker buildx imagetools inspect {base}' or 'skopeo inspect docker://{base}' prints; "
+            "only images of this machine, localhost/..., may have none"
+        )
+
+
+def build_command(engine: str, tag: str, arguments: Mapping[str, str], certificates: Path | None) -> list[str]:
     """Return the build command without its context. Only the docker format supports health checks."""
-    arguments = {"GROUP": group, "REVISION": revision} | ({"BASE": base} if base else {})
+    group = arguments["GROUP"]
     return [
         *(engine, "build", "--file", str(ROOT / "containers" / "Containerfile"), "--tag", tag),
-        *("--target", "serve" if group == "serve" else "stage"),
+        *("--target", group if group in ("serve", "tracking") else "stage"),
         *(part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")),
         *(["--secret", f"id=certificates,src={certificates.resolve()}"] if certificates else []),
         # No layers: buildah 1.28 does not find a mounted stage whose layers are cached.
