@@ -53,16 +53,19 @@ requirements: setup
 	$(PIN) --group tracking --output-file requirements/tracking.txt
 	$(PIN) --group installer --output-file requirements/installer.txt
 
-# An MLflow server. PostgreSQL: make mlflow MLFLOW_STORE=postgresql://user:password@host/mlflow; S3: MLFLOW_FILES=s3://bucket/mlflow
+# An MLflow server. Its store is MLFLOW_BACKEND_STORE_URI of the environment, so that no password is in a command line; S3:
+# MLFLOW_FILES=s3://bucket/mlflow. PostgreSQL: export MLFLOW_BACKEND_STORE_URI=postgresql://user@host/mlflow and PGPASSWORD.
 # MLFLOW_HOSTS are the names that clients call it by; with any other it answers 403. The stages find it by MLFLOW_TRACKING_URI.
-MLFLOW_STORE ?= sqlite:///mlflow.db
+MLFLOW_BACKEND_STORE_URI ?= sqlite:///mlflow.db
 MLFLOW_FILES ?= mlartifacts
 MLFLOW_HOST ?= 127.0.0.1
 MLFLOW_PORT ?= 5000
 MLFLOW_HOSTS ?= localhost,127.0.0.1,mlflow,mlflow.mlflow.svc.cluster.local
 comma := ,
+mlflow: export MLFLOW_BACKEND_STORE_URI := $(MLFLOW_BACKEND_STORE_URI)
 mlflow: setup
-	mlflow server --backend-store-uri "$(MLFLOW_STORE)" --artifacts-destination "$(MLFLOW_FILES)" --workers 1 \
+	@$(if $(MLFLOW_STORE),echo 'error: MLFLOW_STORE is now the variable MLFLOW_BACKEND_STORE_URI of the environment' >&2; exit 1)
+	mlflow server --artifacts-destination "$(MLFLOW_FILES)" --workers 1 \
 	  --host $(MLFLOW_HOST) --port $(MLFLOW_PORT) \
 	  --allowed-hosts "$(MLFLOW_HOSTS),$(subst $(comma),:$(MLFLOW_PORT)$(comma),$(MLFLOW_HOSTS)):$(MLFLOW_PORT)"
 

@@ -8,14 +8,18 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from base64 import b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
 
 from packaging.requirements import Requirement
+
+from runtime.redaction import redact
 
 ROOT = Path(__file__).parent.parent
 MIN_FREE_GB = 10
@@ -41,9 +45,10 @@ class CheckResult:
 
 
 def run_checks() -> Iterator[CheckResult]:
-    """Run every check in order. No check writes anything."""
+    """Run every check in order. No check writes anything, and no result holds a credential."""
     for check in CHECKS:
-        yield check()
+        result = check()
+        yield replace(result, message=redact(result.message), fix=redact(result.fix))
 
 
 def python() -> CheckResult:
@@ -157,10 +162,20 @@ CHECKS: tuple[Callable[[], CheckResult], ...] = (python, packages, gpu, disk, dv
 
 def _check_endpoint(name: str, url: str, fix: str) -> CheckResult:
     try:
-        with urlopen(url, timeout=TIMEOUT_SECONDS):
+        with urlopen(_request(url), timeout=TIMEOUT_SECONDS):
             return CheckResult(name, True, f"{url} answers")
     except (OSError, ValueError, HTTPException) as error:  # no answer, not a URL, not an HTTP server
         return CheckResult(name, False, f"{url}: {error}", fix)
+
+
+def _request(url: str) -> Request:
+    """Return a request with the user info of ``url`` as a header: urllib takes it for a part of the host."""
+    parts = urlsplit(url)
+    user_info, _, host = parts.netloc.rpartition("@")
+    request = Request(parts._replace(netloc=host).geturl())
+    if user_info:
+        request.add_header("Authorization", f"Basic {b64encode(unquote(user_info).encode()).decode()}")
+    return request
 
 
 def _project() -> Any:

@@ -9,6 +9,7 @@ import click
 from safetensors import SafetensorError
 
 from runtime import parameters
+from runtime.redaction import print_traceback, redact
 from runtime.spec import Component
 from runtime.torchrun import is_main_process
 
@@ -141,9 +142,12 @@ def command_line(components: Mapping[str, Component], stages: Mapping[str, Compo
 
 
 def run(main: click.Command, name: str) -> None:
-    """Run ``main`` as the program ``name``; print errors that a user can fix without traceback."""
+    """Run ``main`` as the program ``name``; print errors that a user can fix without traceback, and no credentials."""
     try:
         main(prog_name=name)
     except (ValueError, OSError, ArithmeticError, SafetensorError) as error:
-        click.secho(f"error: {error}", fg="red", err=True)
+        click.secho(redact(f"error: {error}"), fg="red", err=True)
+        sys.exit(1)
+    except Exception:
+        print_traceback()
         sys.exit(1)

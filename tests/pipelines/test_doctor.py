@@ -65,6 +65,21 @@ def test_endpoint_checks_fail_without_a_healthy_server(
         assert result.fix
 
 
+def test_no_check_prints_a_credential(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = (doctor.mlflow, doctor.kubeflow)
+    monkeypatch.setattr(doctor, "CHECKS", checks)
+    for address, ok in (
+        (server.replace("//", "//bifocal:S3cret@"), True),
+        ("http://bifocal:S3cret@127.0.0.1:9", False),
+        ("postgresql://bifocal:S3cret@127.0.0.1:9/mlflow", None),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.setenv("KFP_ENDPOINT", address)
+        results = list(doctor.run_checks())
+        assert results[0].ok is ok
+        assert "S3cret" not in str(results)
+
+
 def test_endpoint_check_fails_on_a_port_of_another_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("KFP_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")

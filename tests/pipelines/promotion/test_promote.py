@@ -143,6 +143,16 @@ def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monk
             work(POLICY)
 
 
+def test_promote_prints_no_credentials_of_the_server() -> None:
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://bifocal:S3cret@127.0.0.1:9", "PYTHONPATH": str(ROOT)}
+    environment["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
+    command = [sys.executable, "-m", "pipelines", "promote"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "MLflow at http://***@127.0.0.1:9" in done.stderr
+    assert "S3cret" not in done.stdout + done.stderr
+
+
 PROMOTERS = """
 import os, sys, traceback
 from runtime.mlflow import registry

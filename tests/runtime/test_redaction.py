@@ -1,0 +1,71 @@
+"""Credentials in messages: URLs, assignments, headers and secret variables are hidden; other text stays."""
+
+import subprocess
+import sys
+
+import pytest
+
+from runtime.redaction import redact
+
+ENVIRONMENT = {
+    "MLFLOW_TRACKING_URI": "http://bifocal:S3%40cret@mlflow:5000",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG",
+    "KFP_TOKEN": "eyJhbGciOi",
+    "BIFOCAL_NOTICE_URL": "https://hooks.example/T000/B000/abc",
+    "TOKENIZERS_PARALLELISM": "parallel",
+    "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
+    "SHORT_TOKEN": "test",
+    "PATH": "/usr/bin",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MLflow at postgresql+psycopg2://bifocal:S3cret@127.0.0.1:9/mlflow: refused",
+        "git clone https://S3cret@github.example/team/repo.git failed",
+        "http://user:p@S3cret@host/path",
+        "could not connect: host=db password=S3cret user=x",
+        '{"password": "S3cret"}',
+        "GET https://s3/bucket/key?X-Amz-Signature=S3cret&x=1",
+        "headers: {'Authorization': 'Basic S3cret=='}",
+        "authorization: Bearer S3cret.part-2",
+        "nonnumeric port: 'S3%40cret@mlflow:5000'",
+        "the password S3@cret was rejected",
+        "signed with wJalrXUtnFEMI/K7MDENG",
+        "token eyJhbGciOi expired",
+        "no answer from https://hooks.example/T000/B000/abc",
+    ],
+)
+def test_credentials_are_hidden(text: str) -> None:
+    redacted = redact(text, ENVIRONMENT)
+    assert "***" in redacted
+    for secret in ("S3cret", "cret", "wJalr", "eyJhb", "T000"):
+        assert secret not in redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/key does not exist",
+        "unknown token: dog; a basic embedding of a test, in /usr/bin, read by parallel workers",
+        "http://mlflow:5000/health answers",
+        "models:/bifocal@champion",
+        "see /var/run/token",
+    ],
+)
+def test_text_without_credentials_is_unchanged(text: str) -> None:
+    assert redact(text, ENVIRONMENT) == text
+
+
+@pytest.mark.parametrize("error", ["OSError", "RuntimeError"])
+def test_command_line_prints_neither_errors_nor_tracebacks_with_credentials(error: str) -> None:
+    program = (
+        "import click\nfrom runtime.cli import run\n"
+        f"@click.command()\ndef main(): raise {error}('no answer from http://me:S3cret@host')\n"
+        "run(main, 'demo')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no answer from http://***@host" in done.stderr
+    assert "S3cret" not in done.stdout + done.stderr
