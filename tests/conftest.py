@@ -17,6 +17,7 @@ from moto.server import ThreadedMotoServer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from broken_s3 import Faults, Proxy
+from mlflow_server import free_port, start_server, stop_server, wait_for_server
 
 # The two workers of 'make test' share two cores.
 torch.set_num_threads(1)
@@ -47,6 +48,19 @@ def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.M
     address = f"sqlite:///{shutil.copy(empty_mlflow_store, tmp_path / 'mlflow.db')}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     return address
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) -> Iterator[int]:
+    """Port of a real MLflow server, which the tests of one worker share: each uses names of its own."""
+    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    shutil.copy(empty_mlflow_store, folder / "mlflow.db")
+    process = start_server(folder, port)
+    try:
+        wait_for_server(port)
+        yield port
+    finally:
+        stop_server(process)
 
 
 @pytest.fixture(scope="module")

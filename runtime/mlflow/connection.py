@@ -1,13 +1,17 @@
-"""The MLflow server: its address, its errors, a client."""
+"""The MLflow server: its address, its errors, a client, the experiment and the pages of runs."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import mlflow
+from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
+from runtime.redaction import redact
+
 DEFAULT_STORE = "sqlite:///mlflow.db"
+EXPERIMENT = "bifocal"
 
 
 def tracking_uri() -> str:
@@ -21,10 +25,40 @@ def connect() -> mlflow.MlflowClient:
     return mlflow.MlflowClient()
 
 
+def experiment_id(client: mlflow.MlflowClient) -> str:
+    """Return the id of the experiment ``MLFLOW_EXPERIMENT_NAME``, by default ``bifocal``; create it if necessary.
+
+    ``mlflow.set_experiment`` would leave the default experiment active if two processes create it at once.
+    """
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name))
+        except MlflowException as error:
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise error
+    return str(found.experiment_id)
+
+
+def run_page(run: Run) -> str:
+    """Return the address of a run's page, without credentials; "" if the store is a database.
+
+    ``BIFOCAL_MLFLOW_UI`` replaces the address of the server, which may be known inside the cluster alone.
+    """
+    server = os.environ.get("BIFOCAL_MLFLOW_UI", tracking_uri())
+    if not server.startswith("http"):
+        return ""
+    return redact(f"{server.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}")
+
+
 @contextmanager
 def mlflow_errors_as_oserror() -> Iterator[None]:
     """Raise MLflow's errors as OSError with the server's address: the command line prints those without traceback."""
     try:
         yield
     except MlflowException as error:
-        raise OSError(f"MLflow at {tracking_uri()}: {error}; 'python -m pipelines doctor' checks the server") from error
+        raise OSError(
+            redact(f"MLflow at {tracking_uri()}: {error}; 'python -m pipelines doctor' checks the server")
+        ) from error

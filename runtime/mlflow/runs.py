@@ -15,13 +15,14 @@ import mlflow
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
-from runtime.mlflow.connection import mlflow_errors_as_oserror, tracking_uri
+from bifocal.progress import log_line
+from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
+from runtime.mlflow.parents import KFP_RUN_TAG, PIPELINE_TAG, find_or_create_parent, find_parent, update_status
 from runtime.mlflow.retry_queue import RetryQueue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PIPELINE_TAG = "bifocal.pipeline"
 FLUSH_SECONDS = 120.0
 PERMANENT_ERRORS = {
     "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED",
@@ -40,11 +41,11 @@ _queue = RetryQueue("MLflow", _is_transient)
 
 @contextmanager
 def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
-    """Run the body inside an MLflow run named ``stage``.
+    """Run the body inside an MLflow run named ``stage``, nested in the parent run of its pipeline run.
 
-    The parent run is identified by git commit and parameters, so stages that DVC or a user starts one by one share it.
-    On a cluster, where a stage has only its own parameters, ``BIFOCAL_PIPELINE`` identifies it. With
-    ``MLFLOW_RUN_ID``, the body resumes that run instead.
+    On a cluster, ``KFP_RUN_ID`` identifies the parent, which the first step creates. Elsewhere git commit and
+    parameters identify it, so stages that DVC or a user starts one by one share it. With ``MLFLOW_RUN_ID``, which
+    Kubeflow's MLflow plugin sets, the body resumes that run instead.
 
     The server must answer at the start. If it goes down later, the body continues; metrics and files are sent when it
     is up again, at the latest two minutes after the end.
@@ -58,7 +59,6 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    mlflow.set_tracking_uri(tracking_uri())
     tags = {"git_commit": git_commit(), **tags}
     with mlflow_errors_as_oserror(), _stage_or_resumed_run(stage, values, tags):
         mlflow.set_tags({"stage": stage, **tags})
@@ -69,16 +69,29 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
 
 @contextmanager
 def _stage_or_resumed_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
+    client = connect()
     if "MLFLOW_RUN_ID" in os.environ:
         with _run():
             yield
         return
+    options: dict[str, Any] = {"run_name": stage, "experiment_id": experiment_id(client)}
+    kfp_run = os.environ.get("KFP_RUN_ID")
+    if kfp_run:
+        parent = find_parent(client, kfp_run)
+        if parent is None:
+            log_line(f"no MLflow run has the tag {PIPELINE_TAG} = {kfp_run}: the run of {stage} has no parent")
+        parent_id = parent.info.run_id if parent else None
+        with _run(**options, parent_run_id=parent_id, tags={"stage": stage, KFP_RUN_TAG: kfp_run}):
+            yield
+        return
     identity = json.dumps([tags["git_commit"], values], sort_keys=True, default=str)
-    pipeline = os.environ.get("BIFOCAL_PIPELINE") or sha256(identity.encode()).hexdigest()[:16]
-    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "bifocal"))
-    parent = {"run_id": _find_parent(pipeline), "run_name": f"pipeline {pipeline[:6]}"}
-    with _run(**parent, tags={PIPELINE_TAG: pipeline}), _run(run_name=stage, nested=True):
-        yield
+    pipeline = sha256(identity.encode()).hexdigest()[:16]
+    parent = find_or_create_parent(client, pipeline)
+    try:
+        with _run(**options, parent_run_id=parent.info.run_id, tags={"stage": stage}):
+            yield
+    finally:
+        _queue.submit(lambda: update_status(client, pipeline))
 
 
 @contextmanager
@@ -129,13 +142,6 @@ def git_commit() -> str:
         check=False,
     )
     return process.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
-
-
-def _find_parent(pipeline: str) -> str | None:
-    runs = mlflow.search_runs(
-        filter_string=f"tags.`{PIPELINE_TAG}` = '{pipeline}'", max_results=1, output_format="list"
-    )
-    return runs[0].info.run_id if runs else None
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Tracking of a training by a real MLflow server that is down in the middle of it."""
 
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 import pytest
-from mlflow_server import Proxy, free_port, start_server, stop_server, wait_for_server
+from mlflow_server import Proxy
 
 from components.pretrain_sorter import run as training
 from components.pretrain_sorter.spec import COMPONENT
@@ -25,23 +24,10 @@ SHORT: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def upstream(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) -> Iterator[int]:
-    """Port of a server that answers."""
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
-    shutil.copy(empty_mlflow_store, folder / "mlflow.db")
-    process = start_server(folder, port)
-    try:
-        wait_for_server(port)
-        yield port
-    finally:
-        stop_server(process)
-
-
 @pytest.fixture
-def server(upstream: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The server behind a proxy that a test may stop and start."""
-    proxy = Proxy(upstream)
+    proxy = Proxy(mlflow_server)
     proxy.start()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{proxy.port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

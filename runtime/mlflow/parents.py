@@ -1,0 +1,151 @@
+"""Parent runs: one MLflow run per pipeline run, which the runs of its stages are nested in.
+
+On a cluster, the first step creates the parent and the exit handler ends it, so no two steps search for a parent and
+then create one. With Kubeflow's MLflow plugin, the API server does both (kubeflow/pipelines 2.17,
+``backend/src/apiserver/plugins/mlflow/handler.go:85`` and ``:191``). Stages that DVC or a user starts one by one have
+no first step: they find or create the parent under a lock of this machine.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import mlflow
+from filelock import FileLock
+from mlflow.entities import Run, RunStatus
+
+from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror, run_page, tracking_uri
+
+PIPELINE_TAG = "bifocal.pipeline"
+# The tags of Kubeflow's MLflow plugin (backend/src/apiserver/plugins/mlflow/util.go:34), so both ways look alike.
+KFP_RUN_TAG, KFP_URL_TAG = "kfp.pipeline_run_id", "kfp.pipeline_run_url"
+PARENT_TAG = "mlflow.parentRunId"
+MAX_CHILDREN = 1000
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """The parent run of a pipeline run.
+
+    Attributes:
+        run_id: MLflow's id.
+        url: its page; "" if the store is a database without a server.
+    """
+
+    run_id: str
+    url: str
+
+
+def create_pipeline_run(
+    pipeline: str, *, name: str = "", url: str = "", tags: Mapping[str, str] | None = None
+) -> PipelineRun:
+    """Create the parent run of a pipeline run, or return the one that an earlier attempt of this step created.
+
+    Call it in one step alone, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's.
+
+    Args:
+        pipeline: id of the pipeline run: Kubeflow's, from ``KFP_RUN_ID``.
+        name: of the MLflow run; by default it holds the first characters of ``pipeline``.
+        url: page of the pipeline run in Kubeflow.
+        tags: further tags of the run.
+
+    Raises:
+        OSError: the server does not answer, or rejects a request.
+    """
+    tags = {PIPELINE_TAG: pipeline, KFP_RUN_TAG: pipeline, **({KFP_URL_TAG: url} if url else {}), **(tags or {})}
+    with mlflow_errors_as_oserror():
+        client = connect()
+        parent = _plugin_parent(client) or find_parent(client, pipeline)
+        if parent is None:
+            parent = client.create_run(experiment_id(client), tags=tags, run_name=name or f"pipeline {pipeline[:8]}")
+        else:
+            for key, value in tags.items():
+                client.set_tag(parent.info.run_id, key, value)
+            if not under_plugin():
+                client.update_run(parent.info.run_id, status="RUNNING")  # a retried pipeline run goes on
+        return PipelineRun(parent.info.run_id, run_page(parent))
+
+
+def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
+    """End the parent run of a pipeline run with the status of the whole; do nothing if it has none.
+
+    Stages that were killed still have the status RUNNING: they get FAILED. Under Kubeflow's MLflow plugin, the API
+    server ends the run.
+
+    Raises:
+        OSError: the server does not answer, or rejects a request.
+    """
+    if under_plugin():
+        return
+    with mlflow_errors_as_oserror():
+        client = connect()
+        parent = find_parent(client, pipeline)
+        if parent is None:
+            return
+        for child in children(client, parent):
+            if child.info.status == "RUNNING":
+                client.set_terminated(child.info.run_id, "FAILED")
+        client.set_terminated(parent.info.run_id, "FINISHED" if succeeded else "FAILED")
+
+
+def under_plugin() -> bool:
+    """Whether Kubeflow's MLflow plugin gave this step a run, see ``settings.injectUserEnvVars`` of the plugin."""
+    return "MLFLOW_RUN_ID" in os.environ and "KFP_MLFLOW_CONFIG" in os.environ
+
+
+def find_parent(client: mlflow.MlflowClient, pipeline: str) -> Run | None:
+    """Return the parent run of a pipeline run, if there is one."""
+    condition = f"tags.`{PIPELINE_TAG}` = '{pipeline}'"
+    runs = client.search_runs([experiment_id(client)], condition, max_results=1, order_by=["attributes.start_time ASC"])
+    return runs[0] if runs else None
+
+
+def find_or_create_parent(client: mlflow.MlflowClient, pipeline: str) -> Run:
+    """Return the parent run of stages that are started one by one on this machine."""
+    with _machine_lock(pipeline):
+        found = find_parent(client, pipeline)
+        if found:
+            client.update_run(found.info.run_id, status="RUNNING")
+            return found
+        created: Run = client.create_run(
+            experiment_id(client), tags={PIPELINE_TAG: pipeline}, run_name=f"pipeline {pipeline[:6]}"
+        )
+        return created
+
+
+def update_status(client: mlflow.MlflowClient, pipeline: str) -> None:
+    """Give the parent the status of the last run of each stage: FAILED if one failed, RUNNING if one runs."""
+    with _machine_lock(pipeline):
+        parent = find_parent(client, pipeline)
+        if parent is None:  # deleted by a user
+            return
+        last = {child.data.tags.get("stage"): child.info.status for child in children(client, parent)}
+        statuses = set(last.values())
+        failed, running = {"FAILED", "KILLED"} & statuses, "RUNNING" in statuses
+        status = "FAILED" if failed else "RUNNING" if running else "FINISHED"
+        if RunStatus.is_terminated(RunStatus.from_string(status)):
+            client.set_terminated(parent.info.run_id, status)
+        else:
+            client.update_run(parent.info.run_id, status=status)
+
+
+def children(client: mlflow.MlflowClient, parent: Run) -> list[Run]:
+    """Return the runs nested in ``parent``, oldest first."""
+    condition = f"tags.`{PARENT_TAG}` = '{parent.info.run_id}'"
+    order = ["attributes.start_time ASC"]
+    return list(client.search_runs([parent.info.experiment_id], condition, max_results=MAX_CHILDREN, order_by=order))
+
+
+def _plugin_parent(client: mlflow.MlflowClient) -> Run | None:
+    if not under_plugin():
+        return None
+    step = client.get_run(os.environ["MLFLOW_RUN_ID"])
+    return client.get_run(step.data.tags[PARENT_TAG])
+
+
+def _machine_lock(pipeline: str) -> FileLock:
+    name = sha256(f"{tracking_uri()} {pipeline}".encode()).hexdigest()[:16]
+    return FileLock(Path(tempfile.gettempdir()) / f"bifocal-{os.getuid()}-{name}.lock", timeout=60)
