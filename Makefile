@@ -20,6 +20,7 @@ $(READY): requirements/dev.txt requirements/installer.txt
 repro: setup
 	python -m pipelines render --dvc-only $(if $(RECIPE),--recipe $(RECIPE))
 	dvc repro $(RUN)/dvc.yaml
+	python -m pipelines register $(RUN)
 	python -m pipelines metrics $(RUN)
 
 test: setup

@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 from packaging.requirements import Requirement
 
 from runtime.redaction import redact
+from runtime.tracking_store import tracking_uri
 
 ROOT = Path(__file__).parent.parent
 MIN_FREE_GB = 10
@@ -140,7 +141,7 @@ def mlflow() -> CheckResult:
         return CheckResult("MLflow", False, message, f"export MLFLOW_TRACKING_URI=http://{uri}")
     if not uri.startswith("http"):
         fix = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
-        return CheckResult("MLflow", None, f"runs are stored in {uri or 'sqlite:///mlflow.db'}, no server", fix)
+        return CheckResult("MLflow", None, f"runs are stored in {tracking_uri()}, no server", fix)
     return _check_endpoint("MLflow", f"{uri}/health", "make mlflow; for error 403 add this host to MLFLOW_HOSTS")
 
 

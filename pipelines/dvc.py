@@ -20,7 +20,7 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
         folder: folder of ``params.yaml`` and ``artifacts``, relative to the root of the repository; "" is the root.
     """
     home = PurePosixPath(folder)
-    components = pipeline_components()
+    components = [component for component in pipeline_components() if not component.side_effects]
     plots: list[Any] = [
         _plot(plot, plot.column(component.params, {"seed": values["seed"]} | dict(values[component.name])))
         for component in components

@@ -164,6 +164,8 @@ class Component:
         has_parameters: whether ``params.yaml`` has a section for it; a step that only a cluster runs has none.
         in_pipeline: whether it belongs to the default pipeline.
         package: package of its folder.
+        side_effects: whether it changes something besides its outputs, such as a registry: it is never cached, and DVC
+            has no stage for it.
         merge_step: name of the component that merges the shards that ``--shard i/n`` of this one wrote; None if its
             work cannot be sharded.
         former_keys: keys of the section in an earlier version, each with the key that replaces it.
@@ -184,6 +186,7 @@ class Component:
     has_parameters: bool = True
     in_pipeline: bool = True
     package: str = "components"
+    side_effects: bool = False
     merge_step: str | None = None
     former_keys: Mapping[str, str] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from bifocal.serving.embedder import Embedder
 from bifocal.serving.pyfunc import EmbedderModel
 from components.register_model.spec import RegisterModelParams
 from runtime.artifacts import artifact_hash, read_manifest, write_json
-from runtime.mlflow import register
+from runtime.mlflow import register, reuse_version
 
 ROOT = Path(__file__).parents[2]
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
@@ -30,12 +30,20 @@ takes precedence in a process that has one."""
 
 
 def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path) -> dict[str, float]:
-    """Register a new version of the model; write its name, number and alias."""
+    """Write name, number and alias of the model's version; register a new one unless this model has one already."""
+    version = reuse_version(params.model, params.alias, artifact_hash(onnx))
+    if version is None:
+        version = _register(params, metrics, onnx)
+    write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})
+    return {"version": version}
+
+
+def _register(params: RegisterModelParams, metrics: Path, onnx: Path) -> int:
     example = pandas.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
     model = EmbedderModel(Embedder(onnx))
     # Log the few modules that serving needs: a server then needs neither torch nor an installed bifocal.
     with TemporaryDirectory() as folder:
-        version = register(
+        return register(
             params.model,
             data=onnx,
             code=_copy_code(Path(folder)),
@@ -50,8 +58,6 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
             evaluation=metrics,
             description=_description(metrics / CARD),
         )
-    write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})
-    return {"version": version}
 
 
 def _description(card: Path) -> str:

@@ -21,6 +21,7 @@ COMPONENT = Component(
     params=RegisterModelParams,
     inputs=("metrics", "onnx"),
     outputs=("registration",),
+    side_effects=True,
     code_paths=(
         "bifocal/serving",
         "bifocal/datasets/images.py",

@@ -7,6 +7,7 @@ from pipelines.commands.compile import compile_command
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
 from pipelines.commands.promote import promote
+from pipelines.commands.register import register
 from pipelines.commands.render import render
 from pipelines.commands.run import run
 from pipelines.commands.schedule import schedule
@@ -17,7 +18,7 @@ def main() -> None:
     """Render, compile, run, schedule and promote the pipeline that the stages declare."""
 
 
-for command in (render, metrics, compare, compile_command, run, promote, doctor, schedule):
+for command in (render, register, metrics, compare, compile_command, run, promote, doctor, schedule):
     main.add_command(command)
 # The name of version 0.1.
 main.add_command(metrics, "figures")

@@ -8,6 +8,7 @@ import click
 
 from pipelines.commands import options
 from pipelines.commands.compile import compile_pipeline_for
+from runtime.tracking_store import tracking_uri
 
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
 PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
@@ -48,14 +49,14 @@ def run(
     environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
     engine: Engine
     if runner == "container":
-        tracking_uri = environment.setdefault("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
-        if not tracking_uri.startswith("http"):
+        server = environment.setdefault("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+        if not server.startswith("http"):
             raise ValueError(
-                f"MLFLOW_TRACKING_URI is {tracking_uri}, which containers cannot reach: 'make mlflow' starts a server"
+                f"MLFLOW_TRACKING_URI is {server}, which containers cannot reach: 'make mlflow' starts a server"
             )
         engine = ContainerEngine(environment, folder, Path.cwd())
     else:
-        engine = HostEngine({"MLFLOW_TRACKING_URI": environment.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")})
+        engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
     text = compile_pipeline_for(recipes, images, revision, push=push)
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

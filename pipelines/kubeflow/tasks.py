@@ -11,7 +11,6 @@ from kfp import components, dsl, kubernetes
 
 from components.cluster.fetch.spec import COMPONENT as FETCH
 from components.cluster.notify.spec import COMPONENT as NOTIFY
-from components.cluster.push.spec import COMPONENT as PUSH
 from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
 from runtime.artifacts import code_hash
@@ -19,8 +18,8 @@ from runtime.kfp_executor import CODE, PARAMETERS
 from runtime.spec import Component
 
 ROOT = Path(__file__).parents[2]
-# These steps run for their side effects: never take them from the cache.
-UNCACHED = (FETCH.name, PUSH.name, NOTIFY.name)
+# A branch name as revision may have new commits: never take fetched files from the cache.
+UNCACHED = (FETCH.name,)
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,12 @@ class TaskFactory:
         task: dsl.PipelineTask = declared(
             **{PARAMETERS: parameters, CODE: code_hash(ROOT, component.all_code_paths)}, **inputs
         )
-        self._configure(task, component.name)
+        self._configure(task, component)
         return task
 
-    def _configure(self, task: dsl.PipelineTask, name: str) -> None:
-        task.set_caching_options(name not in UNCACHED)
-        configure_pod(task, self.resources.for_step(name), self.resources.secrets)
+    def _configure(self, task: dsl.PipelineTask, component: Component) -> None:
+        task.set_caching_options(not component.side_effects and component.name not in UNCACHED)
+        configure_pod(task, self.resources.for_step(component.name), self.resources.secrets)
         if self.resources.image_pull_secrets:
             kubernetes.set_image_pull_secrets(task, self.resources.image_pull_secrets)
         if self.resources.image_pull_policy:

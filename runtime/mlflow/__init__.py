@@ -13,5 +13,5 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
 from runtime.mlflow.promotion import promotion_lock, remove_lock
-from runtime.mlflow.registry import EVALUATION_DIR, Version, get_version, move_alias, register
+from runtime.mlflow.registry import EVALUATION_DIR, Version, get_version, move_alias, register, reuse_version
 from runtime.mlflow.runs import git_commit, log_figure, log_files, log_metrics, stage_run

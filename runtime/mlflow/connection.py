@@ -9,14 +9,9 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from runtime.redaction import redact
+from runtime.tracking_store import project_folder, project_store, tracking_uri
 
-DEFAULT_STORE = "sqlite:///mlflow.db"
 EXPERIMENT = "bifocal"
-
-
-def tracking_uri() -> str:
-    """Address of the server or database: ``MLFLOW_TRACKING_URI``, or ``mlflow.db`` in the working directory."""
-    return os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE)
 
 
 def connect() -> mlflow.MlflowClient:
@@ -29,12 +24,15 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
     """Return the id of the experiment ``MLFLOW_EXPERIMENT_NAME``, by default ``bifocal``; create it if necessary.
 
     ``mlflow.set_experiment`` would leave the default experiment active if two processes create it at once.
+    The project's own database gets an absolute folder for logged files: MLflow's default is relative to the working
+    directory, which 'dvc exp run --temp' deletes.
     """
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            return str(client.create_experiment(name))
+            files = (project_folder() / "mlruns").as_uri() if tracking_uri() == project_store() else None
+            return str(client.create_experiment(name, artifact_location=files))
         except MlflowException as error:
             found = client.get_experiment_by_name(name)
             if found is None:

@@ -12,11 +12,13 @@ from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from runtime.mlflow.connection import connect
+from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.runs import git_commit
 
 EVALUATION_DIR = "evidence"
 """Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
+ONNX_TAG = "hash.onnx"
+"""Tag of a version with the hash of its ONNX artifact; registration is idempotent by it."""
 COLUMNS: dict[str, ColSpec | TensorSpec] = {
     "text": ColSpec(DataType.string, "text", required=False),
     # The base64 of an image file.
@@ -71,6 +73,24 @@ def register(
     client.update_model_version(model, version.version, description)
     client.set_registered_model_alias(model, alias, version.version)
     return int(version.version)
+
+
+def reuse_version(model: str, alias: str, onnx_hash: str) -> int | None:
+    """Move ``alias`` to the latest version that has the same ONNX artifact, and return its number; None without one.
+
+    Registration is idempotent by this function: a model that is registered already gets no second version.
+
+    Args:
+        onnx_hash: hash of the artifact ``onnx``, which ``register`` stores as the tag ``hash.onnx``.
+    """
+    with mlflow_errors_as_oserror():
+        client = connect()
+        equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
+        versions = client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
+        if not versions:
+            return None
+        client.set_registered_model_alias(model, alias, versions[0].version)
+        return int(versions[0].version)
 
 
 @dataclass(frozen=True)

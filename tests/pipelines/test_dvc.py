@@ -19,12 +19,14 @@ import yaml
 from moto.server import ThreadedMotoServer
 
 from components.catalog import configurable_components, pipeline_components
+from components.register_model.spec import COMPONENT as REGISTER
 from pipelines.dvc import render
-from runtime.artifacts import hash_files, read_manifest
+from runtime.artifacts import artifact_hash, hash_files, read_manifest
 from runtime.parameters import load
 
 ROOT = Path(__file__).parents[2]
 HOME = "runs/small"
+STAGES = [component for component in pipeline_components() if component is not REGISTER]
 
 
 def test_dvc_yaml_of_the_repository_is_up_to_date() -> None:
@@ -43,6 +45,11 @@ def test_stage_outside_the_default_pipeline_is_not_in_dvc_yaml() -> None:
     stages = yaml.safe_load(render(load(ROOT / "params.yaml")))["stages"]
     assert "train_ranking_head" in configurable_components()
     assert "train_ranking_head" not in stages
+
+
+def test_registration_is_not_in_dvc_yaml() -> None:
+    assert REGISTER in pipeline_components()
+    assert "register_model" not in yaml.safe_load(render(load(ROOT / "params.yaml")))["stages"]
 
 
 def test_every_artifact_has_one_writer_before_its_readers() -> None:
@@ -80,7 +87,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_bytes((ROOT / name).read_bytes())
     (folder / "small.yaml").write_bytes((ROOT / "tests" / "small.yaml").read_bytes())
     run(folder, "git", "init", "--quiet")
-    assert repro(folder) == {component.name for component in pipeline_components()}
+    assert repro(folder) == {component.name for component in STAGES}
     return folder
 
 
@@ -99,8 +106,9 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-def test_repro_registers_a_model_and_tracks_every_stage(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_registered_and_every_stage_is_tracked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts = checkout / HOME / "artifacts"
+    assert "registered bifocal version 1" in run(checkout, "python", "-m", "pipelines", "register", HOME)
     for component in pipeline_components():
         for name in component.outputs:
             manifest = read_manifest(artifacts / name)
@@ -151,7 +159,7 @@ def test_a_clone_pulls_the_artifacts_from_s3_and_runs_no_stage(checkout: Path, s
     other, artifacts = tmp_path / "other", Path(HOME) / "artifacts"
     assert not (other / artifacts / "dataset").exists()
     run(other, "dvc", "pull", "--quiet", f"{HOME}/dvc.yaml")
-    for name in (name for stage in pipeline_components() for name in stage.outputs):
+    for name in (name for stage in STAGES for name in stage.outputs):
         assert hash_files(other / artifacts / name) == hash_files(checkout / artifacts / name)
     assert repro(other) == set()
 
@@ -159,7 +167,21 @@ def test_a_clone_pulls_the_artifacts_from_s3_and_runs_no_stage(checkout: Path, s
 def test_another_loss_reruns_training_and_its_dependents(checkout: Path) -> None:
     recipe = checkout / "small.yaml"
     recipe.write_text(recipe.read_text().replace("{name: InfoNCELoss, temperature: 0.07}", "TripletLoss"))
-    assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx", "register_model"}
+    assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx"}
+    assert "registered bifocal version 2" in run(checkout, "python", "-m", "pipelines", "register", HOME)
+
+
+def test_the_candidate_follows_the_parameters_back(checkout: Path) -> None:
+    recipe = checkout / "small.yaml"
+    changed, former = recipe.read_text(), (ROOT / "tests" / "small.yaml").read_text()
+    assert changed != former
+    recipe.write_text(former)
+    assert repro(checkout) == set(), "the run cache has all outputs"
+    assert "bifocal version 1 has this model" in run(checkout, "python", "-m", "pipelines", "register", HOME)
+    client = mlflow.MlflowClient(f"sqlite:///{checkout}/mlflow.db")
+    candidate = client.get_model_version_by_alias("bifocal", "candidate")
+    assert candidate.tags["hash.onnx"] == artifact_hash(checkout / HOME / "artifacts" / "onnx")
+    assert len(client.search_model_versions("name = 'bifocal'")) == 2
 
 
 def test_a_killed_training_resumes_to_the_same_bits(checkout: Path) -> None:

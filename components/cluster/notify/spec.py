@@ -9,5 +9,6 @@ COMPONENT = Component(
     params=Params,
     outputs=(),
     has_parameters=False,
+    side_effects=True,
     package="components.cluster",
 )

@@ -21,5 +21,6 @@ COMPONENT = Component(
     # Without inputs here: the compiled pipeline passes every artifact that its stages write.
     outputs=("dvc_lock",),
     has_parameters=False,
+    side_effects=True,
     package="components.cluster",
 )

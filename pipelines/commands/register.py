@@ -1,0 +1,32 @@
+"""``python -m pipelines register``."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+def register(folder: Path) -> None:
+    """Register the model of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe.
+
+    A model that is registered already keeps its version; only the alias moves. Registration is no stage of DVC: a
+    cached stage would leave the registry as it is, and each trial of 'dvc exp run' would become the candidate.
+    """
+    from components.register_model.spec import COMPONENT
+    from runtime import parameters
+    from runtime.artifacts import artifact_hash
+    from runtime.job import stage_job
+    from runtime.mlflow import reuse_version
+    from runtime.workspace import Workspace
+
+    values = parameters.load(folder / "params.yaml")
+    workspace = Workspace((folder / "artifacts").as_posix())
+    job = stage_job(COMPONENT, values)
+    model, alias = values[COMPONENT.name]["model"], values[COMPONENT.name]["alias"]
+    version = reuse_version(model, alias, artifact_hash(workspace.path("onnx")))
+    if version is not None:
+        click.echo(f"{model} version {version} has this model already; its alias is {alias}")
+        return
+    metrics = job.run(workspace, values)
+    click.echo(f"registered {model} version {metrics['version']}; its alias is {alias}")
