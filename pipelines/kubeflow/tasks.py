@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-from kfp import components, dsl, kubernetes
+from kfp import dsl, kubernetes
 
 from components.cluster.fetch.spec import COMPONENT as FETCH
-from components.cluster.notify.spec import COMPONENT as NOTIFY
+from pipelines.kubeflow.declaration import STRING, declare
 from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
 from runtime.artifacts import code_hash
@@ -41,9 +40,8 @@ class TaskFactory:
             section: parameters of the step.
             inputs: artifacts of other tasks, or strings.
         """
-        artifacts = [name for name, value in inputs.items() if _is_artifact(value)]
-        strings = [PARAMETERS, CODE, *(name for name in inputs if name not in artifacts)]
-        declared = self._declare(component, strings, artifacts)
+        types = {PARAMETERS: STRING, CODE: STRING} | {name: _type_of(value) for name, value in inputs.items()}
+        declared = declare(component, self.resources.images[component.image], self.environment, types)
         # One canonical JSON string: Kubeflow turns nested integers into floats.
         parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
@@ -61,33 +59,9 @@ class TaskFactory:
         if self.resources.image_pull_policy:
             kubernetes.set_image_pull_policy(task, self.resources.image_pull_policy)
 
-    def _declare(self, component: Component, strings: list[str], artifacts: list[str]) -> Any:
-        """Return the step as a kfp container component: its image needs no kfp."""
-        inputs = [{"name": name, "type": "String"} for name in strings]
-        inputs += [{"name": name, "type": "Artifact"} for name in artifacts]
-        if component is NOTIFY:
-            inputs.append({"name": "status", "type": "PipelineTaskFinalStatus"})
-        outputs = [{"name": name, "type": "Artifact"} for name in component.outputs]
-        outputs += [{"name": name, "type": "String"} for name in component.parameter_outputs]
-        return components.load_component_from_text(
-            yaml.safe_dump(
-                {
-                    "name": component.name,
-                    "description": component.summary,
-                    "inputs": inputs,
-                    "outputs": outputs,
-                    "implementation": {
-                        "container": {
-                            "image": self.resources.images[component.image],
-                            "env": dict(sorted(self.environment.items())),
-                            "command": ["python", "-m", "components", component.name],
-                            "args": ["--executor-input", {"executorInput": None}],
-                        }
-                    },
-                }
-            )
-        )
 
-
-def _is_artifact(value: Any) -> bool:
-    return isinstance(value, dsl.pipeline_channel.PipelineArtifactChannel)
+def _type_of(value: Any) -> str:
+    """Return the type that a task must declare for an input: the type of the artifact, or a string."""
+    if isinstance(value, dsl.pipeline_channel.PipelineArtifactChannel):
+        return str(value.channel_type).removeprefix("system.").partition("@")[0]
+    return STRING

@@ -137,6 +137,7 @@ def _is_complete(file: Path) -> bool:
         (Path(output["uri"]) / artifacts.MANIFEST).is_file()
         and artifacts.artifact_hash(Path(output["uri"])) == output["metadata"]["sha256"]
         for output in _output_artifacts(file).values()
+        if "sha256" in output["metadata"]  # the output page is one file, scores have none
     )
 
 

@@ -175,6 +175,29 @@ def test_strings_that_a_step_returns_are_output_parameters(tmp_path: Path) -> No
     assert before["taskOutputParameter"] == {"outputParameterKey": "digest", "producerTask": "toy"}
 
 
+def test_artifacts_have_the_types_that_kubeflow_shows(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    components = default[0]["components"]
+
+    def types(kind: str, name: str) -> dict[str, str]:
+        artifacts = components[f"comp-{name}"][kind]["artifacts"]
+        return {key: value["artifactType"]["schemaTitle"] for key, value in artifacts.items()}
+
+    assert types("outputDefinitions", "evaluate") == {
+        "metrics": "system.Artifact",
+        "report": "system.Artifact",
+        "scores": "system.Metrics",
+        "page": "system.HTML",
+    }
+    assert types("outputDefinitions", "prepare-dataset") == {"dataset": "system.Dataset"}
+    assert types("outputDefinitions", "train-embedding") == {"embedding": "system.Model"}
+    assert types("inputDefinitions", "evaluate") == {
+        "dataset": "system.Dataset",
+        "features": "system.Dataset",
+        "text": "system.Dataset",
+        "embedding": "system.Model",
+    }
+
+
 def test_steps_with_side_effects_are_not_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
     tasks = tasks_of(default[0])
     for name in ("push", "register-model"):
