@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime import parameters
-from runtime.s3.user_files import download_user_files
+from runtime.s3.user_files import download_user_files, source_digests
 from runtime.shards import artifact_name
 from runtime.spec import Component, Params
 from runtime.stage import run_stage
@@ -19,6 +19,7 @@ class Job:
     Attributes:
         inputs, outputs: name of the artifact in the workspace, by the name of the component's argument.
         arguments: keyword arguments of the component besides parameters and artifacts.
+        sources: digest of each user file on S3.
     """
 
     component: Component
@@ -26,17 +27,19 @@ class Job:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, workspace: Workspace, values: Mapping[str, Any]) -> dict[str, float]:
         """Run the component on the artifacts of ``workspace``; return its metrics."""
         workspace.download(self.inputs.values())
         inputs = {name: workspace.path(artifact) for name, artifact in self.inputs.items()}
         outputs = {name: workspace.path(artifact) for name, artifact in self.outputs.items()}
-        return run_stage(self.component, self.params, inputs, outputs, values, self.arguments).metrics
+        return run_stage(self.component, self.params, inputs, outputs, values, self.arguments, self.sources).metrics
 
 
 def stage_job(component: Component, values: Mapping[str, Any], shard: str | None = None) -> Job:
     """Return the job of a stage, or of its ``shard`` i/n; download the user files that are on S3."""
+    sources = source_digests(values, component)
     local = download_user_files(values, component)
     section = {"seed": local["seed"], component.name: local[component.name]}
     return Job(
@@ -45,6 +48,7 @@ def stage_job(component: Component, values: Mapping[str, Any], shard: str | None
         inputs={name: name for name in component.inputs},
         outputs={name: artifact_name(name, shard) if shard else name for name in component.outputs},
         arguments={"shard": shard} if shard else {},
+        sources=sources,
     )
 
 

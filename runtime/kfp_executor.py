@@ -14,13 +14,13 @@ from typing import Any
 
 from runtime import artifacts, parameters
 from runtime.s3.uri import is_remote
-from runtime.s3.user_files import download_user_files
+from runtime.s3.user_files import download_user_files, source_digests
 from runtime.spec import Component, replace_values
 from runtime.torchrun import is_main_process
 
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}
 """Folders where Kubeflow's launcher mounts the artifacts of each scheme."""
-PARAMETERS, CODE, USER_FILES = "parameters", "code", "user_files"
+PARAMETERS, CODE, USER_FILES, VERSIONS = "parameters", "code", "user_files", "versions"
 SCORES, PAGE = "scores", "page"
 """Outputs that a pipeline may declare in addition: the metrics as system.Metrics, the HTML page as system.HTML."""
 
@@ -135,12 +135,16 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
             f"{component.name}: the pipeline was compiled from code {expected[:12]}, this is {actual[:12]}: "
             "build the image from that commit, or compile the pipeline again ('python -m pipelines compile')"
         )
+    if component.has_parameters:
+        message.arguments.pop(VERSIONS, None)  # only for Kubeflow's cache key
     inputs, values = dict(message.inputs), message.values
+    sources = source_digests(values, component)
     if component.has_parameters and USER_FILES in inputs:
+        sources[USER_FILES] = artifacts.artifact_hash(inputs[USER_FILES])
         values = _with_fetched_files(inputs.pop(USER_FILES), values, component)
     values = download_user_files(values, component)
     params = parameters.validate(values, [component])[component.name]
-    result = run_stage(component, params, inputs, message.outputs, message.values, message.arguments)
+    result = run_stage(component, params, inputs, message.outputs, message.values, message.arguments, sources)
     if is_main_process():
         message.write_output(component, result.metrics, result.parameters)
     return result.metrics

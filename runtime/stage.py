@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from runtime import artifacts
 from runtime.mlflow import log_metrics, stage_run
-from runtime.spec import Component, Params
+from runtime.spec import Component, Params, replace_values
 from runtime.torchrun import is_main_process
 
 ROOT = Path(__file__).parent.parent
@@ -33,6 +33,7 @@ def run_stage(
     outputs: Mapping[str, Path],
     values: Mapping[str, Any],
     arguments: Mapping[str, Any] | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> StageResult:
     """Run ``component``, commit its outputs and return its result.
 
@@ -42,6 +43,7 @@ def run_stage(
         inputs, outputs: directory of each artifact.
         values: all parameters of the pipeline, for MLflow.
         arguments: keyword arguments of a cluster step besides its parameters, such as ``shard``.
+        sources: digests of user files. A killed run whose files changed since does not resume.
 
     Raises:
         FileNotFoundError: an input is missing or incomplete.
@@ -55,10 +57,14 @@ def run_stage(
     hashes = {name: artifacts.artifact_hash(path) for name, path in inputs.items()}
     fingerprint = {
         "component": component.name,
-        "parameters": params.model_dump(mode="json"),
+        # The paths that the user wrote: those of local copies differ between machines.
+        "parameters": replace_values(
+            params.model_dump(mode="json"), component.user_paths(values.get(component.name, {}))
+        ),
         "inputs": hashes,
         "code": artifacts.code_hash(ROOT, component.all_code_paths),
         "arguments": options,
+        "sources": dict(sources or {}),
     }
     partials = {name: artifacts.open_partial(outputs[name], fingerprint) for name in component.outputs}
     tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}

@@ -12,13 +12,15 @@ from kfp import compiler, dsl
 from components import catalog
 from components.catalog import pipeline_components
 from components.cluster.fetch.spec import COMPONENT as FETCH
+from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.notify.spec import COMPONENT as NOTIFY
 from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
-from runtime.kfp_executor import USER_FILES
+from runtime.kfp_executor import USER_FILES, VERSIONS
+from runtime.s3.uri import is_remote
 from runtime.spec import Component
 
 NAME = "bifocal"
@@ -35,7 +37,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
     Raises:
         ParameterError: a user path is outside the repository, so no other machine has it.
     """
-    paths = {component.name: user_paths(component, values) for component in pipeline_components()}
+    sources = {component.name: user_paths(component, values) for component in pipeline_components()}
     identity = json.dumps([revision, values], sort_keys=True)
     environment = {
         **resources.environment,
@@ -47,16 +49,22 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
     def pipeline(repository: str = resources.repository, revision: str = revision) -> None:
         checkout = {"repository": repository, "revision": revision}
         with dsl.ExitHandler(task(NOTIFY, {}), name="line"):
+            named = {name: paths for name, paths in sources.items() if paths}
+            fingerprint = task(FINGERPRINT, {"sources": named}, **checkout)
             artifacts: dict[str, Any] = {}
             user_files: dict[str, Any] = {}
-            if any(paths.values()):
-                section = {"paths": sorted({path for stage_paths in paths.values() for path in stage_paths})}
-                user_files[USER_FILES] = task(FETCH, section, **checkout).outputs[USER_FILES]
             for component in pipeline_components():
                 inputs = {name: artifacts[name] for name in component.inputs}
-                if paths[component.name]:
-                    inputs |= user_files
+                fetched = [path for path in sources[component.name] if not is_remote(path)]
+                if fetched:
+                    versions = fingerprint.outputs[component.name]
+                    files = task(FETCH, {"paths": fetched}, repository=repository, versions=versions)
+                    user_files[f"{USER_FILES}_{component.name}"] = inputs[USER_FILES] = files.outputs[USER_FILES]
+                if len(fetched) < len(sources[component.name]):
+                    inputs[VERSIONS] = fingerprint.outputs[component.name]
                 last = _add_stage(task, component, values, resources, environment, inputs)
+                if not inputs:
+                    last.after(fingerprint)
                 artifacts |= {name: last.outputs[name] for name in component.outputs}
             if resources.push:
                 task(PUSH, {"values": values}, **checkout, **artifacts, **user_files)
@@ -68,15 +76,15 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
 
 
 def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
-    """Return the paths of the user files of a stage, relative to the root; without s3:// paths, which stages read.
+    """Return the user files of a stage: paths relative to the root, and s3:// addresses.
 
     Raises:
         ParameterError: a path is outside the repository.
     """
     section = values.get(component.name, {})
-    paths = [path for path in component.user_paths(section).values() if not path.startswith("s3://")]
+    paths = sorted(set(component.user_paths(section).values()))
     for path in paths:
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        if not is_remote(path) and (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
             raise parameters.ParameterError(
                 f"{component.name}: {path} is outside the repository, so other machines do not have it: "
                 "'dvc add' a copy below the root, or use an s3:// path"

@@ -8,7 +8,6 @@ from typing import Any
 
 from kfp import dsl, kubernetes
 
-from components.cluster.fetch.spec import COMPONENT as FETCH
 from pipelines.kubeflow.declaration import STRING, declare
 from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
@@ -17,8 +16,6 @@ from runtime.kfp_executor import CODE, PARAMETERS
 from runtime.spec import Component
 
 ROOT = Path(__file__).parents[2]
-# A branch name as revision may have new commits: never take fetched files from the cache.
-UNCACHED = (FETCH.name,)
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class TaskFactory:
         return task
 
     def _configure(self, task: dsl.PipelineTask, component: Component) -> None:
-        task.set_caching_options(not component.side_effects and component.name not in UNCACHED)
+        task.set_caching_options(not component.side_effects)
         configure_pod(task, self.resources.for_step(component.name), self.resources.secrets)
         if self.resources.image_pull_secrets:
             kubernetes.set_image_pull_secrets(task, self.resources.image_pull_secrets)

@@ -76,7 +76,14 @@ class StepRunner:
         }
         executor_input = {
             "inputs": {"parameterValues": parameters, "artifacts": _artifact_lists(inputs)},
-            "outputs": {"artifacts": _artifact_lists(outputs), "outputFile": str(home / OUTPUT)},
+            "outputs": {
+                "artifacts": _artifact_lists(outputs),
+                "parameters": {
+                    key: {"outputFile": str(home / "parameters" / key)}
+                    for key in component.get("outputDefinitions", {}).get("parameters", {})
+                },
+                "outputFile": str(home / OUTPUT),
+            },
         }
         spec = self.executors[component["executorLabel"]]["container"]
         text = json.dumps(executor_input, sort_keys=True)

@@ -4,6 +4,8 @@ Endpoint, keys and region are read from the environment as by any AWS tool (``AW
 Set ``BIFOCAL_S3_PATH_STYLE=1`` for servers without a host name per bucket, such as MinIO.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -72,7 +74,7 @@ class Storage:
         """
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
-            keys = self._keys(bucket, prefix)
+            keys = {name: entry["Key"] for name, entry in self._objects(bucket, prefix).items()}
         partial = target.with_name(target.name + ".download")
         if target.is_dir() and not partial.exists():
             target.rename(partial)
@@ -85,6 +87,17 @@ class Storage:
             return
         check_manifest(partial, uri)
         partial.rename(target)
+
+    def digest(self, uri: str) -> str:
+        """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``; none is downloaded.
+
+        Raises:
+            StorageError: no file is at ``uri``, or a request failed after every attempt.
+        """
+        with wrap_s3_errors(uri):
+            objects = self._objects(*parse_s3_uri(uri))
+        lines = [[name, entry["ETag"], entry["Size"]] for name, entry in sorted(objects.items())]
+        return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
 
     def buckets(self) -> list[str]:
         """Names of the buckets that the keys may list.
@@ -125,19 +138,19 @@ class Storage:
             for _ in pool.map(transfer, names):
                 pass
 
-    def _keys(self, bucket: str, prefix: str) -> dict[str, str]:
-        """Key of each file by its path relative to ``prefix``; the path is empty if ``prefix`` is a file."""
-        keys: dict[str, str] = {}
+    def _objects(self, bucket: str, prefix: str) -> dict[str, dict[str, Any]]:
+        """Entry of each file in the listing, by its path relative to ``prefix``; "" if ``prefix`` is a file."""
+        objects: dict[str, dict[str, Any]] = {}
         for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for entry in page.get("Contents", []):
                 name = entry["Key"].removeprefix(prefix)
                 if name == "":
-                    return {"": prefix}
+                    return {"": entry}
                 if name.startswith("/") and not name.endswith("/"):
-                    keys[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry["Key"]
-        if not keys:
+                    objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry
+        if not objects:
             raise StorageError(f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address")
-        return keys
+        return objects
 
     def _upload(self, path: Path, bucket: str, key: str, digest: str) -> None:
         with wrap_s3_errors(f"{SCHEME}{bucket}/{key}"):

@@ -17,3 +17,9 @@ def download_user_files(values: Mapping[str, Any], component: Component) -> dict
             Storage().download(path, cache_path(path))
             copies[location] = str(cache_path(path))
     return {**values, component.name: replace_values(section, copies)}
+
+
+def source_digests(values: Mapping[str, Any], component: Component) -> dict[str, str]:
+    """Return a digest of each of the component's user files that are on S3, by its address."""
+    paths = sorted(set(component.user_paths(values.get(component.name, {})).values()))
+    return {path: Storage().digest(path) for path in paths if is_remote(path)}

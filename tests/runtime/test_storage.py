@@ -112,6 +112,23 @@ def test_damaged_file_on_the_server_is_an_error(faults: Faults, tmp_path: Path) 
         storage.download("s3://bucket/d", tmp_path / "back")
 
 
+def test_digest_changes_with_names_and_contents_alone(s3: None) -> None:
+    client = boto3.client("s3")
+
+    def put(**files: bytes) -> str:
+        for name, content in files.items():
+            client.put_object(Bucket="bucket", Key=f"data/{name}", Body=content)
+        return Storage().digest("s3://bucket/data")
+
+    first = put(a=b"1", b=b"2")
+    assert put(a=b"1") == first  # uploaded again
+    client.put_object(Bucket="bucket", Key="database/a", Body=b"1")  # shares the prefix, not the folder
+    assert Storage().digest("s3://bucket/data") == first
+    assert len({first, put(a=b"3"), put(c=b"4"), Storage().digest("s3://bucket/data/a")}) == 4
+    with pytest.raises(StorageError, match="no such file or folder"):
+        Storage().digest("s3://bucket/none")
+
+
 def test_single_file_is_downloaded_and_unknown_address_is_an_error(faults: Faults, tmp_path: Path) -> None:
     boto3.client("s3").put_object(Bucket="bucket", Key="words/w2v.bin", Body=b"vectors")
     Storage().download("s3://bucket/words/w2v.bin", tmp_path / "w2v.bin")

@@ -1,5 +1,6 @@
 """Step fetch: run."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,17 +10,19 @@ from components.cluster.fetch.spec import FetchParams
 from runtime.artifacts import hash_files
 
 
-def run(params: FetchParams, *, repository: str, revision: str, user_files: Path) -> dict[str, float]:
+def run(params: FetchParams, *, repository: str, versions: str, user_files: Path) -> dict[str, float]:
     """Copy each of ``params.paths`` to the same path below ``user_files``.
 
     Args:
         repository: URL or folder of a git repository with DVC.
-        revision: a commit, or a branch, of which the latest commit is used.
+        versions: JSON of the step ``fingerprint``: the commit of each path.
 
     Raises:
         ValueError: DVC cannot get a path; the message has DVC's error.
     """
+    commits = json.loads(versions)
     for path in params.paths:
+        revision = commits[path]
         target = user_files / path
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)

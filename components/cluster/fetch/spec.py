@@ -13,7 +13,7 @@ class FetchParams(Params):
 
 COMPONENT = Component(
     name="fetch",
-    summary="Fetch user files from a repository, as DVC or git tracks them at one revision.",
+    summary="Fetch the user files of a stage from a repository, as DVC or git tracks them.",
     image="cpu",
     params=FetchParams,
     outputs=("user_files",),

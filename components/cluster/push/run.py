@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 import yaml
 
 from components.cluster.push.spec import PushParams
+from runtime.artifacts import MANIFEST
+from runtime.kfp_executor import USER_FILES
 
 DVC_FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
 
@@ -19,7 +21,6 @@ def run(
     repository: str,
     revision: str,
     dvc_lock: Path,
-    user_files: Path | None = None,
     **artifacts: Path,
 ) -> dict[str, float]:
     """Commit ``artifacts`` to DVC in a clone of ``repository`` and push them to its remote.
@@ -28,7 +29,7 @@ def run(
     in a checkout of ``revision``, 'dvc pull' downloads the artifacts and 'dvc repro' runs no stage.
 
     Args:
-        user_files: user files that the step ``fetch`` wrote.
+        artifacts: outputs of the stages, and as ``user_files_<stage>`` what the step ``fetch`` wrote.
 
     Raises:
         ValueError: git or DVC failed; the message has its error.
@@ -39,10 +40,12 @@ def run(
         _call(clone, "git", "checkout", "--quiet", "--detach", revision)
         (clone / "params.yaml").write_text(yaml.safe_dump(params.values, sort_keys=False))
         _call(clone, sys.executable, "-m", "pipelines", "render", "--dvc-only")
-        if user_files is not None:
-            shutil.copytree(user_files, clone, dirs_exist_ok=True, ignore=shutil.ignore_patterns("manifest.json"))
         for name, path in artifacts.items():
-            shutil.copytree(path, clone / "artifacts" / name)
+            if name.startswith(USER_FILES):
+                shutil.copytree(path, clone, dirs_exist_ok=True)
+                (clone / MANIFEST).unlink()
+            else:
+                shutil.copytree(path, clone / "artifacts" / name)
         _call(clone, sys.executable, "-m", "dvc", "commit", "--force", "dvc.yaml")
         _call(clone, sys.executable, "-m", "dvc", "push", "dvc.yaml")
         for name in DVC_FILES:

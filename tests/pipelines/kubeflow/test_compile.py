@@ -11,12 +11,13 @@ import yaml
 from kfp import compiler, dsl
 
 from components.catalog import all_components, pipeline_components
+from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import artifacts, parameters
-from runtime.spec import Component, Params
+from runtime.spec import USER_PATH, Component, Params
 from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
 
 MERGE = all_components()["extract_features"].merge_step
@@ -62,7 +63,7 @@ def test_each_stage_depends_on_the_writers_of_its_inputs(default: tuple[dict[str
             for name, source in task["inputs"].get("artifacts", {}).items()
         }
         assert producers == expected
-        assert set(task.get("dependentTasks", [])) == set(expected.values())
+        assert set(task["dependentTasks"]) == (set(expected.values()) or {"fingerprint"})
 
 
 def test_push_reads_every_output_of_the_pipeline(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -211,14 +212,56 @@ def test_notify_is_an_exit_task(default: tuple[dict[str, Any], dict[str, Any]]) 
     assert notice["inputs"]["parameters"]["status"]["taskFinalStatus"]["producerTask"] == "exit-handler-1"
 
 
-def test_user_files_are_fetched_at_a_pinned_revision() -> None:
-    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}})
+def test_each_stage_fetches_its_user_files_by_their_fingerprint() -> None:
+    pipeline, _ = compiled(
+        prepare_dataset={"corpus": {"name": "Flickr8k", "root": "data/flickr8k"}},
+        extract_features={"weights": {"name": "FromFile", "path": "data/backbone.safetensors"}},
+    )
     tasks = tasks_of(pipeline)
-    assert json.loads(arguments(tasks["fetch"])["parameters"])["fetch"] == {"paths": ["data/flickr8k"]}
     assert pipeline["root"]["inputDefinitions"]["parameters"]["revision"]["defaultValue"] == REVISION
-    producer = tasks["prepare-dataset"]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"]["producerTask"]
-    assert producer == "fetch"
+    sources = {"prepare_dataset": ["data/flickr8k"], "extract_features": ["data/backbone.safetensors"]}
+    assert json.loads(arguments(tasks["fingerprint"])["parameters"])["fingerprint"] == {"sources": sources}
+    for stage, paths in sources.items():
+        readers = [name for name in tasks if name.startswith(task_name(stage))]
+        for reader in readers:
+            fetch = tasks[reader]["inputs"]["artifacts"]["user_files"]["taskOutputArtifact"]["producerTask"]
+            given = arguments(tasks[fetch])
+            assert json.loads(given["parameters"])["fetch"] == {"paths": paths}
+            assert given["versions"]["taskOutputParameter"] == {
+                "producerTask": "fingerprint",
+                "outputParameterKey": stage,
+            }
+            # A new commit alone changes no argument of the step, so Kubeflow takes it from the cache.
+            assert "revision" not in given
+            assert tasks[fetch]["cachingOptions"]["enableCache"]
     assert "artifacts" not in tasks["pretrain-sorter"]["inputs"]
+    assert {"user_files_prepare_dataset", "user_files_extract_features"} <= set(tasks["push"]["inputs"]["artifacts"])
+
+
+def test_s3_sources_are_in_the_cache_key_by_their_fingerprint() -> None:
+    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
+    tasks = tasks_of(pipeline)
+    assert "fetch" not in tasks
+    versions = arguments(tasks["prepare-dataset"])["versions"]["taskOutputParameter"]
+    assert versions == {"producerTask": "fingerprint", "outputParameterKey": "prepare_dataset"}
+    assert "versions" not in arguments(tasks["vectorize-captions"])
+
+
+def test_fingerprint_is_the_first_step_and_never_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    tasks = tasks_of(default[0])
+    assert "dependentTasks" not in tasks["fingerprint"]
+    assert not tasks["fingerprint"]["cachingOptions"].get("enableCache", False)
+    assert all(task["dependentTasks"] for name, task in tasks.items() if name != "fingerprint")
+
+
+def test_fingerprint_has_an_output_for_each_stage_with_user_files() -> None:
+    with_files = {
+        stage.name
+        for stage in pipeline_components()
+        for field in stage.params.model_fields.values()
+        if "paths=('" in f"{field.annotation} {field.metadata}" or USER_PATH in f"{field.annotation} {field.metadata}"
+    }
+    assert with_files == set(FINGERPRINT.parameter_outputs)
 
 
 @pytest.mark.parametrize("path", ["/data/flickr8k", "../data", "data/../../x"])
@@ -263,8 +306,3 @@ def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
     for reader in ("evaluate", "export-onnx"):
         source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
         assert source == {"producerTask": job_task, "outputArtifactKey": "embedding"}
-
-
-def test_s3_paths_are_not_fetched() -> None:
-    pipeline, _ = compiled(prepare_dataset={"corpus": {"name": "Flickr8k", "root": "s3://bucket/flickr8k"}})
-    assert "fetch" not in tasks_of(pipeline)

@@ -1,5 +1,6 @@
-"""Steps fetch and push with real git and DVC through S3: another machine pulls the artifacts and reruns no stage."""
+"""Steps fingerprint, fetch and push with real git and DVC through S3: another machine pulls and reruns nothing."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from moto.server import ThreadedMotoServer
 from components.catalog import pipeline_components
 from components.cluster.fetch.run import run as fetch
 from components.cluster.fetch.spec import FetchParams
+from components.cluster.fingerprint.run import run as fingerprint
+from components.cluster.fingerprint.spec import FingerprintParams
 from components.cluster.push.run import run as push
 from components.cluster.push.spec import PushParams
 from runtime import artifacts, parameters
@@ -79,7 +82,14 @@ def head(repository: Path) -> str:
     return call(repository, "git", "rev-parse", "HEAD").strip()
 
 
-def test_fetch_copies_files_of_the_pinned_revision(repository: Path, tmp_path: Path) -> None:
+def versions(repository: Path, revision: str, *paths: str) -> str:
+    params = FingerprintParams(seed=1, sources={"prepare_dataset": [*paths]})
+    texts = fingerprint(params, repository=str(repository), revision=revision)
+    assert texts["sources"] == len(paths)
+    return str(texts["prepare_dataset"])
+
+
+def test_fetch_copies_the_files_of_the_revision(repository: Path, tmp_path: Path) -> None:
     pinned = head(repository)
     (repository / "data" / "words.txt").write_text("cat 0.3 0.4\n")
     dvc(repository, "add", "--quiet", "data/words.txt")
@@ -89,8 +99,29 @@ def test_fetch_copies_files_of_the_pinned_revision(repository: Path, tmp_path: P
         user_files = tmp_path / revision
         user_files.mkdir()
         params = FetchParams(seed=1, paths=["data/words.txt"])
-        assert fetch(params, repository=str(repository), revision=revision, user_files=user_files) == {"files": 1}
+        commits = versions(repository, revision, "data/words.txt")
+        assert fetch(params, repository=str(repository), versions=commits, user_files=user_files) == {"files": 1}
         assert (user_files / "data" / "words.txt").read_text() == expected
+
+
+def test_version_of_a_path_changes_with_the_path_alone(repository: Path, tmp_path: Path) -> None:
+    before = versions(repository, head(repository), "data/words.txt", "data")
+    (repository / "README.md").write_text("A commit that changes no data.\n")
+    call(repository, "git", "add", "README.md")
+    call(repository, "git", "commit", "--quiet", "--message", "third")
+    branch = call(repository, "git", "branch", "--show-current").strip()
+    assert versions(repository, branch, "data/words.txt", "data") == before
+    # A folder that DVC tracks as a whole: its .dvc file changes, not a file below the path.
+    (repository / "corpora.dvc").write_text("outs: []\n")
+    call(repository, "git", "add", "corpora.dvc")
+    call(repository, "git", "commit", "--quiet", "--message", "fourth")
+    assert json.loads(versions(repository, "HEAD", "corpora/flickr8k")) == {"corpora/flickr8k": head(repository)}
+    assert versions(repository, "HEAD", "data/words.txt", "data") == before
+
+
+def test_unknown_revision_is_an_error(repository: Path) -> None:
+    with pytest.raises(ValueError, match="has no commit or branch 'nightly': is it pushed"):
+        versions(repository, "nightly", "data/words.txt")
 
 
 def test_fetch_of_an_untracked_path_is_an_error(repository: Path, tmp_path: Path) -> None:
@@ -98,7 +129,7 @@ def test_fetch_of_an_untracked_path_is_an_error(repository: Path, tmp_path: Path
         fetch(
             FetchParams(seed=1, paths=["data/none"]),
             repository=str(repository),
-            revision=head(repository),
+            versions=versions(repository, head(repository), "data/none"),
             user_files=tmp_path,
         )
 

@@ -1,0 +1,1 @@
+"""Step fingerprint: versions of the user's files."""

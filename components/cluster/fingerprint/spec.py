@@ -1,0 +1,27 @@
+"""Step fingerprint: parameters and outputs."""
+
+from pydantic import Field
+
+from runtime.spec import Component, Params
+
+
+class FingerprintParams(Params):
+    """Parameters that the compiled pipeline passes."""
+
+    sources: dict[str, list[str]] = Field(
+        description="user files and folders of each stage: paths relative to the repository's root, or s3:// addresses"
+    )
+
+
+COMPONENT = Component(
+    name="fingerprint",
+    summary="Find the versions of the user's files, so that a run repeats exactly the stages whose files changed.",
+    image="cpu",
+    params=FingerprintParams,
+    outputs=(),
+    # The stages that may have user files.
+    parameter_outputs=("prepare_dataset", "extract_features", "vectorize_captions", "evaluate"),
+    has_parameters=False,
+    side_effects=True,
+    package="components.cluster",
+)
