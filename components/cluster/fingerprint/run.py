@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.cluster.fingerprint.spec import COMPONENT, FingerprintParams
+from runtime.mlflow import create_pipeline_run, git_commit
 from runtime.s3.storage import Storage
 from runtime.s3.uri import is_remote
 
@@ -18,6 +19,7 @@ def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[st
 
     The version of a path of the repository is the last commit that changed it, so the step ``fetch`` can take it from
     the cache after any other commit. The version of an ``s3://`` address is a digest of its objects' names and ETags.
+    As the first step, it also creates the MLflow run that the runs of the stages are nested in.
 
     Args:
         repository: URL or folder of a git repository with DVC.
@@ -25,8 +27,10 @@ def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[st
 
     Raises:
         ValueError: git cannot read the repository or the revision.
-        StorageError: no file is at an ``s3://`` address, or the server does not answer.
+        OSError: no file is at an ``s3://`` address, or S3 or MLflow does not answer.
     """
+    if os.environ.get("KFP_RUN_ID"):
+        create_pipeline_run(os.environ["KFP_RUN_ID"], tags={"git_commit": git_commit()})
     sources = {path for paths in params.sources.values() for path in paths}
     remote = sorted(filter(is_remote, sources))
     versions = last_commits(repository, revision, sources.difference(remote))
