@@ -24,7 +24,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
     type=click.Path(path_type=Path),
     default=Path("runs/kubeflow/local"),
     show_default=True,
-    help="Folder of a local run. A second run in the same folder continues after the last finished step.",
+    help="Folder of a local run. A second run in the same folder takes finished steps from the cache.",
 )
 @click.option("--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Steps at once, local run.")
 @click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
@@ -54,7 +54,7 @@ def run(
             raise ValueError(
                 f"MLFLOW_TRACKING_URI is {server}, which containers cannot reach: 'make mlflow' starts a server"
             )
-        engine = ContainerEngine(environment, folder, Path.cwd())
+        engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
     text = compile_pipeline_for(recipes, images, revision, push=push)
@@ -63,5 +63,5 @@ def run(
     states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
     failed = [name for name, state in states.items() if not state.succeeded]
     if failed:
-        log = folder / failed[0] / "log.txt"
-        raise ValueError(f"{failed[0]} failed: see {log}; run the same command again to continue")
+        logs = folder / failed[0] / "log-*.txt"
+        raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")
