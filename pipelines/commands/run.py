@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pipelines.commands import options
-from pipelines.commands.compile import compile_pipeline_for
+from pipelines.commands.compile import compile_pipeline_for, head_commit, load_resources
 from runtime.tracking_store import tracking_uri
 
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
@@ -17,6 +17,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 @click.command()
 @options.recipes
 @options.images
+@options.resources
 @options.revision
 @click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
 @click.option(
@@ -31,6 +32,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 def run(
     recipes: tuple[Path, ...],
     images: Path | None,
+    overlays: tuple[Path, ...],
     revision: str | None,
     runner: str,
     folder: Path,
@@ -38,10 +40,15 @@ def run(
     push: bool,
 ) -> None:
     """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT)."""
+    cluster = load_resources(images, overlays)
+    revision = revision or head_commit()
     if runner == "cluster":
-        from pipelines.kubeflow import client
+        from pipelines.kubeflow.client import kfp_client
+        from pipelines.kubeflow.runs import Target, submit
 
-        click.echo(client.submit(compile_pipeline_for(recipes, images, revision)))
+        text = compile_pipeline_for(recipes, cluster, revision)
+        with kfp_client() as client:
+            click.echo(submit(text, Target(client, cluster, revision)))
         return
     from pipelines.local.engines import ContainerEngine, Engine, HostEngine
     from pipelines.local.runner import LocalRun
@@ -57,7 +64,7 @@ def run(
         engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
-    text = compile_pipeline_for(recipes, images, revision, push=push)
+    text = compile_pipeline_for(recipes, cluster.model_copy(update={"push": push}), revision)
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
