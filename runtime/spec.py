@@ -39,6 +39,10 @@ class Params(StrictModel):
         """
         return ()
 
+    def local_files(self) -> Iterable[str]:
+        """Return reasons why other machines cannot read the outputs; a pipeline of several machines rejects them."""
+        return ()
+
 
 class ClassRef(BaseModel):
     """A part of ``bifocal`` by its Python name, with its arguments: ``{name: TripletLoss, margin: 0.2}``.

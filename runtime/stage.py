@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from runtime import artifacts
 from runtime.mlflow import log_metrics, stage_run
+from runtime.s3.remote_files import fetch_remote_files
 from runtime.spec import Component, Params, replace_values
 from runtime.torchrun import is_main_process
 
@@ -48,6 +49,7 @@ def run_stage(
     Raises:
         FileNotFoundError: an input is missing or incomplete.
     """
+    fetch_remote_files()
     run = import_module(f"{component.module}.run").run
     options = dict(arguments or {})
     if not is_main_process():

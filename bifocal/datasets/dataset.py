@@ -9,17 +9,24 @@ import pandas as pd
 
 from bifocal.datasets.base import SPLITS
 from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, PHRASES, read_table
+from bifocal.remote_files import is_address, local_copy
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The tables of a dataset, in the order of their files; ``bifocal.datasets.tables`` describes the columns."""
+    """The tables of a dataset, in the order of their files; ``bifocal.datasets.tables`` describes the columns.
+
+    Attributes:
+        image_root: folder of the image files.
+        image_address: address of that folder, such as ``s3://bucket/images``, if the images are not on this machine.
+    """
 
     images: pd.DataFrame
     captions: pd.DataFrame
     phrases: pd.DataFrame
     image_root: Path
     labels: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=LABELS.names))
+    image_address: str | None = None
 
     def split(self, name: str) -> "Dataset":
         """Return the images of one split with their captions, phrases and labels.
@@ -43,18 +50,25 @@ class Dataset:
         )
 
     def image_path(self, image_id: str) -> Path:
-        """Return the file of an image.
+        """Return the file of an image; it is downloaded if the images are at an address.
 
         Raises:
             KeyError: the dataset has no such image.
-            ValueError: the corpus publishes only features, no image files.
+            ValueError: the corpus publishes only features, no image files; or no function for addresses is set.
+            OSError: the image cannot be downloaded, or has changed since the dataset was written.
         """
         if image_id not in self._paths:
             raise KeyError(f"the dataset has no image {image_id!r}")
         path = self._paths[image_id]
         if path is None:
             raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
+        if self.image_address is not None:
+            return local_copy(f"{self.image_address}/{path}", self._digests[image_id])
         return self.image_root / path
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        return dict(zip(self.images["image_id"], self.images["sha256"], strict=True))
 
     @cached_property
     def _paths(self) -> dict[str, str | None]:
@@ -90,6 +104,6 @@ def read_dataset(directory: Path) -> Dataset:
     description = directory / "dataset.json"
     if not description.is_file():
         raise FileNotFoundError(f"{description}: no such file; the folder holds no complete dataset")
+    location = json.loads(description.read_text())["image_root"]
     # An absolute image root replaces the directory; a relative one is inside it.
-    image_root = directory / json.loads(description.read_text())["image_root"]
-    return Dataset(images, captions, phrases, image_root, labels)
+    return Dataset(images, captions, phrases, directory / location, labels, location if is_address(location) else None)

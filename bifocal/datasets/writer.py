@@ -23,6 +23,7 @@ def write_dataset(
     copy_images: bool,
     max_pixels: int,
     max_rejected_fraction: float,
+    image_address: str | None = None,
 ) -> dict[str, float]:
     """Check ``corpus`` and write the tables of ``bifocal.datasets.tables`` and ``dataset.json`` to ``directory``.
 
@@ -32,6 +33,8 @@ def write_dataset(
         max_pixels: reject larger images by their header, before they are decoded.
         max_rejected_fraction: fraction in [0, 1] of images and captions together that may be broken; intentionally
             excluded entries do not count.
+        image_address: address of the corpus's image folder, such as ``s3://bucket/images``, if it is a local copy; the
+            dataset refers to it in place of the folder unless the images are copied.
 
     Returns:
         Counts of images (all, and per split), captions, phrases, labels, rejected entries per kind, excluded entries
@@ -61,7 +64,7 @@ def write_dataset(
         write_table(directory / "labels.parquet", LABELS, (_label_row(label) for label in valid.labels))
     # A relative root inside the directory stays valid when the directory moves.
     relative = copy_to is not None or corpus.image_root == inside
-    image_root = "images" if relative else str(corpus.image_root.resolve())
+    image_root = "images" if relative else image_address or str(corpus.image_root.resolve())
     description = {"corpus": name, "image_root": image_root}
     (directory / "dataset.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 

@@ -65,6 +65,7 @@ COMPONENT = Component(
     outputs=("features",),
     code_paths=(
         "bifocal/datasets",
+        "bifocal/remote_files.py",
         "bifocal/features",
         "bifocal/backbones",
         "bifocal/image_encoders/bean.py",

@@ -6,6 +6,7 @@ from bifocal.datasets import write_dataset
 from bifocal.datasets.base import CorpusReader
 from bifocal.registry import build
 from components.prepare_dataset.spec import PrepareDatasetParams
+from runtime.s3.remote_files import address_of_copy
 
 
 def run(params: PrepareDatasetParams, *, dataset: Path) -> dict[str, float]:
@@ -15,11 +16,13 @@ def run(params: PrepareDatasetParams, *, dataset: Path) -> dict[str, float]:
         ValueError: the corpus cannot be read, or more entries are broken than the parameters allow.
     """
     reader: CorpusReader = build("bifocal.datasets.corpora", params.corpus, seed=params.seed)
+    corpus = reader.read(dataset / "images")
     return write_dataset(
         dataset,
         params.corpus.name,
-        reader.read(dataset / "images"),
+        corpus,
         copy_images=params.copy_images,
         max_pixels=params.max_pixels,
         max_rejected_fraction=params.max_rejected_fraction,
+        image_address=address_of_copy(corpus.image_root),
     )

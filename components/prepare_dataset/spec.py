@@ -1,5 +1,6 @@
 """Stage prepare_dataset: parameters, inputs and outputs."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
@@ -19,7 +20,8 @@ class PrepareDatasetParams(Params):
         description="reader of bifocal.datasets.corpora with its arguments; root is the folder of the corpus"
     )
     copy_images: bool = Field(
-        description="copy the images into the artifact, so that it can be moved; if false, refer to the original files"
+        description="copy the images into the artifact; if false, refer to the files below root, which other machines "
+        "can only read if root is an s3:// address"
     )
     max_pixels: int = Field(
         ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is rejected before it is decoded"
@@ -28,6 +30,14 @@ class PrepareDatasetParams(Params):
         ge=0, le=1, description="fraction of images and captions together that may be broken; above it the stage fails"
     )
 
+    def local_files(self) -> Iterator[str]:
+        root = self.corpus.arguments.get("root")
+        if not self.copy_images and root is not None and not str(root).startswith("s3://"):
+            yield (
+                f"copy_images is false, so the dataset refers to the images below {root}, which other machines do not "
+                "have: set copy_images: true, or name an s3:// address as root, from which every step reads the images"
+            )
+
 
 COMPONENT = Component(
     name="prepare_dataset",
@@ -35,6 +45,6 @@ COMPONENT = Component(
     image="cpu",
     params=PrepareDatasetParams,
     outputs=("dataset",),
-    code_paths=("bifocal/datasets",),
+    code_paths=("bifocal/datasets", "bifocal/remote_files.py"),
     former_keys={"source": "prepare_dataset.corpus", "root": "prepare_dataset.corpus.root"},
 )

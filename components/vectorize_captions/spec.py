@@ -28,6 +28,7 @@ COMPONENT = Component(
     code_paths=(
         "bifocal/text",
         "bifocal/datasets",
+        "bifocal/remote_files.py",
         "bifocal/serialization.py",
         # the training of ElmoLayers
         "bifocal/pretraining/elmo.py",

@@ -11,16 +11,16 @@ recipes = click.option(
     type=click.Path(path_type=Path),
     help="File that overlays params.yaml; may be repeated.",
 )
+settings = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set one value of params.yaml, as in --set prepare_dataset.corpus.root=s3://bucket/coco; may be repeated.",
+)
 images = click.option(
     "--images",
     type=click.Path(path_type=Path, exists=True),
     help='Image digests as JSON, {"cpu": "NAME@sha256:...", "gpu": ...}: images.json of containers/build.py.',
-)
-resources = click.option(
-    "--resources",
-    "overlays",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True),
-    help="File that overlays pipelines/kubeflow/resources.yaml; may be repeated.",
 )
 revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")

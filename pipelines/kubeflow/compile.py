@@ -21,7 +21,7 @@ from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
 from runtime.kfp_executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
-from runtime.spec import Component
+from runtime.spec import Component, Params
 
 NAME = "bifocal"
 DESCRIPTION = "Images with captions to a registered visual-semantic embedding."
@@ -35,7 +35,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         revision: commit of ``resources.repository`` that user files are read from; a run may override it.
 
     Raises:
-        ParameterError: a user path is outside the repository, so no other machine has it.
+        ParameterError: a user path is outside the repository, or an output refers to files of one machine.
     """
     sources = {component.name: user_paths(component, values) for component in pipeline_components()}
     identity = json.dumps([revision, values], sort_keys=True)
@@ -79,9 +79,11 @@ def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
     """Return the user files of a stage: paths relative to the root, and s3:// addresses.
 
     Raises:
-        ParameterError: a path is outside the repository.
+        ParameterError: a path is outside the repository, or the outputs of the stage refer to files of one machine.
     """
     section = values.get(component.name, {})
+    for reason in _typed_section(component, values).local_files():
+        raise parameters.ParameterError(f"{component.name}: {reason}")
     paths = sorted(set(component.user_paths(section).values()))
     for path in paths:
         if not is_remote(path) and (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
@@ -115,12 +117,15 @@ def _add_stage(
     return task(catalog.all_components()[component.merge_step], {}, **shards)
 
 
+def _typed_section(component: Component, values: Mapping[str, Any]) -> Params:
+    return component.params.model_validate_json(json.dumps({"seed": values["seed"], **values[component.name]}))
+
+
 def _shard_count(component: Component, values: Mapping[str, Any], resources: Resources) -> int:
     """Return the number of parallel steps: 1 if the stage, or its parameters, do not support shards."""
     if component.merge_step is None:
         return 1
-    section = json.dumps({"seed": values["seed"], **values[component.name]})
-    shardable = component.params.model_validate_json(section).shardable
+    shardable = _typed_section(component, values).shardable
     return resources.for_step(component.name).shards if shardable else 1
 
 

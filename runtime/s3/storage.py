@@ -88,6 +88,16 @@ class Storage:
         check_manifest(partial, uri)
         partial.rename(target)
 
+    def download_file(self, uri: str, target: Path) -> None:
+        """Download the file at ``uri`` to ``target``; the caller verifies it.
+
+        Raises:
+            StorageError: there is no such file, or a request failed after every attempt.
+        """
+        bucket, key = parse_s3_uri(uri)
+        with wrap_s3_errors(uri):
+            self._client.download_file(bucket, key, str(target), Config=self._transfer)
+
     def digest(self, uri: str) -> str:
         """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``; none is downloaded.
 

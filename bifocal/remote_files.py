@@ -1,0 +1,42 @@
+"""Files at addresses, such as ``s3://bucket/key``: the program that can read them sets the function that does.
+
+The library itself has no client of any server.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+Fetch = Callable[[str, str], Path]
+"""Returns the local copy of the file at an address; called by several threads at once. The second argument is the
+SHA-256 that the file must have."""
+_fetch: Fetch | None = None
+
+
+def is_address(path: str) -> bool:
+    """Whether ``path`` is an address.
+
+    >>> is_address("s3://bucket/images"), is_address("data/images")
+    (True, False)
+    """
+    return "://" in path
+
+
+def set_fetch(fetch: Fetch | None) -> None:
+    """Set the function that this process reads addresses with; None for no function."""
+    global _fetch
+    _fetch = fetch
+
+
+def local_copy(address: str, sha256: str) -> Path:
+    """Return the local copy of the file at ``address``.
+
+    Raises:
+        ValueError: this process has no function for addresses.
+        OSError: the file cannot be read, or has another SHA-256.
+    """
+    if _fetch is None:
+        raise ValueError(
+            f"{address} is not a file of this machine: copy the images into the dataset, or call "
+            "bifocal.remote_files.set_fetch with a function that downloads a file"
+        )
+    return _fetch(address, sha256)

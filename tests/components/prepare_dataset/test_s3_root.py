@@ -1,0 +1,68 @@
+"""Images of an s3:// root without copies: every machine reads them from the address."""
+
+import json
+from pathlib import Path
+
+import boto3
+import pytest
+
+from bifocal import remote_files
+from bifocal.datasets import open_image, read_dataset
+from components.prepare_dataset.run import run
+from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
+from runtime import parameters
+from runtime.s3.errors import StorageError
+from runtime.s3.remote_files import fetch_remote_files
+from runtime.s3.user_files import download_user_files
+from tests.flickr8k_bucket import ADDRESS, upload_scenes
+
+SECTION = {"copy_images": False, "max_pixels": 10_000, "max_rejected_fraction": 0.0}
+
+
+@pytest.fixture
+def dataset(s3: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A dataset that another machine wrote: its local copies are gone."""
+    upload_scenes(tmp_path / "scenes", train=3, val=2, test=2)
+    monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "first"))
+    section = {**SECTION, "corpus": {"name": "Flickr8k", "root": ADDRESS}}
+    values = download_user_files({"seed": 0, "prepare_dataset": section}, COMPONENT)
+    params = parameters.validate(values, [COMPONENT])["prepare_dataset"]
+    assert isinstance(params, PrepareDatasetParams)
+    (tmp_path / "dataset").mkdir()
+    assert run(params, dataset=tmp_path / "dataset")["images"] == 7
+    (tmp_path / "first").rename(tmp_path / "gone")
+    monkeypatch.setenv("BIFOCAL_CACHE", str(tmp_path / "second"))
+    monkeypatch.setattr(remote_files, "_fetch", None)
+    return tmp_path / "dataset"
+
+
+def test_images_are_read_from_the_address_on_another_machine(dataset: Path, tmp_path: Path) -> None:
+    assert json.loads((dataset / "dataset.json").read_text())["image_root"] == f"{ADDRESS}/images"
+    assert not (dataset / "images").exists()
+    tables = read_dataset(dataset)
+    first, *others = tables.images["image_id"]
+    fetch_remote_files()
+    path = tables.split("train").image_path(first)
+    assert path == tmp_path / "second" / "bucket/flickr8k/images" / first
+    assert open_image(path).size == (64, 64)
+    boto3.client("s3").delete_object(Bucket="bucket", Key=f"flickr8k/images/{first}")
+    assert tables.image_path(first) == path  # downloaded once
+    assert [file.name for file in path.parent.iterdir()] == [first]  # the others are not downloaded
+    boto3.client("s3").delete_object(Bucket="bucket", Key=f"flickr8k/images/{others[0]}")
+    with pytest.raises(StorageError, match=rf"{others[0]}.*Not Found"):
+        tables.image_path(others[0])
+
+
+def test_image_that_changed_since_is_an_error(dataset: Path) -> None:
+    tables = read_dataset(dataset)
+    image = tables.images["image_id"][0]
+    boto3.client("s3").put_object(Bucket="bucket", Key=f"flickr8k/images/{image}", Body=b"another")
+    fetch_remote_files()
+    with pytest.raises(StorageError, match=rf"{image} has changed since the dataset was made"):
+        tables.image_path(image)
+
+
+def test_library_without_a_client_of_the_server_says_what_to_do(dataset: Path) -> None:
+    tables = read_dataset(dataset)
+    with pytest.raises(ValueError, match=r"s3://bucket/flickr8k/images/.*set_fetch"):
+        tables.image_path(tables.images["image_id"][0])
