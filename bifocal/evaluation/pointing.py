@@ -52,7 +52,7 @@ def pointing_skip_reason(subject: Subject, localizer: AnyLocalizer | None) -> st
     """
     if not len(subject.split.phrases):
         return "The split has no phrases with boxes."
-    if _for_encoder(subject, localizer) is None:
+    if _for_model(subject, localizer) is None:
         return f"{subject.encoder_name} has no localizer."
     if not subject.features.pixels and subject.features.gather([0]).boxes.isnan().all():
         return "The features have no boxes."
@@ -71,7 +71,7 @@ def choose_locator(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLo
 
 
 def _choose(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLocator:
-    chosen = _for_encoder(subject, localizer)
+    chosen = _for_model(subject, localizer)
     if chosen is None:
         raise ValueError(f"{subject.encoder_name} has no localizer")
     locator = PhraseLocator(subject.model, chosen, subject.features, subject.vectorizer)
@@ -84,8 +84,8 @@ def _choose(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLocator:
     return tune_k(locator, candidates, validation, subject.seed)
 
 
-def _for_encoder(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | None:
-    return (localizer or AutoLocalizer()).for_encoder(subject.model.image_encoder)
+def _for_model(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | None:
+    return (localizer or AutoLocalizer()).for_model(subject.model)
 
 
 def point_at_phrases(locator: PhraseLocator, dataset: Dataset, rows: Sequence[int] | None = None) -> PointingResult:

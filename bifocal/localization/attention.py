@@ -3,6 +3,7 @@
 Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(6).
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,13 +14,30 @@ EPSILON = 1e-12
 """Sums of weights below this value count as zero."""
 
 
+@dataclass(frozen=True)
+class AttentionOptions:
+    """How words and sentences attend to cells. The defaults are the full model; table 3 of the paper changes them.
+
+    Attributes:
+        softmax: use a softmax over the cells of a level instead of eq. (1).
+        word_level, sentence_level: level for words, and for sentences; None for the best.
+        unit_sentence: divide a sentence's attended feature by its norm, as eq. (2) does for words; eq. (6b) as printed
+            does not.
+    """
+
+    softmax: bool = False
+    word_level: int | None = None
+    sentence_level: int | None = None
+    unit_sentence: bool = False
+
+
 class Attention(NamedTuple):
     """Attention of T texts to one image, each at its best level.
 
     Attributes:
         heatmaps: (T, R), eq. (1) at the level of the highest pertinence.
         pertinence: (T,), R_t of eq. (4).
-        level: (T,) int64, the level of the highest pertinence.
+        level: (T,) int64, the level of the highest pertinence, or the given one.
     """
 
     heatmaps: Tensor
@@ -27,13 +45,17 @@ class Attention(NamedTuple):
     level: Tensor
 
 
-def attend(texts: Tensor, cells: Tensor, *, unit: bool = True) -> Attention:
+def attend(
+    texts: Tensor, cells: Tensor, *, unit: bool = True, softmax: bool = False, level: int | None = None
+) -> Attention:
     """Return the attention of T texts, words or sentences, to one image.
 
     Args:
         texts: s_t, of unit norm.
-        cells: v_{n,l}, of unit norm, for each of L levels.
+        cells: v_{n,l}, of unit norm, for each of L levels; zero for padding.
         unit: divide the attended feature by its norm, as eq. (2) does for words; eq. (6b) does not for a sentence.
+        softmax: use a softmax over the cells of a level instead of eq. (1), an ablation.
+        level: level to use, an ablation; None for the best.
 
     Shape:
         texts (T, d), cells (L, R, d)
@@ -49,20 +71,28 @@ def attend(texts: Tensor, cells: Tensor, *, unit: bool = True) -> Attention:
         raise ValueError(
             f"texts {tuple(texts.shape)} and cells {tuple(cells.shape)} differ: expected (T, d) and (levels, R, d)"
         )
-    heatmaps = torch.einsum("td,lrd->tlr", texts, cells).relu()
+    similarity = torch.einsum("td,lrd->tlr", texts, cells)
+    heatmaps = similarity.relu()
+    if softmax:
+        absent = ~cells.any(dim=2)
+        heatmaps = similarity.masked_fill(absent, torch.finfo(similarity.dtype).min).softmax(dim=2)
     attended = torch.einsum("tlr,lrd->tld", heatmaps, cells)
     pertinence = torch.einsum("tld,td->tl", normalize(attended, dim=2) if unit else attended, texts)
-    best, level = pertinence.max(dim=1)
-    return Attention(heatmaps[torch.arange(len(texts)), level], best, level)
+    if level is None:
+        best, chosen = pertinence.max(dim=1)
+    else:
+        best, chosen = pertinence[:, level], torch.full((len(texts),), level, device=texts.device)
+    return Attention(heatmaps[torch.arange(len(texts)), chosen], best, chosen)
 
 
-def phrase_heatmap(words: Tensor, cells: Tensor) -> Tensor:
+def phrase_heatmap(words: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()) -> Tensor:
     """Return the heatmap of a phrase inside a sentence: the mean over its words, weighted by their pertinence.
 
     Section 4.3 of the paper.
 
     Args:
         words: vectors of the phrase's words, in the context of the whole sentence.
+        options: of the model that gave the vectors.
 
     Shape:
         words (T, d), cells (L, R, d) -> (R,)
@@ -72,19 +102,31 @@ def phrase_heatmap(words: Tensor, cells: Tensor) -> Tensor:
     """
     if not len(words):
         raise ValueError("the phrase has no word: find_phrase gives its position in the sentence")
-    attention = attend(words, cells)
-    total = attention.pertinence.sum()
+    attention = attend(words, cells, softmax=options.softmax, level=options.word_level)
+    # With a softmax, pertinences may be negative, which no weight can be.
+    weights = attention.pertinence.relu()
+    total = weights.sum()
     if total < EPSILON:
         return attention.heatmaps.mean(dim=0)
-    return (attention.pertinence.unsqueeze(1) * attention.heatmaps).sum(dim=0) / total
+    return (weights.unsqueeze(1) * attention.heatmaps).sum(dim=0) / total
 
 
-def sentence_heatmap(sentence: Tensor, cells: Tensor) -> Tensor:
+def sentence_heatmap(sentence: Tensor, cells: Tensor, options: AttentionOptions = AttentionOptions()) -> Tensor:
     """Return the heatmap of a phrase without a sentence: eq. (6a) at the best level.
 
     This is how the paper localizes on ReferIt and Visual Genome.
 
+    Args:
+        options: of the model that gave the vectors.
+
     Shape:
         sentence (d,), cells (L, R, d) -> (R,)
     """
-    return attend(sentence.unsqueeze(0), cells, unit=False).heatmaps[0]
+    attention = attend(
+        sentence.unsqueeze(0),
+        cells,
+        unit=options.unit_sentence,
+        softmax=options.softmax,
+        level=options.sentence_level,
+    )
+    return attention.heatmaps[0]

@@ -81,8 +81,8 @@ class Localizer(ABC):
         """Encode the regions, then score them."""
         return self.score(self.encode(encoder, regions), texts)
 
-    def for_encoder(self, encoder: Any) -> "Localizer | None":
-        """Return the localizer to use with ``encoder``: this one."""
+    def for_model(self, model: Any) -> "Localizer | None":
+        """Return the localizer to use with ``model``: this one, unless its scores depend on options of the model."""
         return self
 
     def candidates(self, dim: int) -> Mapping[int, "Localizer"]:

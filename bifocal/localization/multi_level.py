@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.attention import phrase_heatmap, sentence_heatmap
+from bifocal.localization.attention import AttentionOptions, phrase_heatmap, sentence_heatmap
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors, TextContext, masked, require
 
 
@@ -15,7 +15,8 @@ class MultiLevelHeatmap(Localizer):
     """Heatmap of a phrase at the level of the highest pertinence.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, section 4.3.
-    The cells of all levels have the same boxes.
+    The cells of all levels have the same boxes. A model with other attention, such as an ablation of table 3, is
+    localized with its own: see ``for_model``.
 
     Args:
         text_context: "sentence" uses the words of a phrase in its sentence, as the paper does on Flickr30k;
@@ -35,6 +36,13 @@ class MultiLevelHeatmap(Localizer):
         if text_context not in ("phrase", "sentence"):
             raise ValueError(f"no text_context {text_context!r}; MultiLevelHeatmap has phrase and sentence")
         self.text_context = text_context
+        self.attention = AttentionOptions()
+
+    def for_model(self, model: Any) -> "MultiLevelHeatmap":
+        """Return this localizer with the attention of ``model``."""
+        localizer = MultiLevelHeatmap(self.text_context)
+        localizer.attention = getattr(model, "attention", self.attention)
+        return localizer
 
     def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
         """Return the cells of all levels (N, L, R, d); see ``Localizer``."""
@@ -48,7 +56,9 @@ class MultiLevelHeatmap(Localizer):
     ) -> RegionScores:
         """Return the heatmap of each image's phrase; see ``Localizer``."""
         heatmaps = [
-            sentence_heatmap(text, cells) if phrase is None else phrase_heatmap(phrase, cells)
+            sentence_heatmap(text, cells, self.attention)
+            if phrase is None
+            else phrase_heatmap(phrase, cells, self.attention)
             for text, phrase, cells in zip(texts, words or [None] * len(texts), vectors.vectors, strict=True)
         ]
         return masked(torch.stack(heatmaps), vectors)

@@ -11,6 +11,7 @@ from bifocal.batch import Batch, ImageCaptionPairs, to_device
 from bifocal.embedding import BATCH
 from bifocal.features import RegionBatch
 from bifocal.image_encoders.base import ImageEncoder
+from bifocal.localization.attention import AttentionOptions
 from bifocal.metrics import Ranks, score_ranks
 from bifocal.models.base import Model
 from bifocal.models.pertinence import best_pertinence, sentence_from_words
@@ -83,20 +84,20 @@ class GroundingModel(Model):
                 "use ElmoMixtureEncoder"
             )
         super().__init__(image_encoder, text_encoder, dim=dim, text_format=text_format, vocabulary_size=vocabulary_size)
-        self.word_sharpness, self.softmax, self.memory = word_sharpness, softmax, memory
-        self.word_level, self.sentence_level, self.unit_sentence = word_level, sentence_level, unit_sentence
+        self.word_sharpness, self.memory = word_sharpness, memory
+        self.attention = AttentionOptions(softmax, word_level, sentence_level, unit_sentence)
 
     def forward(self, batch: Batch) -> Scores:
         return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))
 
     def score(self, images: Tensor, captions: tuple[Tensor, Tensor]) -> Scores:
         """Return the scores of cells (N, L, R, d) and of sentences (M, d) with their words (M, T, d)."""
-        sentences, words = captions
+        (sentences, words), attention = captions, self.attention
         present = words.any(dim=2)
-        pertinence = partial(best_pertinence, cells=images, softmax=self.softmax, memory=self.memory)
-        by_word = pertinence(words[present], unit=True, level=self.word_level)
+        pertinence = partial(best_pertinence, cells=images, softmax=attention.softmax, memory=self.memory)
+        by_word = pertinence(words[present], unit=True, level=attention.word_level)
         word_scores = sentence_from_words(by_word, present, self.word_sharpness)
-        sentence_scores = pertinence(sentences, unit=self.unit_sentence, level=self.sentence_level)
+        sentence_scores = pertinence(sentences, unit=attention.unit_sentence, level=attention.sentence_level)
         return Scores(word_scores + sentence_scores, word_scores=word_scores, sentence_scores=sentence_scores)
 
     def embed_images(self, regions: RegionBatch) -> Tensor:

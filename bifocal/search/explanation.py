@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bifocal.batch import to_device
 from bifocal.features import FeatureStore
-from bifocal.localization import rasterize
+from bifocal.localization import AutoLocalizer, rasterize
 from bifocal.localization.base import Localizer
 from bifocal.models.base import Model
 
@@ -45,8 +45,8 @@ class Heatmaps:
         return rasterize(scores[present], boxes[present], self.size, self.size)
 
     def _localizer(self) -> Localizer:
-        encoder = self.model.image_encoder
-        localizer = self.localizer or encoder.localizer()
+        localizer = (self.localizer or AutoLocalizer()).for_model(self.model)
         if localizer is None:
-            raise ValueError(f"a {type(encoder).__name__} has no localizer: search without explain")
+            name = type(self.model.image_encoder).__name__
+            raise ValueError(f"a {name} has no localizer: search without explain")
         return localizer

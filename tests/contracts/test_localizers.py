@@ -1,5 +1,6 @@
 """Promises of every registered localizer: regions of N images and one text each -> scores and boxes of the regions."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,9 +54,11 @@ class TestEveryLocalizer:
 
     def test_is_the_own_localizer_of_its_encoder(self, name: str) -> None:
         encoder = new_encoder(ENCODERS[name])
-        assert type(AutoLocalizer().for_encoder(encoder)).__name__ == name
+        model = SimpleNamespace(image_encoder=encoder)
+        assert type(AutoLocalizer().for_model(model)).__name__ == name
         localizer = registry.build(PACKAGE, name)
-        assert localizer.for_encoder(encoder) is localizer
+        same = localizer.for_model(model)
+        assert (type(same), same.text_context, same.k) == (type(localizer), localizer.text_context, localizer.k)
 
     def test_scores_every_region_and_no_other(self, name: str) -> None:
         (regions, texts), encoder = new_batch(name), new_encoder(ENCODERS[name])

@@ -13,7 +13,6 @@ from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SMILEEncoder
 from bifocal.localization import (
-    AutoLocalizer,
     BEANHeatmap,
     MultiLevelHeatmap,
     PerRegionLocalizer,
@@ -142,7 +141,7 @@ def test_localizer_points_inside_image_and_ignores_padding(localizer: type) -> N
     encoder = ENCODERS[localizer]().eval()
     regions = batch(3, 8 if localizer is MultiLevelHeatmap else 4)
     texts = normalize(draw(4, 2, 6).float(), dim=1)
-    auto = AutoLocalizer().for_encoder(encoder)
+    auto = encoder.localizer()
     assert type(auto) is localizer
     with torch.inference_mode():
         result = localizer()(encoder, regions, texts)
@@ -168,7 +167,7 @@ def test_attended_smile_scores_sum_to_score_of_image() -> None:
 @pytest.mark.parametrize("localizer", [SMILERegions(), BEANHeatmap(), MultiLevelHeatmap()])
 def test_localizers_reject_encoder_without_localizer(localizer: object) -> None:
     encoder = LinearEncoder(3, 6)
-    assert AutoLocalizer().for_encoder(encoder) is None
+    assert encoder.localizer() is None
     with pytest.raises(ValueError, match="LinearEncoder"):
         localizer(encoder, batch(3), torch.zeros(2, 6))  # type: ignore[operator]
 

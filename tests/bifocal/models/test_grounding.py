@@ -9,6 +9,8 @@ from torch import Tensor
 
 from bifocal.batch import Batch
 from bifocal.features import RegionBatch
+from bifocal.localization import AutoLocalizer, MultiLevelHeatmap
+from bifocal.localization.attention import attend, sentence_heatmap
 from bifocal.losses import GroundingLoss
 from bifocal.models import GroundingModel, build_model
 from bifocal.text import TextBatch
@@ -116,6 +118,43 @@ def test_ablation_changes_scores(ablation: dict[str, object]) -> None:
     batch = new_batch(4, 2)
     plain, other = new_model()(batch), new_model(**ablation)(batch)
     assert not torch.allclose(plain.cross, other.cross)
+
+
+ABLATIONS = [{"softmax": True}, {"word_level": 0, "sentence_level": 0}, {"unit_sentence": True}]
+
+
+@pytest.mark.parametrize("ablation", [{}, *ABLATIONS])
+def test_heatmaps_and_scores_have_the_same_attention(ablation: dict[str, Any]) -> None:
+    """Table 3 of the paper reports pointing, so an ablation of the scores must be one of the heatmaps too."""
+    model, batch = new_model(**ablation), new_batch(3, 1)
+    with torch.no_grad():
+        cells, (sentences, _) = model.embed_images(batch.regions), model.embed_captions(batch.text)
+        expected = model(batch).sentence_scores
+    options = model.attention
+    for image, row in zip(cells, expected, strict=True):
+        attention = attend(
+            sentences, image, unit=options.unit_sentence, softmax=options.softmax, level=options.sentence_level
+        )
+        torch.testing.assert_close(attention.pertinence, row)
+    localizer = AutoLocalizer().for_model(model)
+    assert localizer is not None
+    with torch.no_grad():
+        heatmaps = localizer(model.image_encoder, batch.regions, sentences).scores
+    for heatmap, sentence, image in zip(heatmaps, sentences, cells, strict=True):
+        torch.testing.assert_close(heatmap, sentence_heatmap(sentence, image, options))
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS[:2])
+def test_ablation_changes_the_heatmaps_of_phrases(ablation: dict[str, Any]) -> None:
+    batch, maps = new_batch(4, 1), []
+    for model in (new_model(), new_model(**ablation)):
+        localizer = MultiLevelHeatmap().for_model(model)
+        with torch.no_grad():
+            sentences, words = model.embed_captions(batch.text)
+            vectors = localizer.encode(model.image_encoder, batch.regions)
+            phrases = [row[:length] for row, length in zip(words, batch.text.lengths.tolist(), strict=True)]
+            maps.append(localizer.score(vectors, sentences, phrases).scores)
+    assert not torch.allclose(*maps)
 
 
 def test_grounding_model_rejects_text_encoder_without_words() -> None:
