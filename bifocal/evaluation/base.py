@@ -14,6 +14,7 @@ from bifocal.datasets import Dataset
 from bifocal.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.features import FeatureStore
 from bifocal.models.base import Model
+from bifocal.models.inputs import check_inputs
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.sections import Section
 from bifocal.report.thumbnails import Thumbnails
@@ -33,6 +34,9 @@ class Subject:
         features, text: stores that hold the images and captions of the split.
         vectorizer: fitted vectorizer of ``text``, for phrases and words that are not in the store.
         seed: of every random draw.
+
+    Raises:
+        ValueError: the model was trained with other features or another vectorizer.
     """
 
     model: Model
@@ -43,6 +47,9 @@ class Subject:
     vectorizer: FittedVectorizer
     seed: int = 0
     _cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_inputs(self.model, self.features, self.text)
 
     @cached_property
     def split(self) -> Dataset:

@@ -1,5 +1,6 @@
 """Build a model from names and sizes; save it as ``config.json`` and ``model.safetensors``, and load it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ FORMER_CONFIG_FILE = "model.json"
 
 
 def build_model(
-    model: Any, *, feature_dim: int, text_dim: int, text_format: FormatName, vocabulary_size: int | None = None
+    model: Any,
+    *,
+    feature_dim: int,
+    text_dim: int,
+    text_format: FormatName,
+    vocabulary_size: int | None = None,
+    inputs: Mapping[str, object] | None = None,
 ) -> Model:
     """Return a model with random weights.
 
@@ -26,6 +33,7 @@ def build_model(
         text_dim: K, dimension of a word's or a caption's vector.
         text_format: format of the text, see ``bifocal.text.TextStore``.
         vocabulary_size: number of words; None unless the text is tokens.
+        inputs: identity of the features and the vectorizer, see ``bifocal.models.inputs``; a saved model keeps it.
 
     Raises:
         ValueError: a name or an argument is unknown, an encoder is missing, or sizes do not fit each other.
@@ -55,6 +63,7 @@ def build_model(
         "text_dim": text_dim,
         "text_format": text_format,
         "vocabulary_size": vocabulary_size,
+        "inputs": None if inputs is None else dict(inputs),
     }
     return built
 

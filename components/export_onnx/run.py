@@ -18,6 +18,8 @@ from bifocal.export.backbone import (
 from bifocal.export.encoders import Branch, export_encoder, keeps_square
 from bifocal.export.parity import Parity, compare_encoder
 from bifocal.features import FeatureStore
+from bifocal.models import load_model
+from bifocal.models.inputs import check_inputs
 from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
@@ -31,8 +33,10 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
     encoder that reads the pixels of square images needs no backbone, only the resizing in ``preprocessing.json``.
 
     Raises:
-        ValueError: a graph differs from torch by more than the tolerance.
+        ValueError: a graph differs from torch by more than the tolerance, or the embedding was trained with other
+            features or another vectorizer.
     """
+    check_inputs(load_model(embedding), FeatureStore(features), TextStore(text))
     parities = [*_export_encoders(embedding, onnx, params.seed), *_export_backbone(features, onnx, params.seed)]
     preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
     if preprocessing.get("resize") == "square" and keeps_square(embedding, preprocessing["size"]):

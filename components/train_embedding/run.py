@@ -9,6 +9,7 @@ from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.models import build_model, save_model
 from bifocal.models.base import Model
+from bifocal.models.inputs import input_identity
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
@@ -52,6 +53,7 @@ def new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, features: Pa
         text_dim=text.dim,
         text_format=text.format.name,
         vocabulary_size=len(text.vocabulary) if text.format.name == "tokens" else None,
+        inputs=input_identity(inputs.features, text),
     )
     if model.word_embedding is not None:
         model.word_embedding.weight.data.copy_(text.word_vectors)

@@ -10,7 +10,8 @@ import torch
 from bifocal import registry
 from bifocal.text import TextStore
 from bifocal.text.format import DTYPES
-from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, write_text
+from bifocal.text.vectorizers import FromText
+from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, vectorizer_digest, write_text
 
 TRAINING = [
     "A brown dog runs over the green grass.",
@@ -58,7 +59,8 @@ def write(name: str, folder: Path, seed: int = 0) -> dict[str, float]:
 
 
 def test_every_registered_vectorizer_is_tested() -> None:
-    assert {ref["name"] for ref in REFS.values()} == set(registry.registered(PACKAGE))
+    # FromText is tested with every other vectorizer, see below.
+    assert {ref["name"] for ref in REFS.values()} | {"FromText"} == set(registry.registered(PACKAGE))
 
 
 @pytest.mark.parametrize("name", registry.registered(PACKAGE))
@@ -118,3 +120,32 @@ def test_same_seed_gives_same_bytes(name: str, tmp_path: Path) -> None:
         text = tmp_path / folder / "text"
         files.append({path.relative_to(text): path.read_bytes() for path in text.rglob("*") if path.is_file()})
     assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_vectorizer_of_another_text_encodes_as_that_text(name: str, tmp_path: Path) -> None:
+    write(name, tmp_path)
+    carried = FromText(tmp_path / "text")
+    assert carried.fit([], seed=9) == {}
+    other = tmp_path / "other"
+    other.mkdir()
+    write_text(other, carried, [5, 6], CAPTIONS[:2])
+    assert vectorizer_digest(other) == vectorizer_digest(tmp_path / "text")
+    expected = TextStore(tmp_path / "text").gather([0, 1])
+    assert TextStore(other).gather([0, 1]).values.equal(expected.values)
+    assert load_vectorizer(other).vectorize(CAPTIONS[:2]).values.equal(expected.values)
+
+
+@pytest.mark.parametrize("name", ["skip-gram", "tf-idf"])
+def test_digest_changes_with_the_fit_and_not_with_the_captions(name: str, tmp_path: Path) -> None:
+    write(name, tmp_path)
+    text = tmp_path / "text"
+    digest = vectorizer_digest(text)
+    (text / "manifest.json").write_text("{}")
+    assert vectorizer_digest(text) == digest
+    other = tmp_path / "other"
+    other.mkdir()
+    vectorizer, _ = fit(name, tmp_path)
+    vectorizer.fit(TRAINING[:3] * 3, seed=0)
+    write_text(other, vectorizer, [0], CAPTIONS[:1])
+    assert vectorizer_digest(other) != digest

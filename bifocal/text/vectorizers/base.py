@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -10,9 +11,11 @@ from bifocal.progress import track
 from bifocal.registry import build
 from bifocal.serialization import load_config, save_network
 from bifocal.text.format import EncodedCaptions, TextBatch, TextFormat, collate
-from bifocal.text.store import BATCH, write_store
+from bifocal.text.store import BATCH, CAPTIONS, write_store
 
 PACKAGE = "bifocal.text.vectorizers"
+ARTIFACT_FILES = ("manifest.json", "fingerprint.json")
+"""Files that describe the run that wrote a text; they are no part of the vectorizer."""
 
 
 class Vectorizer(Protocol):
@@ -74,10 +77,12 @@ def write_text(
 
     write_store(directory, vectorizer.format, caption_ids, batches())
     vectorizer.save(directory)
+    # A text with the vectorizer of another text names that vectorizer, so both texts have one digest.
+    fitted = getattr(vectorizer, "fitted", vectorizer)
     # Only fit() reads the user's file, and its path is not valid on another machine.
-    arguments = {field.name: getattr(vectorizer, field.name) for field in fields(vectorizer) if field.init}
+    arguments = {field.name: getattr(fitted, field.name) for field in fields(fitted) if field.init}
     arguments.pop("path", None)
-    save_network(directory, {"name": type(vectorizer).__name__, "arguments": arguments}, {})
+    save_network(directory, {"name": type(fitted).__name__, "arguments": arguments}, {})
     metrics: dict[str, float] = {"captions": len(captions), **counts}
     if counts["tokens"]:
         metrics["unknown_share"] = counts["unknown_tokens"] / counts["tokens"]
@@ -94,6 +99,19 @@ def load_vectorizer(directory: Path) -> FittedVectorizer:
     vectorizer: Vectorizer = build(PACKAGE, {"name": config["name"], **config["arguments"]})
     vectorizer.load(directory)
     return FittedVectorizer(vectorizer)
+
+
+def vectorizer_digest(directory: Path) -> str:
+    """SHA-256 of the fitted vectorizer of a text: of all its files but the captions.
+
+    Two texts with one digest encode a sentence in the same way.
+    """
+    digest = sha256()
+    for path in sorted(directory.iterdir()):
+        if path.is_file() and path.name not in (CAPTIONS, *ARTIFACT_FILES):
+            with path.open("rb") as file:
+                digest.update(f"{path.name} {file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def ignored_arguments(arguments: Mapping[str, Any], ignored: Iterable[str], reason: str) -> Iterator[str]:

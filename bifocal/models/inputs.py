@@ -1,0 +1,43 @@
+"""Identity of a model's inputs: a model works only with the features and the vectorizer that it was trained with."""
+
+from collections.abc import Mapping
+
+from bifocal.features import FeatureStore
+from bifocal.models.base import Model
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import vectorizer_digest
+
+FEATURE_KEYS = ("extractor", "backbone", "layer", "weights", "preprocessing")
+"""Metadata of a feature store that two datasets share if their features are computed in the same way."""
+
+
+def input_identity(features: FeatureStore, text: TextStore) -> dict[str, object]:
+    """Return what a model must remember of its inputs: how features are computed, and the fitted vectorizer.
+
+    The images and captions are not part of it, so a model can be evaluated on another dataset.
+    """
+    shared = {key: features.metadata[key] for key in FEATURE_KEYS if key in features.metadata}
+    return {**shared, "vectorizer": vectorizer_digest(text.directory)}
+
+
+def check_inputs(model: Model, features: FeatureStore, text: TextStore) -> None:
+    """Compare the inputs with those that the model was trained with; a model built by hand remembers none.
+
+    Raises:
+        ValueError: the features are computed in another way, or the text has another vectorizer; numbers of equal
+            shape would then have another meaning.
+    """
+    expected: Mapping[str, object] = model.config.get("inputs") or {}
+    actual = input_identity(features, text)
+    for name, value in expected.items():
+        if actual.get(name) == value:
+            continue
+        if name == "vectorizer":
+            raise ValueError(
+                f"the text {text.directory} has another vectorizer than the model was trained with, so its values mean "
+                "other words: vectorize the captions with FromText, whose path is the folder of the model's text"
+            )
+        raise ValueError(
+            f"the features have {name} {actual.get(name)!r}, but the model was trained on features with {name} "
+            f"{value!r}: extract the features of these images in the same way, with the same weights"
+        )
