@@ -73,7 +73,7 @@ class BEANEncoder(ImageEncoder):
         maps: int = 2400,
         pooling: Pooling = "max_min",
         dropout: float = 0.5,
-        backbone: str | None = "resnet152",
+        backbone: str | None = "resnet152.tv_in1k",
         crop: int | None = 256,
         eval_resize: EvalResize = "stretch",
         image_size: int = 400,

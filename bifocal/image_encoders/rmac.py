@@ -50,7 +50,7 @@ class RMACEncoder(ImageEncoder):
         self,
         input_dim: int = 3,
         dim: int = 2048,
-        backbone: str = "resnet101",
+        backbone: str = "resnet101.tv_in1k",
         scales: int = 2,
         onnx_image_size: int = 576,
         model_arguments: dict[str, Any] | None = None,

@@ -9,8 +9,6 @@ from typing import Any
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.files import read_json, read_json_list, require_root
 
-MAX_WORDS = 10
-"""Longer descriptions are excluded."""
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
 
@@ -21,10 +19,10 @@ _Listing = tuple[list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
 class VisualGenome:
     """108,000 photographs, each with about fifty regions and a description of each region.
 
-    Krishna et al., "Visual Genome", IJCV 2017, filtered as in Akbari et al., CVPR 2019, section 4.1, after Johnson et
-    al., "DenseCap", CVPR 2016: signs and punctuation are removed; regions without a description or with more than ten
-    words are excluded and listed; boxes are clipped to the image. Every description is a caption of its image and a
-    phrase with one box.
+    Krishna et al., "Visual Genome", IJCV 2017. By default it is filtered as in Akbari et al., CVPR 2019, section 4.1,
+    after Johnson et al., "DenseCap", CVPR 2016: signs and punctuation are removed; regions without a description or with
+    more than ten words are excluded and listed; boxes are clipped to the image. Every description is a caption of its
+    image and a phrase with one box.
 
     With ``coco``, the corpus has only the images that are also in COCO (matched by ``coco_id``), all in the split test,
     with COCO's captions: the pointing game of BEAN, section 4.2 (17,471 images of COCO val2014).
@@ -34,12 +32,22 @@ class VisualGenome:
         splits: file of the splits below ``root``, ``{"train": [image ids], "val": ..., "test": ...}``, as DenseCap
             publishes it.
         coco: COCO's captions file below ``root``, such as ``captions_val2014.json``; None for all images.
+        max_words: longer descriptions are excluded; None for no limit.
+
+    Raises:
+        ValueError: ``max_words`` is less than 1.
     """
 
     def __init__(
-        self, root: Path | str | None = None, splits: str = "densecap_splits.json", coco: str | None = None
+        self,
+        root: Path | str | None = None,
+        splits: str = "densecap_splits.json",
+        coco: str | None = None,
+        max_words: int | None = 10,
     ) -> None:
-        self.root, self.splits, self.coco = root, splits, coco
+        if max_words is not None and max_words < 1:
+            raise ValueError(f"max_words is {max_words}, expected at least 1, or null for no limit")
+        self.root, self.splits, self.coco, self.max_words = root, splits, coco, max_words
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.
@@ -60,8 +68,9 @@ class VisualGenome:
                     if image_id not in image_ids:
                         continue
                     words = clean(str(region["phrase"])).split()
-                    if not 1 <= len(words) <= MAX_WORDS:
-                        reason = f"{len(words)} words, expected 1 to {MAX_WORDS}"
+                    if not words or (self.max_words is not None and len(words) > self.max_words):
+                        limit = "at least 1" if self.max_words is None else f"1 to {self.max_words}"
+                        reason = f"{len(words)} words, expected {limit}"
                         name = f"region {region['region_id']} of {image_id}"
                         excluded.append(RejectedEntry("phrase", name, reason, intentional=True))
                         continue

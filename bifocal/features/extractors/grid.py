@@ -37,7 +37,7 @@ class Grid(TimmExtractor):
 
     def __init__(
         self,
-        backbone: str = "resnet152",
+        backbone: str = "resnet152.tv_in1k",
         stage: int | None = None,
         size: int = 224,
         resize: Resize = "square",

@@ -46,7 +46,7 @@ class Hypercolumns(TimmExtractor):
 
     def __init__(
         self,
-        backbone: str = "resnet152",
+        backbone: str = "resnet152.tv_in1k",
         layers: tuple[str, ...] = ("layer2", "layer3", "layer4"),
         lower_norm: float = 0.5,
         power: float = 1.0,

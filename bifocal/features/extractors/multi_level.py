@@ -17,7 +17,7 @@ class MultiLevel(TimmExtractor):
     """Outputs of several layers of a timm model, each resampled to cells x cells regions; level by level, row by row.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, table 1: VGG
-    conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18; for PNASNet ``backbone="pnasnet5large"``,
+    conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18; for PNASNet ``backbone="pnasnet5large.tf_in1k"``,
     ``layers=["cell_5", "cell_7", "cell_9", "cell_11"]`` at 19 x 19. Images are resized to 300 x 300, which gives the
     map sizes of the table. Levels with fewer channels than the widest one are padded with zeros; the metadata hold the
     number of channels of each level.
@@ -40,7 +40,7 @@ class MultiLevel(TimmExtractor):
 
     def __init__(
         self,
-        backbone: str = "vgg16",
+        backbone: str = "vgg16.tv_in1k",
         layers: tuple[str, ...] = ("features.18", "features.22", "features.25", "features.29"),
         cells: int = 18,
         size: int = 300,

@@ -38,7 +38,7 @@ class Pixels(TimmExtractor):
         self,
         size: int = 400,
         resize: Resize = "square",
-        backbone: str = "resnet152",
+        backbone: str = "resnet152.tv_in1k",
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(backbone, size, resize, model_arguments=model_arguments)

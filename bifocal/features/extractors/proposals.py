@@ -40,7 +40,7 @@ class Proposals(TimmExtractor):
 
     def __init__(
         self,
-        backbone: str = "vgg19",
+        backbone: str = "vgg19.tv_in1k",
         stage: int = 4,
         regions: int = 100,
         overlap: float = 0.5,

@@ -48,7 +48,7 @@ class RMAC(TimmExtractor):
 
     def __init__(
         self,
-        backbone: str = "resnet101",
+        backbone: str = "resnet101.tv_in1k",
         size: int = 576,
         scales: int = 2,
         dim: int | None = None,

@@ -36,7 +36,7 @@ class TenCrop(TimmExtractor):
 
     def __init__(
         self,
-        backbone: str = "vgg19",
+        backbone: str = "vgg19.tv_in1k",
         size: int = 256,
         crop: int = 224,
         mean: tuple[float, float, float] | None = None,

@@ -68,3 +68,11 @@ def test_visual_genome_names_the_invalid_file(genome):
     (genome / "region_descriptions.json").write_text('[{"id": 1, "regions": [{"region_id": 1}]}]')
     with pytest.raises(ValueError, match="not in Visual Genome's format: KeyError 'phrase'"):
         VisualGenome(genome).read(UNUSED)
+
+
+def test_visual_genome_without_a_limit_keeps_long_descriptions(genome):
+    corpus = VisualGenome(genome, max_words=None).read(UNUSED)
+    assert "one two three four five six seven eight nine ten eleven" in [caption.text for caption in corpus.captions]
+    assert {entry.reason for entry in corpus.excluded if entry.kind == "phrase"} == {"0 words, expected at least 1"}
+    with pytest.raises(ValueError, match="max_words is 0, expected at least 1"):
+        VisualGenome(genome, max_words=0)
