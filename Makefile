@@ -39,6 +39,8 @@ check: setup
 	mypy
 	lint-imports
 	git ls-files -z | xargs -0 codespell
+	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+	jactionlint
 	python -m pipelines render --check
 	python -m benchmarks render --check
 
