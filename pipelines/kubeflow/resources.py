@@ -13,7 +13,7 @@ from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("resources.yaml")
-ImageName = Literal["cpu", "gpu", "serve"]
+ImageName = Literal["cpu", "gpu", "serve", "tracking"]
 
 
 class Trainer(StrictModel):

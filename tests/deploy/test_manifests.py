@@ -1,0 +1,127 @@
+"""The manifests of ``deploy/``: rendered, valid for Kubernetes, and in agreement with resources.yaml."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_validate import utils
+
+from pipelines.kubeflow import resources
+
+ROOT = Path(__file__).parents[2]
+OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued")
+# The versions of Kubernetes that KFP 2.17 is tested with (its .github/workflows/api-server-tests.yml).
+VERSIONS = ("1.33", "1.36")
+# Kubernetes' own schemas do not cover Kueue's resources.
+CUSTOM = {("kueue.x-k8s.io/v1beta2", kind) for kind in ("ResourceFlavor", "ClusterQueue", "LocalQueue")}
+Render = Callable[[str], list[dict[str, Any]]]
+
+
+def pods(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for document in documents:
+        if "template" in document.get("spec", {}):
+            yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+
+
+def containers(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for _, pod in pods(documents):
+        yield from [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def find(documents: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    (found,) = (entry for entry in documents if (entry["kind"], entry["metadata"]["name"]) == (kind, name))
+    return found
+
+
+def test_every_manifest_matches_the_schema_of_kubernetes(render: Render, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Read each schema once, not once for each document.
+    monkeypatch.setattr(utils, "schema_contents", lru_cache(utils.schema_contents))
+    folders = [*(f"overlays/{name}" for name in OVERLAYS), "base/kueue"]
+    documents = {json.dumps(entry, sort_keys=True) for folder in folders for entry in render(folder)}
+    for document in map(json.loads, sorted(documents)):
+        if (document["apiVersion"], document["kind"]) not in CUSTOM:
+            for version in VERSIONS:
+                assert utils.validate(document, version, strict=True) == version
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_images_have_a_digest_or_are_of_this_machine(overlay: str, render: Render) -> None:
+    for container in containers(render(f"overlays/{overlay}")):
+        assert re.fullmatch(r"localhost/\S+|\S+@sha256:[0-9a-f]{64}", container["image"])
+
+
+@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "mlflow", "kind"])
+def test_pods_are_restricted(overlay: str, render: Render) -> None:
+    documents = render(f"overlays/{overlay}")
+    for name, pod in pods(documents):
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["automountServiceAccountToken"] is False, name
+    for container in containers(documents):
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"], container["name"]
+        assert security["capabilities"] == {"drop": ["ALL"]}, container["name"]
+        assert security["allowPrivilegeEscalation"] is False, container["name"]
+        assert "memory" in container["resources"]["limits"], container["name"]
+
+
+@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "kind"])
+def test_secrets_have_the_keys_that_the_steps_read(overlay: str, render: Render) -> None:
+    documents = render(f"overlays/{overlay}")
+    for name, keys in resources.load().secrets.items():
+        assert set(find(documents, "Secret", name)["data"]) <= set(keys), name
+        required = set(keys) - {"region"}
+        assert required <= set(find(documents, "Secret", name)["data"]), name
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_secret_of_a_container_is_in_the_overlay(overlay: str, render: Render) -> None:
+    documents = render(f"overlays/{overlay}")
+    secrets = {entry["metadata"]["name"]: entry["data"] for entry in documents if entry["kind"] == "Secret"}
+    for container in containers(documents):
+        for variable in container.get("env", []):
+            if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
+                assert reference["key"] in secrets[reference["name"]]
+
+
+def test_examples_of_secrets_have_no_values_and_the_secrets_are_ignored() -> None:
+    examples = sorted(ROOT.glob("deploy/overlays/*/secrets/*.env.example"))
+    assert examples
+    for example in examples:
+        lines = [line for line in example.read_text().splitlines() if not line.startswith("#")]
+        assert all(line.endswith("=") for line in lines), example
+        path = example.with_suffix("").relative_to(ROOT)
+        ignored = subprocess.run(["git", "check-ignore", "--quiet", str(path)], cwd=ROOT, check=False)
+        assert ignored.returncode == 0, path
+
+
+def test_no_password_is_in_an_address_or_a_command(render: Render) -> None:
+    for container in containers(render("overlays/mlflow")):
+        assert not re.search(r"//[^/@\s]+:[^/@\s]+@", json.dumps(container))
+
+
+def test_the_service_of_mlflow_has_the_address_of_the_steps(render: Render) -> None:
+    documents = render("overlays/mlflow")
+    service = find(documents, "Service", "mlflow")
+    host = f"mlflow.{service['metadata']['namespace']}.svc.cluster.local:{service['spec']['ports'][0]['port']}"
+    assert resources.load().environment["MLFLOW_TRACKING_URI"] == f"http://{host}"
+    (server,) = find(documents, "Deployment", "mlflow")["spec"]["template"]["spec"]["containers"]
+    (allowed,) = (entry["value"] for entry in server["env"] if entry["name"] == "MLFLOW_SERVER_ALLOWED_HOSTS")
+    assert host in allowed.split(",")
+
+
+def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> None:
+    rules = json.loads((ROOT / "deploy/base/pipelines/lifecycle.json").read_text())
+    cluster = resources.load()
+    bucket, _, folder = cluster.trainer.folder.removeprefix("s3://").partition("/")
+    assert bucket == "bifocal"
+    prefixes = {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules if "Expiration" in rule}
+    assert {f"{folder}/", "checkpoints/"} == set(prefixes)
+    step = cluster.for_step("train_embedding")
+    longest = step.timeout * (step.retries + 1) + step.queue_timeout
+    assert min(prefixes.values()) * 24 * 3600 > 2 * longest
