@@ -75,6 +75,11 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     return manifest
 
 
+def fingerprint_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fingerprint that the artifact of ``manifest`` was written with, see ``open_partial``."""
+    return {key: value for key, value in manifest.items() if key not in ("schema_version", "metrics", "files")}
+
+
 def artifact_hash(artifact: Path) -> str:
     """SHA-256 over the names and hashes of an artifact's files, from its manifest; the files are not read."""
     return hashlib.sha256(_json(read_manifest(artifact)["files"]).encode()).hexdigest()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runtime import artifacts
+from runtime.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.mlflow import log_metrics, stage_run
 from runtime.s3.remote_files import fetch_remote_files
 from runtime.spec import Component, Params, replace_values
@@ -70,8 +71,10 @@ def run_stage(
     }
     partials = {name: artifacts.open_partial(outputs[name], fingerprint) for name in component.outputs}
     tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
+    delete_checkpoints(inputs.values())
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
-        returned = run(params, **inputs, **partials, **options)
+        with remote_checkpoints(fingerprint, partials):
+            returned = run(params, **inputs, **partials, **options)
         parameters = {name: str(returned[name]) for name in component.parameter_outputs}
         metrics = {name: value for name, value in returned.items() if name not in parameters}
         for name, partial in partials.items():

@@ -7,7 +7,7 @@ Set ``BIFOCAL_S3_PATH_STYLE=1`` for servers without a host name per bucket, such
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,6 +109,28 @@ class Storage:
         lines = [[name, entry["ETag"], entry["Size"]] for name, entry in sorted(objects.items())]
         return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
 
+    def exists(self, uri: str) -> bool:
+        """Whether a file is at ``uri``.
+
+        Raises:
+            StorageError: a request failed after every attempt, or access is denied.
+        """
+        bucket, key = parse_s3_uri(uri)
+        with wrap_s3_errors(uri):
+            return any(entry["Key"] == key for entry in self._list(bucket, key))
+
+    def delete(self, uri: str) -> None:
+        """Delete the file at ``uri``, and the files below it; there may be none.
+
+        Raises:
+            StorageError: a request failed after every attempt, or access is denied.
+        """
+        bucket, prefix = parse_s3_uri(uri)
+        with wrap_s3_errors(uri):
+            keys = [entry["Key"] for entry in self._list(bucket, prefix)]
+            below = [key for key in keys if key == prefix or key.startswith(f"{prefix}/")]
+            self._for_each(lambda key: self._client.delete_object(Bucket=bucket, Key=key), below)
+
     def buckets(self) -> list[str]:
         """Names of the buckets that the keys may list.
 
@@ -148,16 +170,20 @@ class Storage:
             for _ in pool.map(transfer, names):
                 pass
 
+    def _list(self, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:
+        """Entry of each object whose key begins with ``prefix``."""
+        for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            yield from page.get("Contents", [])
+
     def _objects(self, bucket: str, prefix: str) -> dict[str, dict[str, Any]]:
         """Entry of each file in the listing, by its path relative to ``prefix``; "" if ``prefix`` is a file."""
         objects: dict[str, dict[str, Any]] = {}
-        for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for entry in page.get("Contents", []):
-                name = entry["Key"].removeprefix(prefix)
-                if name == "":
-                    return {"": entry}
-                if name.startswith("/") and not name.endswith("/"):
-                    objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry
+        for entry in self._list(bucket, prefix):
+            name = entry["Key"].removeprefix(prefix)
+            if name == "":
+                return {"": entry}
+            if name.startswith("/") and not name.endswith("/"):
+                objects[check_relative(name[1:], f"{SCHEME}{bucket}/{prefix}")] = entry
         if not objects:
             raise StorageError(f"{SCHEME}{bucket}/{prefix}: no such file or folder; check the address")
         return objects

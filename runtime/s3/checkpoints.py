@@ -1,0 +1,154 @@
+"""Copies of checkpoints on S3, from which a stage resumes on another machine."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+from uuid import uuid4
+
+from bifocal.progress import log_line
+from runtime.s3.errors import StorageError
+from runtime.s3.storage import Storage
+from runtime.s3.uri import check_relative
+
+INDEX = "index.json"
+STAGING = ".upload-"
+Version = tuple[int, int]
+"""Inode and time of a file. Checkpoints are replaced, never changed, so both together name one version."""
+
+
+@dataclass
+class RemoteCheckpoints:
+    """Copies of the checkpoints of one stage below ``uri``; a hook for ``bifocal.checkpoint_hook``.
+
+    A copy is a set of files and an index, which is uploaded last: a killed upload leaves the former copy. The files of
+    one process have names of their own, so two processes of the same stage, such as a lost pod and its successor, do
+    not mix their copies. The training goes on while hard links to its checkpoints are uploaded.
+
+    Args:
+        uri: folder on S3 of this stage with these inputs, parameters and code alone.
+        folders: local folders of checkpoints by name.
+        seconds: minimum time between the beginnings of two uploads.
+    """
+
+    uri: str
+    folders: Mapping[str, Path]
+    seconds: float
+    _storage: Storage = field(default_factory=Storage, init=False)
+    _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1), init=False)
+    _pending: Future[None] | None = field(default=None, init=False)
+    _remote: dict[str, tuple[Version, str]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._process, self._count = uuid4().hex[:12], 0
+        self._next = time.monotonic() + self.seconds
+        self._is_behind = False
+
+    def restore(self) -> None:
+        """Download the last copy, if there is one and no local folder has files.
+
+        Raises:
+            StorageError: S3 does not answer, or a file is damaged: a start from nothing would replace the copy.
+        """
+        if self._files() or not self._storage.exists(f"{self.uri}/{INDEX}"):
+            return
+        with TemporaryDirectory() as temporary:
+            self._storage.download(f"{self.uri}/{INDEX}", Path(temporary) / INDEX)
+            files: dict[str, str] = json.loads((Path(temporary) / INDEX).read_text())
+        complete: dict[Path, Path] = {}
+        for name, remote in files.items():
+            output, _, path = check_relative(name, self.uri).partition("/")
+            folder = self.folders[output]
+            # A killed restore must not leave a part of the files: the folder is renamed when it is complete.
+            complete[folder] = folder.with_name(f"{folder.name}{STAGING}")
+            self._storage.download(f"{self.uri}/{remote}", complete[folder] / path)
+        for folder, partial in complete.items():
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+        log_line(f"restored {len(files)} files of checkpoints from {self.uri}")
+
+    def __call__(self, *, is_last: bool) -> None:
+        """Start an upload if ``seconds`` have passed and none is running; before the end, wait for it."""
+        self._is_behind = True
+        is_running = self._pending is not None and not self._pending.done()
+        if is_last:
+            self._upload_now()
+        elif time.monotonic() >= self._next and not is_running:
+            self._start()
+
+    def close(self, *, failed: bool) -> None:
+        """Wait for the running upload; after a failure, upload the last checkpoints too."""
+        if failed and self._is_behind:
+            self._upload_now()
+        self._executor.shutdown()
+
+    def delete(self) -> None:
+        """Delete all copies below ``uri``."""
+        self._storage.delete(self.uri)
+
+    def _upload_now(self) -> None:
+        if self._pending is not None:
+            self._pending.result()
+        self._start()
+        if self._pending is not None:
+            self._pending.result()
+
+    def _start(self) -> None:
+        self._next, self._is_behind = time.monotonic() + self.seconds, False
+        folder = next(iter(self.folders.values()))
+        folder.mkdir(parents=True, exist_ok=True)
+        staging = Path(mkdtemp(prefix=STAGING, dir=folder))
+        snapshot: dict[str, tuple[Version, str]] = {}
+        for name, path in self._files():
+            stat = path.stat()
+            version = stat.st_ino, stat.st_mtime_ns
+            former = self._remote.get(name)
+            if former is not None and former[0] == version:
+                snapshot[name] = former
+                continue
+            self._count += 1
+            snapshot[name] = version, f"{self._process}/{self._count}"
+            _link(path, staging / "files" / str(self._count))
+        self._pending = self._executor.submit(self._upload, staging, snapshot)
+
+    def _files(self) -> list[tuple[str, Path]]:
+        """All complete files with their names, which begin with the name of the folder."""
+        return [
+            (f"{name}/{path.relative_to(folder).as_posix()}", path)
+            for name, folder in self.folders.items()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.suffix != ".new" and STAGING not in path.relative_to(folder).as_posix()
+        ]
+
+    def _upload(self, staging: Path, snapshot: Mapping[str, tuple[Version, str]]) -> None:
+        """Upload the files, then the index, then delete the files of the former index; log a failure."""
+        index = {name: remote for name, (_, remote) in snapshot.items()}
+        try:
+            if (staging / "files").is_dir():
+                self._storage.upload(staging / "files", f"{self.uri}/{self._process}")
+            (staging / "index").mkdir()
+            (staging / "index" / INDEX).write_text(json.dumps(index, indent=2))
+            self._storage.upload(staging / "index", self.uri)
+            unused = {remote for _, remote in self._remote.values()} - set(index.values())
+            self._remote = dict(snapshot)
+            for remote in unused:
+                self._storage.delete(f"{self.uri}/{remote}")
+        except StorageError as error:
+            # An outage of S3 must not end a training of days: the next checkpoint is another attempt.
+            log_line(f"warning: the checkpoints were not copied to {self.uri}: {error}")
+            self._is_behind = True
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copy(source, target)
