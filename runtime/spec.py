@@ -170,6 +170,7 @@ class Component:
         package: package of its folder.
         side_effects: whether it changes something besides its outputs, such as a registry: it is never cached, and DVC
             has no stage for it.
+        data_parallel: whether it uses several GPUs, with one process for each under torchrun.
         merge_step: name of the component that merges the shards that ``--shard i/n`` of this one wrote; None if its
             work cannot be sharded.
         former_keys: keys of the section in an earlier version, each with the key that replaces it.
@@ -191,6 +192,7 @@ class Component:
     in_pipeline: bool = True
     package: str = "components"
     side_effects: bool = False
+    data_parallel: bool = False
     merge_step: str | None = None
     former_keys: Mapping[str, str] = field(default_factory=dict)
 

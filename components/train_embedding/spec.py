@@ -145,6 +145,7 @@ COMPONENT = Component(
     name="train_embedding",
     summary="Train an image encoder and a text encoder into a joint space; keep the best epoch.",
     image="gpu",
+    data_parallel=True,
     params=TrainEmbeddingParams,
     inputs=("dataset", "features", "text", "sorter"),
     outputs=("embedding",),

@@ -39,7 +39,7 @@ def compile_pipeline_for(
         images: JSON file with the digest of each image.
         revision: git commit of the user files; by default this checkout's.
         settings: values that replace those of ``params.yaml`` and the recipes, as ``"KEY=VALUE"``.
-        push: replaces ``push`` of ``resources.yaml``.
+        push: replaces ``push`` of ``resources.yaml``, for a run on this machine, which keeps checkpoints on its disk.
     """
     from pipelines.kubeflow import compile as kubeflow
     from pipelines.kubeflow import resources
@@ -48,7 +48,7 @@ def compile_pipeline_for(
     parameters.validate(values, catalog.configurable_components().values())
     cluster = resources.load(images=resources.load_images(images) if images else None)
     if push is not None:
-        cluster = cluster.model_copy(update={"push": push})
+        cluster = cluster.model_copy(update={"push": push, "checkpoints": None})
     return kubeflow.compile_pipeline(values, cluster, revision or head_commit())
 
 

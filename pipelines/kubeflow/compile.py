@@ -19,6 +19,7 @@ from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIB
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
+from runtime.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.kfp_executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component, Params
@@ -44,6 +45,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         "BIFOCAL_GIT_COMMIT": revision,
         "BIFOCAL_PIPELINE": sha256(identity.encode()).hexdigest()[:16],
     }
+    if resources.checkpoints:
+        environment[CHECKPOINTS_FOLDER] = resources.checkpoints
     task = TaskFactory(resources, environment, values["seed"])
 
     def pipeline(repository: str = resources.repository, revision: str = revision) -> None:

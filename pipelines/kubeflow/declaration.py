@@ -22,12 +22,18 @@ ARTIFACT_TYPES = {
 }
 
 
-def declare(component: Component, image: str, environment: Mapping[str, str], inputs: Mapping[str, str]) -> Any:
+TORCHRUN = ["python", "-m", "torch.distributed.run", "--standalone"]
+
+
+def declare(
+    component: Component, image: str, environment: Mapping[str, str], inputs: Mapping[str, str], processes: int = 1
+) -> Any:
     """Return the step as a kfp container component: its image needs no kfp.
 
     Args:
         environment: variables of the container.
         inputs: type of each input.
+        processes: of the step; torchrun starts more than one.
     """
     if component is NOTIFY:
         inputs = {**inputs, "status": "PipelineTaskFinalStatus"}
@@ -37,10 +43,11 @@ def declare(component: Component, image: str, environment: Mapping[str, str], in
         outputs[SCORES] = "Metrics"
     if component.pages:
         outputs[PAGE] = "HTML"
+    launcher = ["python"] if processes == 1 else [*TORCHRUN, f"--nproc-per-node={processes}"]
     container = {
         "image": image,
         "env": dict(sorted(environment.items())),
-        "command": ["python", "-m", "components", component.name],
+        "command": [*launcher, "-m", "components", component.name],
         "args": ["--executor-input", {"executorInput": None}],
     }
     return components.load_component_from_text(

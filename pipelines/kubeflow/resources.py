@@ -35,6 +35,10 @@ class Resources(StrictModel):
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
     environment: dict[str, str]
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
+    checkpoints: str | None = Field(
+        pattern=r"^s3://[^/]+/.+",
+        description="folder on S3 from which a retried training resumes; null: it begins from nothing",
+    )
     trainer: Trainer
     default: StepResources
     steps: dict[str, StepResources]
@@ -48,6 +52,8 @@ class Resources(StrictModel):
                 raise ValueError(f"{name}: no such step; {registry.suggest(name, components)}")
             if step.shards > 1 and components[name].merge_step is None:
                 raise ValueError(f"{name}: shards is {step.shards}, but the step cannot be sharded; set it to 1")
+            if step.gpu and step.gpu.count > 1 and not components[name].data_parallel:
+                raise ValueError(f"{name}: gpu.count is {step.gpu.count}, but the step uses one GPU; set it to 1")
             if step.nodes > 1 and name != "train_embedding":
                 raise ValueError(f"{name}: nodes is {step.nodes}, but only train_embedding runs on several nodes")
         return steps

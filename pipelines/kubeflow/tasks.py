@@ -38,7 +38,9 @@ class TaskFactory:
             inputs: artifacts of other tasks, or strings.
         """
         types = {PARAMETERS: STRING, CODE: STRING} | {name: _type_of(value) for name, value in inputs.items()}
-        declared = declare(component, self.resources.images[component.image], self.environment, types)
+        step = self.resources.for_step(component.name)
+        processes = step.gpu.count if step.gpu else 1
+        declared = declare(component, self.resources.images[component.image], self.environment, types, processes)
         # One canonical JSON string: Kubeflow turns nested integers into floats.
         parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.

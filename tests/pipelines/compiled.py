@@ -30,5 +30,7 @@ def _compile(values: str, push: bool, nodes: int) -> str:
     cluster = resources.load()
     training = cluster.for_step("train_embedding").model_copy(update={"nodes": nodes})
     steps = {**cluster.steps, "train_embedding": training}
-    cluster = cluster.model_copy(update={"push": push, "steps": steps})
+    # A run on this machine does not push, and keeps its checkpoints on the disk.
+    checkpoints = cluster.checkpoints if push else None
+    cluster = cluster.model_copy(update={"push": push, "steps": steps, "checkpoints": checkpoints})
     return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION)
