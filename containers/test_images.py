@@ -16,9 +16,9 @@ import pytest
 
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
-from pipelines.local.engines import ContainerEngine
+from pipelines.local.engines import ContainerEngine, Exit, Pod
+from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
-from pipelines.local.step import TaskState
 from runtime import parameters
 
 ROOT = Path(__file__).parents[1]
@@ -51,37 +51,39 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.wait()
 
 
-def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[int, str]:
-    """Run a Python program in a container; return its exit code and output."""
+def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[Exit, str]:
+    """Run a Python program in a container; return its end and output."""
     log = folder / "log.txt"
     log.unlink(missing_ok=True)
-    engine = ContainerEngine({"GREETING": "hello"}, folder, ROOT)
-    code = engine.run({"image": DIGEST}, ["python", "-c", program], timeout, log)
-    return code, log.read_text()
+    (folder / "pod" / "tmp").mkdir(parents=True, exist_ok=True)
+    engine = ContainerEngine({"GREETING": "hello"}, ROOT)
+    ended = engine.run(Pod(folder / "pod", DIGEST, ["python", "-c", program], {}, timeout, log))
+    return ended, log.read_text()
 
 
 def test_engine_returns_the_exit_code_of_a_container(tmp_path: Path) -> None:
-    assert run_python(tmp_path, "import os; print(os.environ['GREETING']); raise SystemExit(3)") == (3, "hello\n")
+    assert run_python(tmp_path, "import os; print(os.environ['GREETING']); raise SystemExit(3)") == (Exit(3), "hello\n")
 
 
 def test_engine_kills_and_removes_a_container_after_the_timeout(tmp_path: Path) -> None:
     start = time.monotonic()
     program = "import time; print('began', flush=True); time.sleep(600)"
-    assert run_python(tmp_path, program, timeout=10.0)[0] == 137
+    assert run_python(tmp_path, program, timeout=10.0)[0] == Exit(137, "deadline")
     assert time.monotonic() - start < 300
-    engine = ContainerEngine({}, tmp_path, ROOT)
+    engine = ContainerEngine({}, ROOT)
     containers = engine.client.containers.list(all=True)
     assert not [container for container in containers if "time.sleep(600)" in str(container.attrs)]
 
 
 def test_engine_fails_on_a_missing_image(tmp_path: Path) -> None:
-    engine = ContainerEngine({}, tmp_path, ROOT)
-    assert engine.run({"image": "localhost/bifocal:none"}, ["python"], 60.0, tmp_path / "log.txt") == 1
+    (tmp_path / "pod").mkdir()
+    pod = Pod(tmp_path / "pod", "localhost/bifocal:none", ["python"], {}, 60.0, tmp_path / "log.txt")
+    assert ContainerEngine({}, ROOT).run(pod) == Exit(1)
     assert "'python containers/build.py' builds it" in (tmp_path / "log.txt").read_text()
 
 
 def test_image_runs_as_a_user_and_has_no_build_tools_or_secrets() -> None:
-    image = ContainerEngine({}, Path("/tmp"), ROOT).client.images.get(DIGEST)
+    image = ContainerEngine({}, ROOT).client.images.get(DIGEST)
     assert image.attrs["Config"]["User"] == "1000:1000"
     assert not [variable for variable in image.attrs["Config"]["Env"] if "CERT" in variable]
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", image.labels["org.opencontainers.image.revision"])
@@ -93,17 +95,17 @@ def test_image_runs_as_a_user_and_has_no_build_tools_or_secrets() -> None:
     assert done.stdout == "1000\n"
 
 
-def test_the_small_pipeline_runs_in_containers(tmp_path: Path, mlflow: str) -> None:
+def test_the_small_pipeline_runs_in_containers_of_an_arbitrary_user(tmp_path: Path, mlflow: str) -> None:
     cluster = resources.load(images={"cpu": DIGEST, "gpu": DIGEST}).model_copy(update={"push": False})
-    engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, tmp_path / "run", ROOT)
+    engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, ROOT, user=12345)
     text = kubeflow.compile_pipeline(VALUES, cluster, "a" * 40)
     states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
-    logs = "\n".join(path.read_text()[-2000:] for path in sorted(tmp_path.glob("run/*/log.txt")))
-    assert set(states.values()) == {TaskState.SUCCEEDED}, logs
+    logs = "\n".join(path.read_text()[-2000:] for path in sorted(tmp_path.glob("run/*/log-*.txt")))
+    assert set(states.values()) == {State.COMPLETE}, logs
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
     again = LocalRun(text, tmp_path / "run", engine).execute()
-    assert {state for name, state in again.items() if name != "notify"} == {TaskState.REUSED}
+    assert {state for name, state in again.items() if name != "notify"} == {State.CACHED}
 
 
 def test_run_command_fails_if_a_step_fails(tmp_path: Path, mlflow: str) -> None:

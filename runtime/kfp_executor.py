@@ -164,7 +164,9 @@ def local_path(uri: str) -> Path:
 
 
 def _paths(declared: Mapping[str, Any]) -> dict[str, Path]:
-    return {name: local_path(entry["artifacts"][0]["uri"]) for name, entry in declared.items()}
+    """Return the path of each artifact: its custom path, or that of its URI, as the launcher does."""
+    artifacts = {name: entry["artifacts"][0] for name, entry in declared.items()}
+    return {name: Path(entry.get("customPath") or local_path(entry["uri"])) for name, entry in artifacts.items()}
 
 
 def _with_fetched_files(user_files: Path, values: Mapping[str, Any], component: Component) -> dict[str, Any]:

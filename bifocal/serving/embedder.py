@@ -33,6 +33,7 @@ class Embedder:
     Attributes:
         inputs: accepted ``INPUTS``: "text" always; "image" if the graphs cover all preprocessing; "features" unless
             the image encoder reads pixels.
+        feature_dim: D of the features (R, D) of an image; None if the graph accepts any.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -43,6 +44,8 @@ class Embedder:
         reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
         accepted = {"text": True, "image": bool(self.preprocessing), "features": not reads_pixels}
         self.inputs = tuple(name for name in INPUTS if accepted[name])
+        dimension = self.images.get_inputs()[0].shape[-1]
+        self.feature_dim = None if reads_pixels or not isinstance(dimension, int) else dimension
         self.directory = directory
         vocabulary = directory / Vocabulary.FILE
         self.vocabulary = Vocabulary.load(vocabulary) if vocabulary.is_file() else None

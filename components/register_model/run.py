@@ -20,10 +20,12 @@ ROOT = Path(__file__).parents[2]
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
 SERVED_CODE = (
     "bifocal/serving/embedder.py",
+    "bifocal/serving/limits.py",
     "bifocal/serving/pyfunc.py",
     "bifocal/datasets/images.py",
     "bifocal/text/tokens.py",
     "bifocal/text/vocabulary.py",
+    "runtime/mlflow/served_model.py",
 )
 """Modules that a served model needs. Without ``__init__.py`` they form namespace packages, so that an installed bifocal
 takes precedence in a process that has one."""
@@ -47,7 +49,7 @@ def _register(params: RegisterModelParams, metrics: Path, onnx: Path) -> int:
             params.model,
             data=onnx,
             code=_copy_code(Path(folder)),
-            loader="bifocal.serving.pyfunc",
+            loader="runtime.mlflow.served_model",
             example=example,
             prediction=model.predict(example),
             columns=model.columns,

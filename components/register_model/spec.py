@@ -27,5 +27,6 @@ COMPONENT = Component(
         "bifocal/datasets/images.py",
         "bifocal/text/tokens.py",
         "bifocal/text/vocabulary.py",
+        "runtime/mlflow/served_model.py",
     ),
 )

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,46 +11,57 @@ from components import catalog
 from pipelines.commands import options
 from runtime import parameters
 
+if TYPE_CHECKING:
+    from pipelines.kubeflow.resources import Resources
+
 
 @click.command("compile")
 @options.recipes
 @options.settings
 @options.images
+@options.resources
 @options.revision
 @click.option("--output", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True)
 def compile_command(
-    recipes: tuple[Path, ...], settings: tuple[str, ...], images: Path | None, revision: str | None, output: Path
+    recipes: tuple[Path, ...],
+    settings: tuple[str, ...],
+    images: Path | None,
+    overlays: tuple[Path, ...],
+    revision: str | None,
+    output: Path,
 ) -> None:
     """Compile the pipeline for Kubeflow."""
-    output.write_text(compile_pipeline_for(recipes, images, revision, settings=settings))
+    cluster = load_resources(images, overlays)
+    output.write_text(compile_pipeline_for(recipes, cluster, revision or head_commit(), settings))
     click.echo(output)
 
 
+def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resources":
+    """Return the values of ``resources.yaml``.
+
+    Args:
+        images: JSON file with the digest of each image.
+        overlays: files that replace keys.
+    """
+    from pipelines.kubeflow import resources
+
+    return resources.load(images=resources.load_images(images) if images else None, overlays=overlays)
+
+
 def compile_pipeline_for(
-    recipes: Sequence[Path],
-    images: Path | None,
-    revision: str | None,
-    *,
-    settings: Sequence[str] = (),
-    push: bool | None = None,
+    recipes: Sequence[Path], cluster: "Resources", revision: str, settings: Sequence[str] = ()
 ) -> str:
     """Return the compiled pipeline of ``params.yaml`` with ``recipes``, as YAML.
 
     Args:
-        images: JSON file with the digest of each image.
-        revision: git commit of the user files; by default this checkout's.
+        revision: git commit of the user files.
         settings: values that replace those of ``params.yaml`` and the recipes, as ``"KEY=VALUE"``.
-        push: replaces ``push`` of ``resources.yaml``, for a run on this machine, which keeps checkpoints on its disk.
     """
     from pipelines.kubeflow import compile as kubeflow
-    from pipelines.kubeflow import resources
 
     values = parameters.load(Path("params.yaml"), recipes, settings)
     parameters.validate(values, catalog.configurable_components().values())
-    cluster = resources.load(images=resources.load_images(images) if images else None)
-    if push is not None:
-        cluster = cluster.model_copy(update={"push": push, "checkpoints": None})
-    return kubeflow.compile_pipeline(values, cluster, revision or head_commit())
+    return kubeflow.compile_pipeline(values, cluster, revision)
 
 
 def head_commit() -> str:

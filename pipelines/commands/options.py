@@ -23,4 +23,11 @@ images = click.option(
     type=click.Path(path_type=Path, exists=True),
     help='Image digests as JSON, {"cpu": "NAME@sha256:...", "gpu": ...}: images.json of containers/build.py.',
 )
+resources = click.option(
+    "--resources",
+    "overlays",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="File that overlays pipelines/kubeflow/resources.yaml; may be repeated.",
+)
 revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")

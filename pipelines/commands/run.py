@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pipelines.commands import options
-from pipelines.commands.compile import compile_pipeline_for
+from pipelines.commands.compile import compile_pipeline_for, head_commit, load_resources
 from runtime.tracking_store import tracking_uri
 
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
@@ -18,6 +18,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 @options.recipes
 @options.settings
 @options.images
+@options.resources
 @options.revision
 @click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
 @click.option(
@@ -25,7 +26,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
     type=click.Path(path_type=Path),
     default=Path("runs/kubeflow/local"),
     show_default=True,
-    help="Folder of a local run. A second run in the same folder continues after the last finished step.",
+    help="Folder of a local run. A second run in the same folder takes finished steps from the cache.",
 )
 @click.option("--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Steps at once, local run.")
 @click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
@@ -33,6 +34,7 @@ def run(
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
     images: Path | None,
+    overlays: tuple[Path, ...],
     revision: str | None,
     runner: str,
     folder: Path,
@@ -40,10 +42,15 @@ def run(
     push: bool,
 ) -> None:
     """Compile the pipeline and run it: on this machine, in containers (DOCKER_HOST) or on a cluster (KFP_ENDPOINT)."""
+    cluster = load_resources(images, overlays)
+    revision = revision or head_commit()
     if runner == "cluster":
-        from pipelines.kubeflow import client
+        from pipelines.kubeflow.client import kfp_client
+        from pipelines.kubeflow.runs import Target, submit
 
-        click.echo(client.submit(compile_pipeline_for(recipes, images, revision, settings=settings)))
+        text = compile_pipeline_for(recipes, cluster, revision, settings)
+        with kfp_client() as client:
+            click.echo(submit(text, Target(client, cluster, revision)))
         return
     from pipelines.local.engines import ContainerEngine, Engine, HostEngine
     from pipelines.local.runner import LocalRun
@@ -56,14 +63,14 @@ def run(
             raise ValueError(
                 f"MLFLOW_TRACKING_URI is {server}, which containers cannot reach: 'make mlflow' starts a server"
             )
-        engine = ContainerEngine(environment, folder, Path.cwd())
+        engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
-    text = compile_pipeline_for(recipes, images, revision, settings=settings, push=push)
+    text = compile_pipeline_for(recipes, cluster.model_copy(update={"push": push}), revision, settings)
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
     failed = [name for name, state in states.items() if not state.succeeded]
     if failed:
-        log = folder / failed[0] / "log.txt"
-        raise ValueError(f"{failed[0]} failed: see {log}; run the same command again to continue")
+        logs = folder / failed[0] / "log-*.txt"
+        raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")

@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 
 from pipelines.commands import options
-from pipelines.commands.compile import compile_pipeline_for
+from pipelines.commands.compile import compile_pipeline_for, head_commit, load_resources
 
 
 @click.command()
 @options.images
+@options.resources
 @click.argument("action", type=click.Choice(["diff", "apply", "list"]))
-def schedule(images: Path | None, action: str) -> None:
+def schedule(images: Path | None, overlays: tuple[Path, ...], action: str) -> None:
     """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or list them.
 
     pipelines/kubeflow/schedules.yaml declares the schedules. Each is pinned to this commit, its images and its
@@ -19,16 +20,20 @@ def schedule(images: Path | None, action: str) -> None:
     """
     from pipelines.kubeflow import schedule as schedules
     from pipelines.kubeflow.client import kfp_client
+    from pipelines.kubeflow.runs import Target
 
     declared = schedules.load()
     with kfp_client() as client:
         if action == "list":
             click.echo("\n".join(schedules.list_schedules(client)) or "the server has no schedule of this project")
             return
+        target = Target(client, load_resources(images, overlays), head_commit())
         changes = schedules.plan(
-            declared, client, lambda recipes: compile_pipeline_for([Path(recipe) for recipe in recipes], images, None)
+            declared,
+            target,
+            lambda recipes: compile_pipeline_for([Path(path) for path in recipes], target.resources, target.revision),
         )
         for change in changes:
             click.echo(f"{change.action:8}{change.name}")
         if action == "apply":
-            schedules.apply(declared, changes, client)
+            schedules.apply(declared, changes, target)

@@ -1,13 +1,14 @@
 """Client of the Kubeflow Pipelines API."""
 
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import kfp
+from kfp.client import KF_PIPELINES_SA_TOKEN_PATH, ServiceAccountTokenVolumeCredentials
 from kfp_server_api.exceptions import OpenApiException
 from urllib3.exceptions import HTTPError
 
@@ -16,10 +17,19 @@ EXPERIMENT = "bifocal"
 
 @contextmanager
 def kfp_client() -> Iterator[kfp.Client]:
-    """Yield a client of the server at ``KFP_ENDPOINT``; ``KFP_TOKEN`` holds the token, if the server needs one.
+    """Yield a client of the server at ``KFP_ENDPOINT``.
+
+    Environment variables, all optional but the first:
+
+    - ``KFP_ENDPOINT``: address of the server;
+    - ``KFP_NAMESPACE``: profile of the user, for multi-user Kubeflow;
+    - ``KFP_TOKEN``: bearer token; or ``KFP_TOKEN_FILE``: file with a token that is replaced before it expires. In a pod
+      whose service account token for Kubeflow Pipelines is mounted, that token is used;
+    - ``KFP_COOKIES``: cookies of a session, such as those of Dex in front of Kubeflow;
+    - ``KFP_CA``: file with the certificates of the authorities that sign the server's.
 
     Raises:
-        ValueError: ``KFP_ENDPOINT`` is not set.
+        ValueError: ``KFP_ENDPOINT`` is not set, or a multi-user server needs a namespace.
         OSError: the server does not answer, or rejects a request.
     """
     endpoint = os.environ.get("KFP_ENDPOINT")
@@ -30,26 +40,51 @@ def kfp_client() -> Iterator[kfp.Client]:
         with warnings.catch_warnings():
             # Each call warns that the client is for Kubeflow Pipelines 2.
             warnings.simplefilter("ignore", FutureWarning)
-            client = kfp.Client(host=endpoint, existing_token=os.environ.get("KFP_TOKEN"))
+            client = kfp.Client(
+                host=endpoint,
+                namespace=os.environ.get("KFP_NAMESPACE") or "kubeflow",  # the client's own default
+                existing_token=os.environ.get("KFP_TOKEN"),
+                cookies=os.environ.get("KFP_COOKIES"),
+                credentials=_mounted_token(),
+                ssl_ca_cert=os.environ.get("KFP_CA"),
+            )
         yield client
     except HTTPError as error:
         raise OSError(f"no Kubeflow server answers at {endpoint} ({error}): is '{forward}' running?") from error
     except OpenApiException as error:
         status, body = (getattr(error, name, "") for name in ("status", "body"))
         raise OSError(
-            f"{endpoint} rejected the request with status {status}: {body or error}; set KFP_TOKEN if the server "
-            "needs a token"
+            f"{endpoint} rejected the request with status {status}: {body or error}; set KFP_TOKEN, KFP_TOKEN_FILE or "
+            "KFP_COOKIES if the server needs a login, and KFP_NAMESPACE to a namespace that you may write to"
         ) from error
 
 
-def submit(text: str) -> str:
-    """Run a compiled pipeline and return the id of the run.
+def namespace_of(client: kfp.Client) -> str | None:
+    """Return the namespace for runs and schedules: None for a server with one user.
+
+    The calls of kfp's client do not all fall back to the client's namespace (``list_recurring_runs`` does not), so
+    each of ours gets it.
 
     Raises:
-        ValueError, OSError: see :func:`kfp_client`.
+        ValueError: the server has several users and no namespace is set.
     """
-    with tempfile.TemporaryDirectory() as folder, kfp_client() as client:
-        file = Path(folder) / "pipeline.yaml"
-        file.write_text(text)
-        run = client.create_run_from_pipeline_package(str(file), arguments={}, experiment_name=EXPERIMENT)
-    return str(run.run_id)
+    namespace = os.environ.get("KFP_NAMESPACE") or client.get_user_namespace() or None
+    if namespace is None and client.get_kfp_healthz().multi_user:
+        raise ValueError(
+            "the Kubeflow server has several users: export KFP_NAMESPACE=<your profile's namespace>, in which runs and "
+            "schedules are created"
+        )
+    return namespace
+
+
+def experiment_id(client: kfp.Client) -> str:
+    """Return the id of the experiment of all runs; create it if it is not there."""
+    return str(client.create_experiment(EXPERIMENT, namespace=namespace_of(client)).experiment_id)
+
+
+def _mounted_token() -> Any:
+    """Return kfp's credentials that read a token from a file before each request; None if there is no file."""
+    path = os.environ.get("KFP_TOKEN_FILE") or KF_PIPELINES_SA_TOKEN_PATH
+    if os.environ.get("KFP_TOKEN_FILE") and not Path(path).is_file():
+        raise ValueError(f"KFP_TOKEN_FILE is {path}, which is no file")
+    return ServiceAccountTokenVolumeCredentials(path) if Path(path).is_file() else None

@@ -1,6 +1,7 @@
 """``resources.yaml``: images, secrets, and the resources of each step on a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -10,6 +11,7 @@ from bifocal import registry
 from components import catalog
 from pipelines.kubeflow.step_resources import StepResources
 from pipelines.yaml_model import load_yaml_model
+from runtime import parameters
 from runtime.spec import StrictModel
 
 FILE = Path(__file__).with_name("resources.yaml")
@@ -30,6 +32,12 @@ class Resources(StrictModel):
     image_pull_secrets: list[str] = Field(description="names of secrets with the password of the images' registry")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         description="null is Kubernetes' own rule: Always for the tag latest, else IfNotPresent"
+    )
+    service_account: str | None = Field(
+        description="service account of the pods; null: pipeline-runner, on a server with several users default-editor"
+    )
+    pipeline_root: str | None = Field(
+        description="folder of the artifacts, such as s3://bucket/runs; null is the server's"
     )
     repository: str = Field(description="git repository that 'fetch' and 'push' clone")
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
@@ -73,11 +81,12 @@ class Resources(StrictModel):
         return self.steps.get(name, self.default)
 
 
-def load(path: Path = FILE, images: Mapping[str, str] | None = None) -> Resources:
+def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()) -> Resources:
     """Read the file.
 
     Args:
         images: replace images of the file.
+        overlays: files with the keys of this cluster that differ, such as its repository.
 
     Raises:
         ValueError: the file is not YAML, or has an unknown key, an unknown step or an invalid quantity.
@@ -85,6 +94,8 @@ def load(path: Path = FILE, images: Mapping[str, str] | None = None) -> Resource
 
     def validate(values: Any) -> Resources:
         if isinstance(values, dict):  # pydantic reports any other type
+            for overlay in overlays:
+                values = load_yaml_model(overlay, partial(_merge, values))
             default = values.get("default") or {}
             values["steps"] = {name: {**default, **(step or {})} for name, step in (values.get("steps") or {}).items()}
             values["images"] = {**(values.get("images") or {}), **(images or {})}
@@ -101,3 +112,7 @@ def load_images(path: Path) -> dict[str, str]:
     """
     digests = load_yaml_model(path, TypeAdapter(dict[ImageName, str]).validate_python)
     return {str(name): digest for name, digest in digests.items()}
+
+
+def _merge(values: Mapping[str, Any], overlay: Any) -> dict[str, Any]:
+    return parameters.merge(values, TypeAdapter(dict[str, Any]).validate_python(overlay or {}))

@@ -1,6 +1,6 @@
 """Schedules: compare the declared ones with the server's, and create, replace or delete the differences."""
 
-import tempfile
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from kfp import Client
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from pipelines.kubeflow.client import EXPERIMENT
+from pipelines.kubeflow.client import experiment_id, namespace_of
 from pipelines.kubeflow.cron import check_cron
+from pipelines.kubeflow.runs import Target
+from pipelines.kubeflow.versions import upload_version
 from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
@@ -56,14 +58,14 @@ def load(path: Path = FILE) -> dict[str, Schedule]:
     return load_yaml_model(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
 
 
-def plan(schedules: dict[str, Schedule], client: Client, compile_recipes: Callable[[list[str]], str]) -> list[Change]:
+def plan(schedules: dict[str, Schedule], target: Target, compile_recipes: Callable[[list[str]], str]) -> list[Change]:
     """List the changes after which the server has ``schedules`` and no others of this project.
 
     Args:
         compile_recipes: returns the compiled pipeline of the given recipes.
     """
     on_server: dict[str, list[Any]] = {}
-    for run in _recurring_runs(client):
+    for run in _recurring_runs(target.client):
         if run.display_name.startswith(PREFIX):
             on_server.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
     changes = []
@@ -73,8 +75,9 @@ def plan(schedules: dict[str, Schedule], client: Client, compile_recipes: Callab
         except ValueError as error:
             raise ValueError(f"schedule {name!r}: {error}") from error
         # The server does not return the pipeline of a schedule, so its digest is kept in the description.
-        digest = sha256((schedule.model_dump_json() + text).encode()).hexdigest()[:32]
-        description = f"pipelines/kubeflow/schedules.yaml {digest}"
+        settings = [schedule.model_dump(), text, target.resources.service_account, target.resources.pipeline_root]
+        digest = sha256(json.dumps(settings).encode()).hexdigest()[:32]
+        description = f"commit {target.revision}, pipelines/kubeflow/schedules.yaml {digest}"
         existing = on_server.pop(name, [])
         same = [
             run for run in existing if run.description == description and (run.status == "ENABLED") == schedule.enabled
@@ -89,25 +92,26 @@ def plan(schedules: dict[str, Schedule], client: Client, compile_recipes: Callab
     return changes
 
 
-def apply(schedules: dict[str, Schedule], changes: list[Change], client: Client) -> None:
+def apply(schedules: dict[str, Schedule], changes: list[Change], target: Target) -> None:
     """Apply ``changes``. The new schedule is created first, so a failure leaves two schedules and never none."""
-    experiment = client.create_experiment(EXPERIMENT).experiment_id if any(change.text for change in changes) else None
+    client, resources = target.client, target.resources
+    experiment = experiment_id(client) if any(change.text for change in changes) else None
     for change in changes:
         if change.text:
-            schedule = schedules[change.name]
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / "pipeline.yaml"
-                file.write_text(change.text)
-                client.create_recurring_run(
-                    experiment,
-                    PREFIX + change.name,
-                    description=change.description,
-                    cron_expression=schedule.cron,
-                    max_concurrency=schedule.max_concurrency,
-                    no_catchup=not schedule.catch_up,
-                    pipeline_package_path=str(file),
-                    enabled=schedule.enabled,
-                )
+            schedule, version = schedules[change.name], upload_version(client, change.text, target.revision)
+            client.create_recurring_run(
+                experiment,
+                PREFIX + change.name,
+                description=change.description,
+                cron_expression=schedule.cron,
+                max_concurrency=schedule.max_concurrency,
+                no_catchup=not schedule.catch_up,
+                pipeline_id=version.pipeline_id,
+                version_id=version.version_id,
+                enabled=schedule.enabled,
+                pipeline_root=resources.pipeline_root,
+                service_account=resources.service_account,
+            )
         for run_id in change.old_ids:
             client.delete_recurring_run(run_id)
 
@@ -122,9 +126,9 @@ def list_schedules(client: Client) -> list[str]:
 
 
 def _recurring_runs(client: Client) -> Iterator[Any]:
-    token = ""
+    token, namespace = "", namespace_of(client)
     while True:
-        page = client.list_recurring_runs(page_token=token, page_size=PAGE_SIZE)
+        page = client.list_recurring_runs(page_token=token, page_size=PAGE_SIZE, namespace=namespace)
         yield from page.recurring_runs or []
         token = page.next_page_token
         if not token:

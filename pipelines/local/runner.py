@@ -1,8 +1,9 @@
-"""Runs of a compiled pipeline on this machine: the graph is walked here, each step is run by an engine.
+"""Runs of a compiled pipeline on this machine: the graph is walked here as Argo does, each task by Kubeflow's rules.
 
 The local runners of kfp reject container components on the host, and report a failed container as a success.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -10,26 +11,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
+from uuid import uuid4
 
 import click
 import yaml
+from filelock import FileLock, Timeout
 
+from pipelines.local.driver import Driver, Graph, RunInfo
 from pipelines.local.engines import Engine
-from pipelines.local.step import StepRunner, TaskState
+from pipelines.local.launcher import Launcher
+from pipelines.local.metadata import MetadataStore, State
+from pipelines.local.store import ObjectStore
+from pipelines.local.task import TaskRunner
 
 POLL_SECONDS = 0.1
 
 
 @dataclass
 class LocalRun:
-    """One run of a compiled pipeline in its own folder. A second run in the same folder continues the first.
+    """One run of a compiled pipeline. A run in the folder of an earlier one takes finished steps from the cache.
 
     Args:
         text: the compiled pipeline.
-        folder: one folder per task, with its outputs, ``log.txt`` and executor output.
+        folder: object store, metadata, and one folder per task with its logs and links to its outputs.
         arguments: replace defaults of the pipeline.
         parallel: steps at once.
         sleep: called with seconds between retries; by default it waits until the run is stopped.
+        run_id: Kubeflow's id of the run.
     """
 
     text: str
@@ -38,35 +46,57 @@ class LocalRun:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     parallel: int = 1
     sleep: Callable[[float], object] | None = None
+    run_id: str = field(default_factory=lambda: str(uuid4()))
 
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
         self.pipeline, *platform = yaml.load_all(self.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
-        timeouts = {label: float(pod.get("activeDeadlineSeconds", "inf")) for label, pod in pods.items()}
-        executors = self.pipeline["deploymentSpec"]["executors"]
+        self.pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
         self.stopped = Event()
-        sleep = self.sleep or self.stopped.wait
-        self.steps = StepRunner(self.folder, self.engine, executors, timeouts, sleep, self.stopped)
-        self.states: dict[str, TaskState] = {}
+        self.states: dict[str, State] = {}
 
-    def execute(self) -> dict[str, TaskState]:
+    def execute(self) -> dict[str, State]:
         """Run the pipeline and return the final state of each task.
 
         Raises:
-            ValueError: an argument is unknown, or the graph has elements that only a cluster can run.
+            ValueError: an argument is unknown, the graph has elements that only a cluster can run, or another process
+                runs a pipeline in the folder.
         """
         known = self.pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
         unknown = sorted(set(self.arguments) - set(known))
         if unknown:
             raise ValueError(f"the pipeline has no argument {unknown[0]!r}; it has {', '.join(sorted(known))}")
         defaults = {name: definition.get("defaultValue") for name, definition in known.items()}
-        self._run_graph(self.pipeline["root"]["dag"], {**defaults, **self.arguments}, {})
+        with self._locked():
+            self._prepare()
+            root = self.driver.metadata.create(self.run_id, 0, "root")
+            self._run_graph(self.pipeline["root"]["dag"], Graph(root, {**defaults, **self.arguments}, {}))
         return self.states
 
-    def _run_graph(self, dag: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Mapping[str, Any]) -> str:
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder / ".lock", timeout=0):
+                yield
+        except Timeout as error:
+            raise ValueError(
+                f"another process runs a pipeline in {self.folder}: wait for it, or choose another --folder"
+            ) from error
+
+    def _prepare(self) -> None:
+        """Open the object store and the metadata; delete the pods of a killed run."""
+        pods, name = self.folder / "pods", self.pipeline["pipelineInfo"]["name"]
+        shutil.rmtree(pods, ignore_errors=True)
+        metadata, store = MetadataStore(self.folder / "metadata.json"), ObjectStore(self.folder / "objects")
+        self.driver = Driver(metadata, RunInfo(self.run_id, f"{name}-{self.run_id[:5]}", name))
+        launcher = Launcher(store, metadata, self.engine, pods)
+        executors = self.pipeline["deploymentSpec"]["executors"]
+        sleep = self.sleep or self.stopped.wait
+        self.tasks = TaskRunner(self.folder, self.driver, launcher, executors, self.pods, sleep, self.stopped)
+
+    def _run_graph(self, dag: Mapping[str, Any], graph: Graph) -> str:
         """Run the tasks of a graph; return the first error message, "" if none."""
-        outputs: dict[str, dict[str, Any]] = {}
         errors: dict[str, str] = {}
         waiting = dict(dag["tasks"])
         running: dict[Future[str], str] = {}
@@ -80,10 +110,10 @@ class LocalRun:
                     is_exit_task = task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
                     failed = [need for need in needs if need in errors]
                     if failed and not is_exit_task:
-                        self._finish(name, TaskState.SKIPPED, f"{failed[0]} failed")
+                        self._finish(name, State.OMITTED, f"{failed[0]} failed")
                         errors[name] = ""
                         continue
-                    running[pool.submit(self._run_task, name, task, parameters, artifacts, outputs, errors)] = name
+                    running[pool.submit(self._run_task, name, task, graph)] = name
                 done, _ = wait(running, return_when=FIRST_COMPLETED) if running else (set(), None)
                 for future in done:
                     name = running.pop(future)
@@ -103,56 +133,19 @@ class LocalRun:
                 self.engine.stop()
             raise
 
-    def _run_task(
-        self,
-        name: str,
-        task: Mapping[str, Any],
-        parameters: Mapping[str, Any],
-        artifacts: Mapping[str, Any],
-        outputs: dict[str, dict[str, Any]],
-        errors: Mapping[str, str],
-    ) -> str:
+    def _run_task(self, name: str, task: Mapping[str, Any], graph: Graph) -> str:
         """Run one task or nested graph; return the error message, "" if none."""
         loops = {"parameterIterator", "artifactIterator", "iteratorPolicy"} & set(task)
         if loops or "condition" in task.get("triggerPolicy", {}):
             raise ValueError(f"{name}: local runs support tasks, nested graphs and exit tasks, no loops or conditions")
-        sources = task.get("inputs", {})
-        task_parameters = {
-            key: self._parameter(source, parameters, errors) for key, source in sources.get("parameters", {}).items()
-        }
-        inputs = {
-            key: _input_artifact(source, artifacts, outputs) for key, source in sources.get("artifacts", {}).items()
-        }
         component = self.pipeline["components"][task["componentRef"]["name"]]
         if "dag" in component:
-            return self._run_graph(component["dag"], task_parameters, inputs)
-        state, error, outputs[name] = self.steps.run(name, task, component, task_parameters, inputs)
+            return self._run_graph(component["dag"], self.driver.graph(name, task, component, graph))
+        state, error = self.tasks.run(name, task, component, graph)
         self._finish(name, state, error)
         return error
 
-    def _parameter(self, source: Mapping[str, Any], parameters: Mapping[str, Any], errors: Mapping[str, str]) -> Any:
-        if "runtimeValue" in source:
-            return source["runtimeValue"]["constant"]
-        if "componentInputParameter" in source:
-            return parameters[source["componentInputParameter"]]
-        if "taskFinalStatus" in source:
-            producer = source["taskFinalStatus"]["producerTask"]
-            status: dict[str, Any] = {
-                "state": "FAILED" if producer in errors else "SUCCEEDED",
-                "pipelineJobResourceName": self.folder.name,
-                "pipelineTaskName": producer,
-            }
-            return status | ({"error": {"message": errors[producer]}} if producer in errors else {})
-        raise ValueError(f"local runs do not support a parameter from {sorted(source)}")
-
-    def _finish(self, name: str, state: TaskState, message: str) -> None:
+    def _finish(self, name: str, state: State, message: str) -> None:
         self.states[name] = state
-        line = message if state is TaskState.FAILED else ", ".join(filter(None, [f"{name}: {state.value}", message]))
+        line = message if state is State.FAILED else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
         click.secho(line, fg="green" if state.succeeded else "red")
-
-
-def _input_artifact(source: Mapping[str, Any], artifacts: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:
-    if "componentInputArtifact" in source:
-        return artifacts[source["componentInputArtifact"]]
-    output = source["taskOutputArtifact"]
-    return outputs[output["producerTask"]][output["outputArtifactKey"]]

@@ -17,6 +17,7 @@ import mlflow
 from filelock import FileLock
 from mlflow.entities import Run, RunStatus
 
+from runtime.links import kfp_run_page
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror, run_page, tracking_uri
 
 PIPELINE_TAG = "bifocal.pipeline"
@@ -39,23 +40,21 @@ class PipelineRun:
     url: str
 
 
-def create_pipeline_run(
-    pipeline: str, *, name: str = "", url: str = "", tags: Mapping[str, str] | None = None
-) -> PipelineRun:
+def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None) -> PipelineRun:
     """Create the parent run of a pipeline run, or return the one that an earlier attempt of this step created.
 
-    Call it in one step alone, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's.
+    Call it in one step alone, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's. It links
+    to the run in Kubeflow if ``BIFOCAL_KFP_UI`` is set, see ``runtime.links``.
 
     Args:
         pipeline: id of the pipeline run: Kubeflow's, from ``KFP_RUN_ID``.
         name: of the MLflow run; by default it holds the first characters of ``pipeline``.
-        url: page of the pipeline run in Kubeflow.
         tags: further tags of the run.
 
     Raises:
         OSError: the server does not answer, or rejects a request.
     """
-    tags = {PIPELINE_TAG: pipeline, KFP_RUN_TAG: pipeline, **({KFP_URL_TAG: url} if url else {}), **(tags or {})}
+    tags = {PIPELINE_TAG: pipeline, **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
         client = connect()
         parent = _plugin_parent(client) or find_parent(client, pipeline)
@@ -89,6 +88,12 @@ def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
             if child.info.status == "RUNNING":
                 client.set_terminated(child.info.run_id, "FAILED")
         client.set_terminated(parent.info.run_id, "FINISHED" if succeeded else "FAILED")
+
+
+def kfp_tags(kfp_run: str) -> dict[str, str]:
+    """Return the tags that link a run or a version to a run in Kubeflow."""
+    page = kfp_run_page(kfp_run)
+    return {KFP_RUN_TAG: kfp_run, **({KFP_URL_TAG: page} if page else {})}
 
 
 def under_plugin() -> bool:

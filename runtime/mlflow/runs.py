@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 
 from bifocal.progress import log_line
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
-from runtime.mlflow.parents import KFP_RUN_TAG, PIPELINE_TAG, find_or_create_parent, find_parent, update_status
+from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
 from runtime.mlflow.retry_queue import RetryQueue
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _stage_or_resumed_run(stage: str, values: Mapping[str, Any], tags: Mapping[s
         if parent is None:
             log_line(f"no MLflow run has the tag {PIPELINE_TAG} = {kfp_run}: the run of {stage} has no parent")
         parent_id = parent.info.run_id if parent else None
-        with _run(**options, parent_run_id=parent_id, tags={"stage": stage, KFP_RUN_TAG: kfp_run}):
+        with _run(**options, parent_run_id=parent_id, tags={"stage": stage, **kfp_tags(kfp_run)}):
             yield
         return
     identity = json.dumps([tags["git_commit"], values], sort_keys=True, default=str)

@@ -47,7 +47,7 @@ def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch, request: pytest.
     address = f"http://127.0.0.1:{mlflow_server}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", request.node.name)
-    for name in ("KFP_RUN_ID", "MLFLOW_RUN_ID", "KFP_MLFLOW_CONFIG", "BIFOCAL_MLFLOW_UI"):
+    for name in ("KFP_RUN_ID", "MLFLOW_RUN_ID", "KFP_MLFLOW_CONFIG", "BIFOCAL_MLFLOW_UI", "BIFOCAL_KFP_UI"):
         monkeypatch.delenv(name, raising=False)
     return address
 
@@ -75,17 +75,18 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     server: str, monkeypatch: pytest.MonkeyPatch, succeeded: bool, status: str
 ) -> None:
     monkeypatch.setenv("KFP_RUN_ID", "run-1")
+    monkeypatch.setenv("BIFOCAL_KFP_UI", "https://kubeflow.example")
     page = "https://kubeflow.example/#/runs/details/run-1"
-    first = create_pipeline_run("run-1", url=page)
-    assert create_pipeline_run("run-1", url=page) == first  # a second attempt of the same step
+    first = create_pipeline_run("run-1")
+    assert create_pipeline_run("run-1") == first  # a second attempt of the same step
     assert first.url.startswith(f"{server}/#/experiments/")
     with stage_run("toy", VALUES, {}):
         pass
     (parent,), (stage,) = runs()
     assert stage.data.tags[PARENT_TAG] == parent.info.run_id == first.run_id
-    assert stage.data.tags["kfp.pipeline_run_id"] == "run-1"
+    for run in (parent, stage):
+        assert (run.data.tags["kfp.pipeline_run_id"], run.data.tags["kfp.pipeline_run_url"]) == ("run-1", page)
     assert parent.info.status == "RUNNING"
-    assert parent.data.tags["kfp.pipeline_run_url"] == page
     mlflow.MlflowClient().update_run(stage.info.run_id, status="RUNNING")  # its pod was evicted
     end_pipeline_run("run-1", succeeded)
     (parent,), (stage,) = runs()

@@ -8,18 +8,19 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from components.cluster.fingerprint.spec import COMPONENT, FingerprintParams
+from components.cluster.fingerprint.spec import COMPONENT, MLFLOW_PAGE, FingerprintParams
 from runtime.mlflow import create_pipeline_run, git_commit
 from runtime.s3.storage import Storage
 from runtime.s3.uri import is_remote
 
 
 def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[str, Any]:
-    """Return the number of sources and, for each stage, the versions of its sources as JSON; "" without sources.
+    """Return the number of sources, the page in MLflow and, for each stage, the versions of its sources as JSON.
 
     The version of a path of the repository is the last commit that changed it, so the step ``fetch`` can take it from
     the cache after any other commit. The version of an ``s3://`` address is a digest of its objects' names and ETags.
-    As the first step, it also creates the MLflow run that the runs of the stages are nested in.
+    As the first step, it also creates the MLflow run that the runs of the stages are nested in; its page is an output,
+    which Kubeflow shows.
 
     Args:
         repository: URL or folder of a git repository with DVC.
@@ -29,8 +30,8 @@ def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[st
         ValueError: git cannot read the repository or the revision.
         OSError: no file is at an ``s3://`` address, or S3 or MLflow does not answer.
     """
-    if os.environ.get("KFP_RUN_ID"):
-        create_pipeline_run(os.environ["KFP_RUN_ID"], tags={"git_commit": git_commit()})
+    kfp_run = os.environ.get("KFP_RUN_ID")
+    page = create_pipeline_run(kfp_run, tags={"git_commit": git_commit()}).url if kfp_run else ""
     sources = {path for paths in params.sources.values() for path in paths}
     remote = sorted(filter(is_remote, sources))
     versions = last_commits(repository, revision, sources.difference(remote))
@@ -39,7 +40,7 @@ def run(params: FingerprintParams, *, repository: str, revision: str) -> dict[st
         stage: json.dumps({path: versions[path] for path in sorted(paths)}) if paths else ""
         for stage, paths in params.sources.items()
     }
-    return {"sources": len(sources), **dict.fromkeys(COMPONENT.parameter_outputs, ""), **texts}
+    return {"sources": len(sources), **dict.fromkeys(COMPONENT.parameter_outputs, ""), **texts, MLFLOW_PAGE: page}
 
 
 def last_commits(repository: str, revision: str, paths: Iterable[str]) -> dict[str, str]:

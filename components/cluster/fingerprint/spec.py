@@ -4,6 +4,9 @@ from pydantic import Field
 
 from runtime.spec import Component, Params
 
+MLFLOW_PAGE = "mlflow_run"
+"""Output with the address of the pipeline run's page in MLflow; no step reads it, so no cache key holds it."""
+
 
 class FingerprintParams(Params):
     """Parameters that the compiled pipeline passes."""
@@ -19,8 +22,8 @@ COMPONENT = Component(
     image="cpu",
     params=FingerprintParams,
     outputs=(),
-    # The stages that may have user files.
-    parameter_outputs=("prepare_dataset", "extract_features", "vectorize_captions", "evaluate"),
+    # The stages that may have user files; a stage without any has "".
+    parameter_outputs=("prepare_dataset", "extract_features", "vectorize_captions", "evaluate", MLFLOW_PAGE),
     has_parameters=False,
     side_effects=True,
     package="components.cluster",

@@ -1,13 +1,13 @@
-"""Requests to 'mlflow models serve' for a registered model, in an environment where importing torch fails."""
+"""Requests to the server of a registered model, in an environment where importing torch fails."""
 
 import base64
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc import scoring_server
+from mlflow_server import free_port
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from PIL import Image
@@ -33,6 +36,7 @@ from runtime import artifacts
 from runtime.mlflow import stage_run
 from runtime.mlflow.registry import COLUMNS
 
+ROOT = Path(__file__).parents[3]
 MODEL = "served"
 WORDS = ["a", "dog", "runs"]
 REPORT = {direction: {"R@1": 1.0} for direction in ("caption_retrieval", "image_retrieval")}
@@ -88,11 +92,24 @@ def make_artifacts(folder: Path) -> tuple[Path, Path]:
     return folder / "onnx", folder / "metrics"
 
 
-def predict(port: int, rows: list[dict[str, Any]]) -> Any:
-    body = json.dumps({"dataframe_records": rows}).encode()
+def records(*rows: dict[str, Any]) -> bytes:
+    return json.dumps({"dataframe_records": rows}).encode()
+
+
+def post(port: int, body: bytes | Iterator[bytes]) -> tuple[int, str]:
+    """Return status and body of the answer."""
     request = Request(f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=30) as response:
-        return json.loads(response.read())["predictions"]
+    try:
+        with urlopen(request, timeout=30) as response:
+            return response.status, response.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def predict(port: int, rows: list[dict[str, Any]]) -> Any:
+    status, text = post(port, records(*rows))
+    assert status == 200, text
+    return json.loads(text)["predictions"]
 
 
 def test_each_input_has_a_column_type() -> None:
@@ -112,22 +129,29 @@ def test_served_model_embeds_text_images_and_features_without_torch(
     assert version.description.startswith("# A model")
     assert "c0de" not in version.description
 
+    model = mlflow.pyfunc.load_model(f"models:/{MODEL}@candidate")
+    with pytest.raises(MlflowException) as error:  # what 'mlflow models serve' answers
+        scoring_server.invocations(
+            records({"text": None}), "application/json", model, model.metadata.get_input_schema()
+        )
+    assert error.value.get_http_status_code() == 400
+    assert "stack_trace" not in json.loads(error.value.serialize_as_json())
+
     broken_torch = tmp_path / "broken" / "torch"
     broken_torch.mkdir(parents=True)
     (broken_torch / "__init__.py").write_text("raise ImportError('serving must not import torch')\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = [f"--model-uri=models:/{MODEL}@candidate", "--env-manager=local", "--host=127.0.0.1", f"--port={port}"]
+    port = free_port()
     log = (tmp_path / "log.txt").open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", "models", "serve", *arguments],
+        [sys.executable, "-P", str(ROOT / "runtime/mlflow/server.py")],
         cwd=tmp_path,
         env={
             **os.environ,
             "PYTHONPATH": str(broken_torch.parent),
-            # MLflow starts uvicorn by its name.
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "MODEL": f"models:/{MODEL}@candidate",
+            "PORT": str(port),
+            "BIFOCAL_MAX_ROWS": "3",
+            "BIFOCAL_MAX_BODY_BYTES": "5000",
         },
         stdout=log,
         stderr=log,
@@ -153,14 +177,23 @@ def test_served_model_embeds_text_images_and_features_without_torch(
         mixed = predict(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
         assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
         assert mixed[1]["embedding"] == Embedder(onnx_files).embed_sentences(["dog"])[0].tolist()
-        for row, message in (
-            ({"text": None}, "none, expected one of text, image, features"),
-            ({"image": "x"}, "base64 of an image file"),
-            ({"txt": "dog"}, "no row has text or image or features; columns of other names are ignored"),
+        for body, status, message in (
+            (records({"text": None}), 400, "row 0 has none, expected one of text, image, features"),
+            (records({"image": "x"}), 400, "expected the base64 of an image file"),
+            (records({"txt": "dog"}), 400, "no row has text or image or features; columns of other names are ignored"),
+            (records(*rows, {"text": "dog"}), 400, "the request has 4 rows, at most 3 are accepted (BIFOCAL_MAX_ROWS"),
+            (records({"text": 6000 * "x"}), 413, "the body has more than 5000 bytes (BIFOCAL_MAX_BODY_BYTES"),
+            (records({"features": [[1.0], [2.0, 3.0]]}), 400, "row 0 has invalid features"),
+            (iter([3000 * b"x", 3000 * b"x"]), 413, "the body has more than 5000 bytes"),  # chunks of unknown length
+            (b"no JSON", 400, "Ensure that input is a valid JSON formatted string"),
+            (b'{"rows": []}', 400, "The input must be a JSON dictionary with exactly one"),
         ):
-            with pytest.raises(HTTPError) as error:
-                predict(port, [row])
-            assert message in error.value.read().decode()
+            answered, text = post(port, body)
+            answer = json.loads(text)
+            assert (answered, set(answer)) == (status, {"error_code", "message"})
+            assert message in answer["message"]
+            assert "Traceback" not in text
+            assert str(ROOT) not in text
     finally:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGKILL)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from kfp import Client
 
 from pipelines.kubeflow.cron import FIELDS, check_cron
+from pipelines.kubeflow.resources import load as load_resources
+from pipelines.kubeflow.runs import Target
 from pipelines.kubeflow.schedule import PREFIX, Schedule, apply, list_schedules, load, plan
-from tests.pipelines.compiled import compile_text
+from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.kubeflow_stub import Kubeflow, serve
 
 WEEKLY = Schedule(cron="0 0 3 * * 1", recipes=[], enabled=True, max_concurrency=1, catch_up=False)
@@ -20,28 +22,35 @@ WEEKLY = Schedule(cron="0 0 3 * * 1", recipes=[], enabled=True, max_concurrency=
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Client, type[Kubeflow]]]:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KFP_NAMESPACE", raising=False)
     with serve() as (address, stub):
         yield Client(host=address), stub
 
 
-def plan_and_apply(schedules: dict[str, Schedule], client: Client, comment: str = "") -> list[tuple[str, str]]:
-    changes = plan(schedules, client, lambda recipes: compile_text() + comment)
-    apply(schedules, changes, client)
+def plan_and_apply(
+    schedules: dict[str, Schedule], client: Client, comment: str = "", **resources: str
+) -> list[tuple[str, str]]:
+    target = Target(client, load_resources().model_copy(update=resources), REVISION)
+    changes = plan(schedules, target, lambda recipes: compile_text() + comment)
+    apply(schedules, changes, target)
     return [(change.action, change.name) for change in changes]
 
 
 def test_apply_sends_the_declared_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
     assert plan_and_apply({"weekly": WEEKLY}, client) == [("create", "weekly")]
-    (sent,) = stub.runs.values()
+    (sent,) = stub.schedules.values()
     assert sent["display_name"] == PREFIX + "weekly"
     assert sent["trigger"]["cron_schedule"]["cron"] == WEEKLY.cron
     assert int(sent["max_concurrency"]) == WEEKLY.max_concurrency
     assert sent["no_catchup"] is True
     assert sent["mode"] == "ENABLE"
-    assert sent["experiment_id"] == "experiment-1"
-    pipeline, platforms = yaml.safe_load_all(compile_text())
-    assert sent["pipeline_spec"] == {"pipeline_spec": pipeline, "platform_spec": platforms}
+    assert sent["experiment_id"] in stub.experiments
+    assert REVISION in sent["description"]
+    version = stub.versions[sent["pipeline_version_reference"]["pipeline_version_id"]]
+    assert version["pipeline_spec"] == compile_text()
+    assert version["display_name"].startswith(REVISION[:12])
+    assert version["description"] == f"commit {REVISION}"
     assert list_schedules(client) == [f"{PREFIX}weekly  {WEEKLY.cron}  enabled"]
 
 
@@ -61,29 +70,41 @@ def test_replace_creates_the_new_schedule_before_it_deletes_the_old(server: tupl
     daily = WEEKLY.model_copy(update={"cron": "0 0 3 * * *"})
     assert plan_and_apply({"weekly": daily}, client) == [("replace", "weekly")]
     assert [method for method, path in stub.calls if "recurringruns" in path] == ["POST", "DELETE"]
-    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.runs.values()] == [daily.cron]
+    assert [run["trigger"]["cron_schedule"]["cron"] for run in stub.schedules.values()] == [daily.cron]
     assert plan_and_apply({"weekly": daily}, client, "# other\n") == [("replace", "weekly")]
-    assert len(stub.runs) == 1
+    assert len(stub.schedules) == 1
+
+
+def test_the_service_account_and_the_folder_of_artifacts_are_part_of_a_schedule(
+    server: tuple[Client, type[Kubeflow]],
+) -> None:
+    client, stub = server
+    plan_and_apply({"weekly": WEEKLY}, client)
+    settings = {"service_account": "trainer", "pipeline_root": "s3://bucket/runs"}
+    assert plan_and_apply({"weekly": WEEKLY}, client, **settings) == [("replace", "weekly")]
+    (sent,) = stub.schedules.values()
+    assert sent["service_account"] == "trainer"
+    assert sent["runtime_config"]["pipeline_root"] == "s3://bucket/runs"
 
 
 def test_apply_deletes_undeclared_schedules_of_this_project_only(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
-    stub.runs["foreign"] = {"recurring_run_id": "foreign", "display_name": "another project", "status": "ENABLED"}
+    stub.schedules["foreign"] = {"recurring_run_id": "foreign", "display_name": "another project", "status": "ENABLED"}
     plan_and_apply({"weekly": WEEKLY, "monthly": WEEKLY}, client)
     assert plan_and_apply({"weekly": WEEKLY}, client) == [("keep", "weekly"), ("delete", "monthly")]
-    assert sorted(run["display_name"] for run in stub.runs.values()) == ["another project", PREFIX + "weekly"]
+    assert sorted(run["display_name"] for run in stub.schedules.values()) == ["another project", PREFIX + "weekly"]
 
 
 def test_duplicate_and_manually_disabled_schedules_are_replaced(server: tuple[Client, type[Kubeflow]]) -> None:
     client, stub = server
     plan_and_apply({"weekly": WEEKLY}, client)
-    (run,) = stub.runs.values()
-    stub.runs["twin"] = {**run, "recurring_run_id": "twin"}
+    (run,) = stub.schedules.values()
+    stub.schedules["twin"] = {**run, "recurring_run_id": "twin"}
     assert plan_and_apply({"weekly": WEEKLY}, client) == [("replace", "weekly")]
-    assert len(stub.runs) == 1
-    next(iter(stub.runs.values()))["status"] = "DISABLED"
+    assert len(stub.schedules) == 1
+    next(iter(stub.schedules.values()))["status"] = "DISABLED"
     assert plan_and_apply({"weekly": WEEKLY}, client) == [("replace", "weekly")]
-    assert [run["status"] for run in stub.runs.values()] == ["ENABLED"]
+    assert [run["status"] for run in stub.schedules.values()] == ["ENABLED"]
 
 
 def test_schedules_file_of_the_repository_is_valid() -> None:
@@ -122,7 +143,7 @@ def test_a_parameter_error_names_the_schedule(server: tuple[Client, type[Kubeflo
         raise ValueError("train_embedding.model.dim: got 'x'")
 
     with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.model\.dim: got 'x'"):
-        plan({"weekly": WEEKLY}, server[0], fail)
+        plan({"weekly": WEEKLY}, Target(server[0], load_resources(), REVISION), fail)
     assert server[1].calls == []
 
 

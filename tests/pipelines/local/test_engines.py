@@ -5,7 +5,11 @@ import threading
 import time
 from pathlib import Path
 
-from pipelines.local.engines import HostEngine
+from pipelines.local.engines import Exit, HostEngine, Pod
+
+
+def pod(folder: Path, program: str, timeout: float) -> Pod:
+    return Pod(folder, "", ["python", "-c", program], {}, timeout, folder / "log.txt")
 
 
 def test_host_engine_kills_a_step_and_its_children_after_the_timeout(tmp_path: Path) -> None:
@@ -15,8 +19,7 @@ def test_host_engine_kills_a_step_and_its_children_after_the_timeout(tmp_path: P
         f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); print('began', flush=True)\n"
         "time.sleep(60)"
     )
-    code = HostEngine({}).run({}, ["python", "-c", program], 4.0, tmp_path / "log.txt")
-    assert code == -signal.SIGKILL
+    assert HostEngine({}).run(pod(tmp_path, program, 4.0)) == Exit(-signal.SIGKILL, "deadline")
     assert (tmp_path / "log.txt").read_text() == "began\n"
     # The kernel may need a moment to end the child; alone it would sleep for a minute.
     state = Path("/proc") / (tmp_path / "child").read_text() / "stat"
@@ -37,7 +40,7 @@ def test_host_engine_stop_kills_the_running_step(tmp_path: Path) -> None:
 
     threading.Thread(target=stop_after_the_first_output, daemon=True).start()
     program = "import time; print('began', flush=True); time.sleep(60)"
-    assert engine.run({}, ["python", "-c", program], 90.0, log) == -signal.SIGKILL
+    assert engine.run(pod(tmp_path, program, 90.0)) == Exit(-signal.SIGKILL)
     engine.stop()  # with no running step
 
 

@@ -1,0 +1,140 @@
+"""Limits of one request to a served model, checked before anything is decoded or computed."""
+
+import base64
+import binascii
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from bifocal.datasets.images import FORMATS
+
+PREFIX = "BIFOCAL_MAX_"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Largest inputs that a model accepts; 0 is no limit.
+
+    Attributes:
+        rows: of one request.
+        characters: of one sentence.
+        image_bytes: size of one image file.
+        pixels: of one image.
+        total_pixels: of all images of one request.
+        regions: with features, of one image.
+    """
+
+    rows: int = 4096
+    characters: int = 10_000
+    image_bytes: int = 20_000_000
+    pixels: int = 50_000_000
+    total_pixels: int = 500_000_000
+    regions: int = 4096
+
+    @classmethod
+    def of_process(cls, environment: Mapping[str, str] = os.environ) -> "Limits":
+        """Return the limits of this process: ``BIFOCAL_MAX_ROWS`` and so on replace the defaults.
+
+        A worker of Spark has no limits of a request: its rows come from the user's own cluster, in batches that Spark
+        chooses.
+
+        Raises:
+            ValueError: a variable is no number.
+        """
+        if "pyspark.worker" in sys.modules:
+            return cls(rows=0, total_pixels=0)
+        values = {}
+        for field in fields(cls):
+            name = PREFIX + field.name.upper()
+            if name in environment:
+                if not environment[name].isdecimal():
+                    raise ValueError(f"{name} is {environment[name]!r}, expected a number; 0 is no limit")
+                values[field.name] = int(environment[name])
+        return cls(**values)
+
+    def check_rows(self, count: int) -> None:
+        """Raise ``ValueError`` if a request has too many rows."""
+        self._check("rows", count, f"the request has {count} rows")
+
+    def check_sentences(self, sentences: Mapping[int, Any]) -> None:
+        """Raise ``ValueError`` for the first row whose sentence is too long, or is no string."""
+        for row, sentence in sentences.items():
+            if not isinstance(sentence, str):
+                raise ValueError(f"row {row} has {type(sentence).__name__} as text, expected a string")
+            self._check("characters", len(sentence), f"the text of row {row} has {len(sentence)} characters")
+
+    def check_images(self, images: Mapping[int, Any]) -> None:
+        """Raise ``ValueError`` for the first row whose image is too large or is no image, by its header alone."""
+        total = 0
+        for row, encoded in images.items():
+            try:
+                # Four characters of base64 hold three bytes: reject the text before it is decoded.
+                self._check("image_bytes", len(encoded) * 3 // 4, f"the file has {len(encoded) * 3 // 4} bytes")
+                width, height = _image_size(encoded)
+                self._check("pixels", width * height, f"it has {width} x {height} pixels")
+            except ValueError as error:
+                raise ValueError(
+                    f"the image of row {row} cannot be read: {error}; expected the base64 of an image file"
+                ) from error
+            total += width * height
+            self._check("total_pixels", total, f"the images up to row {row} have {total} pixels")
+
+    def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
+        """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers.
+
+        Args:
+            width: D, if the model has a fixed one.
+        """
+        for row, regions in features.items():
+            self._check("regions", len(regions), f"row {row} has features of {len(regions)} regions")
+            try:
+                array = np.asarray([np.asarray(region) for region in regions], dtype=np.float32)
+                valid = array.ndim == 2 and array.size > 0 and width in (None, array.shape[1])
+            except (TypeError, ValueError):
+                valid = False
+            if not valid:
+                dimensions = "equally many" if width is None else width
+                raise ValueError(
+                    f"row {row} has invalid features: expected one list per region, of {dimensions} numbers"
+                )
+            if not np.isfinite(array).all():
+                raise ValueError(f"row {row} has features that are not finite numbers")
+
+    def _check(self, name: str, value: int, found: str) -> None:
+        limit = getattr(self, name)
+        if limit and value > limit:
+            raise ValueError(f"{found}, at most {limit} are accepted ({PREFIX}{name.upper()} of the server)")
+
+
+def chunks(rows: Sequence[int], size: int) -> Iterable[Sequence[int]]:
+    """Yield ``rows`` in parts of at most ``size``.
+
+    >>> list(chunks([1, 2, 3], 2))
+    [[1, 2], [3]]
+    """
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _image_size(encoded: Any) -> tuple[int, int]:
+    """Return width and height of an image file in base64, from its header.
+
+    Raises:
+        ValueError: it is no base64, or no image of a supported format.
+    """
+    try:
+        with Image.open(BytesIO(base64.b64decode(encoded, validate=True)), formats=FORMATS) as image:
+            return image.size
+    except (binascii.Error, TypeError) as error:
+        raise ValueError(f"not base64: {error}") from error
+    except UnidentifiedImageError as error:
+        raise ValueError(f"not an image in a supported format ({', '.join(FORMATS)})") from error
+    except ValueError:
+        raise
+    except Exception as error:  # Pillow's readers raise many exception types on damaged headers.
+        raise ValueError(f"cannot be read: {type(error).__name__}") from error

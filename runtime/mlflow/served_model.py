@@ -1,0 +1,46 @@
+"""Loader of a registered model: clients get the message of an error, and no stack trace.
+
+MLflow's server answers the stack trace of every error that is not its own (mlflow 3.17,
+``mlflow/pyfunc/scoring_server/__init__.py:364``). This file is copied into the model, which has nothing else of this
+package: it imports MLflow and ``bifocal.serving`` alone.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, INVALID_PARAMETER_VALUE
+
+from bifocal.serving import pyfunc
+
+
+class ServedModel:
+    """A model whose errors are MLflow's: status 400 for a wrong input, else 500.
+
+    Args:
+        model: embeds the rows.
+    """
+
+    def __init__(self, model: pyfunc.EmbedderModel) -> None:
+        self.model = model
+
+    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Return one embedding for each row, see ``EmbedderModel.predict``.
+
+        Raises:
+            MlflowException: an input is wrong, or the model failed.
+        """
+        try:
+            return self.model.predict(model_input, params)
+        except ValueError as error:
+            raise MlflowException(str(error), error_code=INVALID_PARAMETER_VALUE) from error
+        except Exception as error:
+            logging.getLogger(__name__).exception("the model failed")
+            raise MlflowException("the model failed: see the log of the server", error_code=INTERNAL_ERROR) from error
+
+
+def _load_pyfunc(data_path: str) -> ServedModel:
+    """Load a model; MLflow calls this function by its name, so the model is no pickle."""
+    return ServedModel(pyfunc._load_pyfunc(data_path))
