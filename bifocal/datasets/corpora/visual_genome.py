@@ -20,9 +20,9 @@ class VisualGenome:
     """108,000 photographs, each with about fifty regions and a description of each region.
 
     Krishna et al., "Visual Genome", IJCV 2017. By default it is filtered as in Akbari et al., CVPR 2019, section 4.1,
-    after Johnson et al., "DenseCap", CVPR 2016: signs and punctuation are removed; regions without a description or with
-    more than ten words are excluded and listed; boxes are clipped to the image. Every description is a caption of its
-    image and a phrase with one box.
+    after Johnson et al., "DenseCap", CVPR 2016: signs and punctuation are removed; regions without a description or
+    with more than ten words are excluded and listed; boxes are clipped to the image. Every description is a caption of
+    its image and a phrase with one box.
 
     With ``coco``, the corpus has only the images that are also in COCO (matched by ``coco_id``), all in the split test,
     with COCO's captions: the pointing game of BEAN, section 4.2 (17,471 images of COCO val2014).
