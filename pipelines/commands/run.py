@@ -66,7 +66,9 @@ def run(
         engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
-    text = compile_pipeline_for(recipes, cluster.model_copy(update={"push": push}), revision, settings)
+    # A run on this machine keeps its checkpoints on its disk.
+    cluster = cluster.model_copy(update={"push": push, "checkpoints": None})
+    text = compile_pipeline_for(recipes, cluster, revision, settings)
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
