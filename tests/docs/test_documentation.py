@@ -73,10 +73,11 @@ def test_commands_of_a_document_exist(file: Path) -> None:
                 assert arguments[0] != "run" or arguments[1] in {*benchmarks(), "NAME"}, f"no benchmark {arguments[1]}"
             else:
                 check_options(components if package == "components" else pipelines, arguments)
-            settings = [word for flag, word in pairwise(arguments) if flag == "--set"]
-            values = parameters.load(ROOT / "params.yaml", settings=[word for word in settings if "=" in word])
-            parameters.validate(values, configurable_components().values())
+            settings = [word for flag, word in pairwise(arguments) if flag == "--set" and "=" in word]
             recipes = [word for flag, word in pairwise(arguments) if flag == "--recipe"]
+            overlays = [ROOT / recipe for recipe in recipes if (ROOT / recipe).is_file()]
+            values = parameters.load(ROOT / "params.yaml", overlays, settings)
+            parameters.validate(values, configurable_components().values())
         for recipe in recipes:
             assert (ROOT / recipe).is_file() or recipe.isupper(), f"no recipe {recipe}"
 
