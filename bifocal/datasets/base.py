@@ -23,12 +23,15 @@ class ImageEntry:
         path: image file, relative to the image root of the corpus; None if the corpus publishes only features.
         split: "train", "val" or "test".
         size: (width, height) in pixels that the corpus states and its boxes refer to; None if it states no size.
+        features_sha256: hash of the image's published features, for an image without a file: the dataset then changes
+            if they do.
     """
 
     image_id: str
     path: str | None
     split: str
     size: tuple[int, int] | None = None
+    features_sha256: str | None = None
 
 
 @dataclass(frozen=True)

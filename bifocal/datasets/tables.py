@@ -25,7 +25,7 @@ IMAGES = _schema(
     ("sha256", pa.string(), True),
 )
 """One row per image. ``path`` is relative to the image root; width and height are pixels after EXIF rotation.
-If the corpus publishes only features, path and sha256 are null, width and height 0."""
+If the corpus publishes only features, path is null, width and height 0, and sha256 the hash of the features."""
 
 CAPTIONS = _schema(("caption_id", pa.int64()), ("image_id", pa.string()), ("text", pa.string()))
 """One row per caption."""

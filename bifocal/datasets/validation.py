@@ -11,9 +11,6 @@ from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, LabelEn
 from bifocal.datasets.images import ImageFile, inspect_image
 from bifocal.progress import track
 
-NO_FILE = ImageFile(0, 0, "")
-"""Stands for the file of an image whose corpus publishes only features."""
-
 
 @dataclass(frozen=True)
 class ValidatedCorpus:
@@ -77,7 +74,7 @@ def _inspect_images(
 ) -> tuple[dict[str, ImageFile], list[RejectedEntry]]:
     def inspect(image: ImageEntry) -> ImageFile | str:
         if image.path is None:
-            return NO_FILE
+            return ImageFile(0, 0, image.features_sha256 or "")  # the corpus publishes only features
         try:
             return inspect_image(root / image.path, max_pixels, image.size, copy_to and copy_to / image.path)
         except ValueError as error:

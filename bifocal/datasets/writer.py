@@ -99,10 +99,10 @@ def _check_fraction(corpus: Corpus, rejected: Sequence[RejectedEntry], allowed: 
 
 
 def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> list[dict[str, str]]:
-    """Return a row for every image whose file also occurs in another split."""
+    """Return a row for every image whose file, or published features, also occur in another split."""
     by_hash: dict[str, list[ImageEntry]] = defaultdict(list)
     for image in images:
-        if image.path is not None:
+        if files[image.image_id].sha256:
             by_hash[files[image.image_id].sha256].append(image)
     leaked = [
         {"sha256": sha256, "image_id": image.image_id, "split": image.split}
@@ -111,7 +111,7 @@ def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> 
         for image in group
     ]
     if leaked:
-        log_line(f"leakage: {len(leaked)} images have identical files in more than one split, see leakage.parquet")
+        log_line(f"leakage: {len(leaked)} images have identical content in more than one split, see leakage.parquet")
     return leaked
 
 

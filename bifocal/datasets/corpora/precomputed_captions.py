@@ -1,8 +1,11 @@
 """Captions of published features: ``{split}_ims.npy``, ``{split}_caps.txt``, ``{split}_ids.txt``."""
 
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry
 from bifocal.datasets.files import read_lines, require_root
@@ -17,9 +20,8 @@ class PrecomputedCaptions:
     image n // 5. ``ims`` has one row per image, or one row per caption (each image five times in a row); the reader
     distinguishes the two by the counts. The same holds for ``ids``; the first line of an image is its published id.
 
-    The image id is ``train-000015-391895``: split, (first) row in ``ims``, published id. The reader opens only the
-    header of ``ims``. ``path`` and ``sha256`` of the images are null, ``width`` and ``height`` 0, and leakage between
-    splits is not detected.
+    The image id is ``train-000015-391895``: split, (first) row in ``ims``, published id. ``path`` of the images is
+    null, ``width`` and ``height`` 0, and ``sha256`` the hash of the row, so the dataset changes if the features do.
 
     Args:
         root: folder of the files.
@@ -50,27 +52,34 @@ class PrecomputedCaptions:
                     f"{root / f'{prefix}_caps.txt'} has {len(texts)} lines, expected {CAPTIONS_PER_IMAGE} per image"
                 )
             array = root / f"{prefix}_ims.npy"
-            rows_per_image = _per_image(_count_rows(array), images, array, "rows")
+            rows = _open_rows(array)
+            rows_per_image = _per_image(len(rows), images, array, "rows")
             ids_per_image = _per_image(len(published_ids), images, root / f"{prefix}_ids.txt", "lines")
             for number in range(images):
                 published_id = published_ids[number * ids_per_image].strip()
-                image_id = f"{split}-{number * rows_per_image:06d}-{published_id}"
-                entries.append(ImageEntry(image_id, None, split))
+                row = number * rows_per_image
+                image_id = f"{split}-{row:06d}-{published_id}"
+                entries.append(ImageEntry(image_id, None, split, features_sha256=_row_hash(rows[row])))
                 for text in texts[number * CAPTIONS_PER_IMAGE : (number + 1) * CAPTIONS_PER_IMAGE]:
                     captions.append(CaptionEntry(len(captions), image_id, text))
         return Corpus(root, entries, captions)
 
 
-def _count_rows(path: Path) -> int:
+def _open_rows(path: Path) -> NDArray[Any]:
     if not path.is_file():
         raise ValueError(f"PrecomputedCaptions needs {path}: no such file")
     try:
-        shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+        rows: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not a complete array of numbers: {error}") from error
-    if len(shape) not in (2, 3):
-        raise ValueError(f"{path} has shape {shape}, expected (images, D) or (images, R, D)")
-    return int(shape[0])
+    if rows.ndim not in (2, 3):
+        raise ValueError(f"{path} has shape {rows.shape}, expected (images, D) or (images, R, D)")
+    return rows
+
+
+def _row_hash(row: NDArray[Any]) -> str:
+    """SHA-256 of a row's type, shape and numbers."""
+    return sha256(f"{row.dtype.str}{row.shape}".encode() + row.tobytes()).hexdigest()
 
 
 def _per_image(count: int, images: int, path: Path, unit: str) -> int:

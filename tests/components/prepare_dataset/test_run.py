@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -113,3 +114,21 @@ def test_examples_of_the_readme_are_valid():
     }
     for example in examples:
         parameters.validate({"seed": 0, "prepare_dataset": {**examples[0], **example}}, [COMPONENT])
+
+
+def test_changed_published_features_change_the_dataset(tmp_path):
+    """The features stage reads them below the root that prepare_dataset alone names: the dataset must tell caches."""
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}_caps.txt").write_text("a dog\n" * 5)
+        (tmp_path / f"{name}_ids.txt").write_text("1\n")
+        np.save(tmp_path / f"{name}_ims.npy", np.ones((1, 2, 4), np.float32))
+    params = validated(corpus={"name": "PrecomputedCaptions", "root": str(tmp_path)}, copy_images=False)
+    datasets = []
+    for value in (1.0, 1.0, 7.0):
+        np.save(tmp_path / "train_ims.npy", np.full((1, 2, 4), value, np.float32))
+        folder = tmp_path / f"dataset-{len(datasets)}"
+        folder.mkdir()
+        run(params, dataset=folder)
+        datasets.append(files(folder))
+    assert datasets[0] == datasets[1]
+    assert datasets[0]["images.parquet"] != datasets[2]["images.parquet"]

@@ -32,6 +32,17 @@ def test_precomputed_captions_distinguishes_rows_per_image_and_per_caption(tmp_p
     assert len({caption.caption_id for caption in corpus.captions}) == 30
 
 
+def test_precomputed_captions_hashes_the_features_of_each_image(tmp_path):
+    for name in ("train", "dev", "test"):
+        write_precomputed(tmp_path, name, 2, 10, ["1", "2"])
+    before = [image.features_sha256 for image in PrecomputedCaptions(tmp_path).read(UNUSED).images]
+    rows = np.load(tmp_path / "dev_ims.npy")
+    rows[5] = 7.0  # the first row of the second image
+    np.save(tmp_path / "dev_ims.npy", rows)
+    after = [image.features_sha256 for image in PrecomputedCaptions(tmp_path).read(UNUSED).images]
+    assert [old != new for old, new in zip(before, after, strict=True)] == [False, False, False, True, False, False]
+
+
 def test_precomputed_captions_names_the_inconsistent_count(tmp_path):
     for name in ("train", "dev", "testall"):
         write_precomputed(tmp_path, name, 2, 2, ["1", "2"])
