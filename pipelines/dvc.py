@@ -1,15 +1,25 @@
-"""``dvc.yaml``, rendered from the declarations of the stages."""
+"""``dvc.yaml``, rendered from the declarations of the stages and the imports of their code."""
 
-from collections.abc import Mapping
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
 from components.catalog import pipeline_components
+from runtime import identity
+from runtime.closure import LIBRARIES, is_versioned
 from runtime.spec import Component, Plot
 
-HEADER = "# Rendered from components/*/spec.py by 'python -m pipelines render'; edit those instead.\n"
+HEADER = "# Rendered from components/*/spec.py and their imports by 'python -m pipelines render'; edit those instead.\n"
+PACKAGES_STAGE = "packages"
+PACKAGES_FILE = "packages.json"
+ROOT = Path(__file__).parent.parent
+
+
+def dvc_components() -> list[Component]:
+    """Stages of DVC: the pipeline without components that have side effects."""
+    return [component for component in pipeline_components() if not component.side_effects]
 
 
 def render(values: Mapping[str, Any], folder: str = "") -> str:
@@ -20,18 +30,48 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
         folder: folder of ``params.yaml`` and ``artifacts``, relative to the root of the repository; "" is the root.
     """
     home = PurePosixPath(folder)
-    components = [component for component in pipeline_components() if not component.side_effects]
+    components = dvc_components()
     plots: list[Any] = [
         _plot(plot, plot.column(component.params, {"seed": values["seed"]} | dict(values[component.name])))
         for component in components
         for plot in component.plots
     ]
     document = {
-        "stages": {component.name: _stage(component, values, home) for component in components},
+        "stages": {
+            PACKAGES_STAGE: _packages_stage(home),
+            **{component.name: _stage(component, values, home) for component in components},
+        },
         "metrics": [f"artifacts/{path}" for component in components for path in component.metrics],
         "plots": plots + [f"artifacts/{path}" for component in components for path in component.image_dirs],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120)
+
+
+def package_versions() -> dict[str, str]:
+    """Installed version of every package that a stage of DVC depends on, and Python's."""
+    return identity.installed_versions(
+        sorted({name for stage in dvc_components() for name in identity.packages(stage)})
+    )
+
+
+def compact(files: Iterable[str], root: Path = ROOT) -> Iterator[str]:
+    """Yield ``files`` with each folder that they cover completely in place of its files."""
+    known = frozenset(files)
+    for library in LIBRARIES:
+        yield from _compact(root / library, known, root)
+
+
+def _compact(folder: Path, known: frozenset[str], root: Path) -> Iterator[str]:
+    # A folder with a README is no dependency as a whole: DVC would hash the README too.
+    inside = {path.relative_to(root).as_posix() for path in folder.rglob("*") if is_versioned(path)}
+    if inside and inside <= known:
+        yield folder.relative_to(root).as_posix()
+    elif inside & known:
+        for path in sorted(folder.iterdir()):
+            if path.is_dir():
+                yield from _compact(path, known, root)
+            elif path.relative_to(root).as_posix() in known:
+                yield path.relative_to(root).as_posix()
 
 
 def _plot(plot: Plot, column: str) -> dict[str, Any]:
@@ -39,18 +79,29 @@ def _plot(plot: Plot, column: str) -> dict[str, Any]:
     return {plot.title: {"x": plot.x, "y": y, "title": plot.title, "x_label": plot.x, "y_label": column}}
 
 
+def _packages_stage(home: PurePosixPath) -> dict[str, Any]:
+    """Return the stage that writes the installed versions on each 'dvc repro'; a stage without change is cheap."""
+    file = str(home / "artifacts" / PACKAGES_FILE)
+    return {"cmd": f"python -m pipelines packages {file}", **_wdir(home), "always_changed": True, "outs": [file]}
+
+
 def _stage(component: Component, values: Mapping[str, Any], home: PurePosixPath) -> dict[str, Any]:
     at_root = home == PurePosixPath()
     options = "" if at_root else f" --params {home / 'params.yaml'} --artifacts {home / 'artifacts'}"
     sections = ["seed", component.name]
-    stage: dict[str, Any] = {"cmd": f"python -m components {component.name}{options}"}
-    if not at_root:
-        stage["wdir"] = "/".join([".."] * len(home.parts))
-    stage["deps"] = [
-        *component.all_code_paths,
-        *component.user_paths(values[component.name]).values(),
-        *(str(home / "artifacts" / name) for name in component.inputs),
-    ]
-    stage["params"] = sections if at_root else [{str(home / "params.yaml"): sections}]
-    stage["outs"] = [str(home / "artifacts" / name) for name in component.outputs]
-    return stage
+    packages = {str(home / "artifacts" / PACKAGES_FILE): [identity.PYTHON, *identity.packages(component)]}
+    return {
+        "cmd": f"python -m components {component.name}{options}",
+        **_wdir(home),
+        "deps": [
+            *compact(identity.sources(component).files),
+            *component.user_paths(values[component.name]).values(),
+            *(str(home / "artifacts" / name) for name in component.inputs),
+        ],
+        "params": [*(sections if at_root else [{str(home / "params.yaml"): sections}]), packages],
+        "outs": [str(home / "artifacts" / name) for name in component.outputs],
+    }
+
+
+def _wdir(home: PurePosixPath) -> dict[str, str]:
+    return {} if home == PurePosixPath() else {"wdir": "/".join([".."] * len(home.parts))}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime import artifacts, parameters
+from runtime import artifacts, identity, parameters
 from runtime.s3.uri import is_remote
 from runtime.s3.user_files import download_user_files, source_digests
 from runtime.spec import Component, replace_values
@@ -125,10 +125,10 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
     Raises:
         ValueError: the code differs from the code that the pipeline was compiled from.
     """
-    from runtime.stage import ROOT, run_stage  # imports mlflow, which takes seconds
+    from runtime.stage import run_stage  # imports mlflow, which takes seconds
 
     message = ExecutorInput.parse(text)
-    actual = artifacts.code_hash(ROOT, component.all_code_paths)
+    actual = identity.image_key(component)
     expected = message.arguments.pop(CODE)
     if actual != expected:
         raise ValueError(

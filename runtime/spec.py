@@ -161,7 +161,7 @@ class Component:
         parameter_outputs: names of the strings it computes, as outputs of a step on a cluster; ``run`` returns each of
             them by its name, beside its metrics.
         pages: HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one.
-        code_paths: code that its result depends on besides its own folder, as paths from the repository's root.
+        code_modules: modules that it runs besides its own ``spec`` and ``run``, such as those of another process.
         metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
         plots: tables below the outputs that DVC draws.
         image_dirs: folders of images below the outputs that DVC shows.
@@ -184,7 +184,7 @@ class Component:
     inputs: tuple[str, ...] = ()
     parameter_outputs: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
-    code_paths: tuple[str, ...] = ()
+    code_modules: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
     image_dirs: tuple[str, ...] = ()
@@ -202,9 +202,9 @@ class Component:
         return f"{self.package}.{self.name}"
 
     @property
-    def all_code_paths(self) -> tuple[str, ...]:
-        """All code that its result depends on, as paths from the repository's root."""
-        return (self.module.replace(".", "/"), *self.code_paths)
+    def entry_modules(self) -> tuple[str, ...]:
+        """Modules that it starts with; its code is these and all that they import."""
+        return (f"{self.module}.spec", f"{self.module}.run", *self.code_modules)
 
     def user_paths(self, section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:
         """Return the user paths of ``section`` that are set, each by its location in the section.

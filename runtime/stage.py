@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runtime import artifacts
+from runtime import artifacts, identity
 from runtime.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.mlflow import log_metrics, stage_run
 from runtime.s3.remote_files import fetch_remote_files
@@ -65,7 +65,8 @@ def run_stage(
             params.model_dump(mode="json"), component.user_paths(values.get(component.name, {}))
         ),
         "inputs": hashes,
-        "code": artifacts.code_hash(ROOT, component.all_code_paths),
+        "code": identity.source_hash(component),
+        "packages": identity.installed_versions(identity.packages(component)),
         "arguments": options,
         "sources": dict(sources or {}),
     }

@@ -33,7 +33,8 @@ from components import catalog
 from components.train_embedding.run import run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
-from runtime.artifacts import artifact_hash, code_hash
+from runtime.artifacts import artifact_hash
+from runtime.identity import installed_key
 
 RECIPE = ROOT / "recipes" / "flickr8k" / "smile.yaml"
 INFO_NCE = {"name": "InfoNCELoss", "temperature": 0.07}
@@ -70,7 +71,7 @@ def row(parts: list[str], artifacts: Path, seed: int) -> list[float]:
     assert isinstance(params, TrainEmbeddingParams)
     key: dict[str, Any] = {
         "params": params.model_dump(mode="json"),
-        "code": code_hash(ROOT, COMPONENT.all_code_paths),
+        "code": installed_key(COMPONENT),
     }
     key |= {name: artifact_hash(artifacts / name) for name in ("dataset", "features", "text")}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,7 +1,22 @@
-"""Training: ``fit`` trains embeddings, ``run_epochs`` is the loop of every training."""
+"""Training: ``fit`` trains embeddings, ``run_epochs`` is the loop of every training.
 
-from bifocal.training.distributed import World, torchrun_world
-from bifocal.training.fit import fit
-from bifocal.training.gradients import Precision, recompute_activations
-from bifocal.training.loop import TrainingTask, run_epochs
-from bifocal.training.phases import TrainingPhase, train_phases
+The trainings of sorters and backbones import one module each; the others are imported when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bifocal.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from bifocal.training.distributed import World, torchrun_world
+    from bifocal.training.fitting import fit
+    from bifocal.training.gradients import Precision, recompute_activations
+    from bifocal.training.loop import TrainingTask, run_epochs
+    from bifocal.training.phases import TrainingPhase, train_phases
+else:
+    _MODULES = {
+        "World": "distributed", "torchrun_world": "distributed", "fit": "fitting", "Precision": "gradients",
+        "recompute_activations": "gradients", "TrainingTask": "loop", "run_epochs": "loop",
+        "TrainingPhase": "phases", "train_phases": "phases",
+    }  # fmt: skip
+    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

@@ -11,7 +11,7 @@ from torch import nn
 
 from bifocal.training.batches.base import Batches, PreparedBatches, TrainingInputs
 from bifocal.training.distributed import World
-from bifocal.training.fit import fit
+from bifocal.training.fitting import fit
 from bifocal.training.freezing import FreezeSchedule, check_module_names
 from bifocal.training.loop import Row
 from bifocal.training.schedules import Constant, Schedule

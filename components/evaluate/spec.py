@@ -49,7 +49,6 @@ COMPONENT = Component(
     params=EvaluateParams,
     inputs=("dataset", "features", "text", "embedding"),
     outputs=("metrics", "report"),
-    code_paths=("bifocal",),
     metrics=("metrics/metrics.json",),
     plots=(
         Plot("metrics/recall_curves.csv", x="K", y="caption_retrieval", title="Caption retrieval: R@K, percent"),

@@ -22,5 +22,4 @@ COMPONENT = Component(
     params=ExportONNXParams,
     inputs=("features", "text", "embedding"),
     outputs=("onnx",),
-    code_paths=("bifocal",),
 )

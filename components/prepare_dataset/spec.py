@@ -45,6 +45,5 @@ COMPONENT = Component(
     image="cpu",
     params=PrepareDatasetParams,
     outputs=("dataset",),
-    code_paths=("bifocal/datasets", "bifocal/remote_files.py"),
     former_keys={"source": "prepare_dataset.corpus", "root": "prepare_dataset.corpus.root"},
 )

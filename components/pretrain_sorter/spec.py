@@ -42,15 +42,6 @@ COMPONENT = Component(
     image="gpu",
     params=PretrainSorterParams,
     outputs=("sorter",),
-    code_paths=(
-        "bifocal/sorters",
-        "bifocal/pretraining/sorter.py",
-        "bifocal/training/loop.py",
-        "bifocal/training/schedules.py",
-        "bifocal/training/state.py",
-        "bifocal/checkpoint.py",
-        "bifocal/serialization.py",
-    ),
     plots=(Plot("sorter/history.csv", x="epoch", y="held_out_l1", title="L1 of ranks divided by n, held-out vectors"),),
     former_keys={
         "halve_every": "training.schedule: {name: Step, step_size: ..., gamma: 0.5}",

@@ -22,11 +22,4 @@ COMPONENT = Component(
     inputs=("metrics", "onnx"),
     outputs=("registration",),
     side_effects=True,
-    code_paths=(
-        "bifocal/serving",
-        "bifocal/datasets/images.py",
-        "bifocal/text/tokens.py",
-        "bifocal/text/vocabulary.py",
-        "runtime/mlflow/served_model.py",
-    ),
 )

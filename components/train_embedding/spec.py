@@ -149,7 +149,6 @@ COMPONENT = Component(
     params=TrainEmbeddingParams,
     inputs=("dataset", "features", "text", "sorter"),
     outputs=("embedding",),
-    code_paths=("bifocal",),
     plots=(
         Plot("embedding/history.csv", x="epoch", y="loss", title="Training loss"),
         Plot(

@@ -45,7 +45,6 @@ COMPONENT = Component(
     inputs=("dataset", "features", "sorter"),
     outputs=("ranking_head",),
     in_pipeline=False,
-    code_paths=("bifocal",),
     metrics=("ranking_head/metrics.json",),
     plots=(Plot("ranking_head/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),),
     former_keys={"measure": "metric", "halve_every": "schedule: {name: Step, step_size: ..., gamma: 0.5}"},

@@ -25,17 +25,5 @@ COMPONENT = Component(
     params=VectorizeCaptionsParams,
     inputs=("dataset",),
     outputs=("text",),
-    code_paths=(
-        "bifocal/text",
-        "bifocal/datasets",
-        "bifocal/remote_files.py",
-        "bifocal/serialization.py",
-        # the training of ElmoLayers
-        "bifocal/pretraining/elmo.py",
-        "bifocal/training/loop.py",
-        "bifocal/training/schedules.py",
-        "bifocal/training/state.py",
-        "bifocal/checkpoint.py",
-    ),
     former_keys={"source": "vectorize_captions.vectorizer.path"},
 )

@@ -6,6 +6,7 @@ from pipelines.commands.compare import compare
 from pipelines.commands.compile import compile_command
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
+from pipelines.commands.packages import packages
 from pipelines.commands.promote import promote
 from pipelines.commands.register import register
 from pipelines.commands.render import render
@@ -18,7 +19,7 @@ def main() -> None:
     """Render, compile, run, schedule and promote the pipeline that the stages declare."""
 
 
-for command in (render, register, metrics, compare, compile_command, run, promote, doctor, schedule):
+for command in (render, packages, register, metrics, compare, compile_command, run, promote, doctor, schedule):
     main.add_command(command)
 # The name of version 0.1.
 main.add_command(metrics, "figures")

@@ -11,7 +11,7 @@ from kfp import dsl, kubernetes
 from pipelines.kubeflow.declaration import STRING, declare
 from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
-from runtime.artifacts import code_hash
+from runtime.identity import image_key
 from runtime.kfp_executor import CODE, PARAMETERS
 from runtime.spec import Component
 
@@ -44,9 +44,7 @@ class TaskFactory:
         # One canonical JSON string: Kubeflow turns nested integers into floats.
         parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
-        task: dsl.PipelineTask = declared(
-            **{PARAMETERS: parameters, CODE: code_hash(ROOT, component.all_code_paths)}, **inputs
-        )
+        task: dsl.PipelineTask = declared(**{PARAMETERS: parameters, CODE: image_key(component)}, **inputs)
         self._configure(task, component)
         return task
 

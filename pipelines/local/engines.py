@@ -1,5 +1,6 @@
 """Engines: run one step of a compiled pipeline as a process of this machine, or as a container."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import click
 import docker
 from docker.errors import DockerException
 from docker.models.containers import Container
+
+from pipelines.dvc import package_versions
 
 ROOT = Path(__file__).parents[2]
 # The owner of the repository may differ from the user in the container.
@@ -86,8 +89,8 @@ class HostEngine:
         return pod
 
     def image(self, image: str) -> str:
-        """Return the name: the hash of a step's code is among its arguments."""
-        return image
+        """Return the name with the versions of the installed packages; a step's code is among its arguments."""
+        return f"{image} {json.dumps(package_versions(), sort_keys=True)}"
 
     def own(self, pod: Path) -> None:
         """Do nothing: the step runs as the calling user."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,13 +21,33 @@ from moto.server import ThreadedMotoServer
 
 from components.catalog import configurable_components, pipeline_components
 from components.register_model.spec import COMPONENT as REGISTER
-from pipelines.dvc import render
+from pipelines.dvc import PACKAGES_STAGE, dvc_components, render
 from runtime.artifacts import artifact_hash, hash_files, read_manifest
+from runtime.closure import INFRASTRUCTURE
+from runtime.identity import packages, sources
 from runtime.parameters import load
 
 ROOT = Path(__file__).parents[2]
 HOME = "runs/small"
-STAGES = [component for component in pipeline_components() if component is not REGISTER]
+STAGES = dvc_components()
+RECORD_IMPORTS = """
+import atexit, os, pathlib, sys
+
+stage = sys.argv[1] if sys.argv[0].endswith("components/__main__.py") else "none"
+
+def forget(event, arguments):  # the imports of the check of all parameters, which every stage does first
+    if event == "import" and arguments[0] == f"components.{stage}.run":
+        for name in [name for name in sys.modules if name.partition(".")[0] == "bifocal"]:
+            del sys.modules[name]
+
+def record():
+    names = [name for name in sys.modules if name.startswith(("bifocal", f"components.{stage}"))]
+    (pathlib.Path(os.environ["RECORDED_IMPORTS"]) / stage).write_text("\\n".join(names))
+
+sys.addaudithook(forget)
+atexit.register(record)
+"""
+"""sitecustomize.py of the stages: writes the modules that each imported."""
 
 
 def test_dvc_yaml_of_the_repository_is_up_to_date() -> None:
@@ -64,6 +85,8 @@ def run(checkout: Path, *command: str) -> str:
     """Run a command in the checkout; return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    if (checkout / "imports").is_dir():
+        environment |= {"PYTHONPATH": str(checkout / "imports"), "RECORDED_IMPORTS": str(checkout / "imports")}
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -74,7 +97,15 @@ def repro(checkout: Path) -> set[str]:
     run(checkout, "python", "-m", "pipelines", "render", "--recipe", "small.yaml")
     lines = run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml").splitlines()
     # "Running stage 'runs/small/dvc.yaml:evaluate':"
-    return {line.split(":")[1].rstrip("'") for line in lines if line.startswith("Running stage")}
+    names = {line.split(":")[1].rstrip("'") for line in lines if line.startswith("Running stage")}
+    assert PACKAGES_STAGE in names, "the installed versions are compared each time"
+    return names - {PACKAGES_STAGE}
+
+
+def changed_stages(checkout: Path) -> set[str]:
+    """Stages that 'dvc status' shows as changed themselves, not by an input."""
+    status = json.loads(run(checkout, "dvc", "status", "--json", f"{HOME}/dvc.yaml"))
+    return {name.split(":")[1] for name in status} - {PACKAGES_STAGE}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +117,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((ROOT / name).read_bytes())
     (folder / "small.yaml").write_bytes((ROOT / "tests" / "small.yaml").read_bytes())
+    (folder / "imports").mkdir()
+    (folder / "imports" / "sitecustomize.py").write_text(RECORD_IMPORTS)
+    (folder / ".git" / "info").mkdir(parents=True)
+    (folder / ".git" / "info" / "exclude").write_text("/imports/\n")
     run(folder, "git", "init", "--quiet")
     assert repro(folder) == {component.name for component in STAGES}
     return folder
@@ -144,6 +179,36 @@ def test_a_model_is_registered_and_every_stage_is_tracked(checkout: Path, monkey
 
 def test_a_second_repro_runs_no_stage(checkout: Path) -> None:
     assert repro(checkout) == set()
+
+
+def test_the_dependencies_of_each_stage_hold_every_module_that_it_imported(checkout: Path) -> None:
+    for stage in STAGES:
+        imported = (checkout / "imports" / stage.name).read_text().splitlines()
+        assert f"{stage.module}.run" in imported
+        for module in (name for name in imported if not name.startswith(INFRASTRUCTURE)):
+            path = module.replace(".", "/")
+            assert {f"{path}.py", f"{path}/__init__.py"} & set(sources(stage).files), (stage.name, module)
+
+
+def test_a_comment_in_the_style_sheet_of_the_report_trains_nothing(checkout: Path) -> None:
+    style = checkout / "bifocal" / "report" / "style.css"
+    former = style.read_text()
+    style.write_text(former + "/* a comment */\n")
+    assert changed_stages(checkout) == {"evaluate"}
+    style.write_text(former)
+    assert changed_stages(checkout) == set()
+
+
+def test_an_upgrade_of_torch_repeats_the_stages_that_import_it(checkout: Path) -> None:
+    upgrade = checkout / "imports" / "torch-99.0.dist-info"
+    upgrade.mkdir()
+    (upgrade / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 99.0\n")
+    run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
+    assert changed_stages(checkout) == {stage.name for stage in STAGES if "torch" in packages(stage)}
+    assert "prepare_dataset" not in changed_stages(checkout)
+    shutil.rmtree(upgrade)
+    run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
+    assert changed_stages(checkout) == set()
 
 
 def test_a_clone_pulls_the_artifacts_from_s3_and_runs_no_stage(checkout: Path, s3: str, tmp_path: Path) -> None:

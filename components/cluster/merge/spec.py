@@ -13,7 +13,6 @@ COMPONENT = Component(
     image="cpu",
     params=MergeParams,
     outputs=("features",),
-    code_paths=("bifocal/features",),
     has_parameters=False,
     package="components.cluster",
 )

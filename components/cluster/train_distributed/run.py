@@ -14,7 +14,8 @@ from kubeflow.trainer import options as patches
 from components.catalog import all_components
 from components.cluster.train_distributed.node import JOB, SECRETS
 from components.cluster.train_distributed.spec import TrainDistributedParams
-from runtime.artifacts import MANIFEST, artifact_hash, code_hash
+from runtime.artifacts import MANIFEST, artifact_hash
+from runtime.identity import image_key
 from runtime.s3.storage import Storage
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +69,7 @@ def submit(params: TrainDistributedParams, folder: str, inputs: Iterable[str], c
         "folder": folder,
         "inputs": list(inputs),
         "values": {"seed": params.seed, "train_embedding": params.values},
-        "code": code_hash(ROOT, all_components()["train_embedding"].all_code_paths),
+        "code": image_key(all_components()["train_embedding"]),
         "secrets": params.secrets,
     }
     trainer = CustomTrainerContainer(

@@ -32,7 +32,7 @@ COMPONENT = Component(
     params=TrainDistributedParams,
     inputs=("dataset", "features", "text", "sorter"),
     outputs=("embedding",),
-    code_paths=("components/train_embedding", "bifocal"),
+    code_modules=("components.train_embedding.spec", "components.train_embedding.run"),
     has_parameters=False,
     package="components.cluster",
 )

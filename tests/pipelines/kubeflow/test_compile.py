@@ -17,7 +17,8 @@ from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIB
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.tasks import TaskFactory
-from runtime import artifacts, parameters
+from runtime import parameters
+from runtime.identity import image_key
 from runtime.spec import USER_PATH, Component, Params
 from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
 
@@ -79,7 +80,7 @@ def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_ar
         given = arguments(tasks_of(default[0])[task_name(stage.name)])
         assert json.loads(given["parameters"]) == {"seed": VALUES["seed"], stage.name: VALUES[stage.name]}
         assert given["parameters"] == json.dumps(json.loads(given["parameters"]), sort_keys=True, separators=(",", ":"))
-        assert given["code"] == artifacts.code_hash(ROOT, [f"components/{stage.name}", *stage.code_paths])
+        assert given["code"] == image_key(stage)
 
 
 def test_a_changed_section_changes_the_arguments_of_one_stage(default: tuple[dict[str, Any], dict[str, Any]]) -> None:

@@ -150,6 +150,10 @@ def test_the_small_pipeline_runs_on_the_host_and_is_reused(tmp_path: Path) -> No
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
     again = LocalRun(text, tmp_path / "run", engine).execute()
-    assert {name for name, state in again.items() if state is not State.CACHED} == {"fingerprint", "notify", "register-model"}
+    assert {name for name, state in again.items() if state is not State.CACHED} == {
+        "fingerprint",
+        "notify",
+        "register-model",
+    }
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1, "a model that is registered gets no second version"

@@ -1,0 +1,92 @@
+"""Identity of a component: the hash of the sources that it runs, and the versions of the packages that they import."""
+
+import importlib.metadata
+import json
+import re
+import sys
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from runtime.artifacts import code_hash
+from runtime.closure import Closure, import_closure
+from runtime.spec import Component
+
+ROOT = Path(__file__).parent.parent
+PYTHON = "python"
+DISTRIBUTIONS = {
+    "PIL": ("pillow",),
+    "cv2": ("opencv-contrib-python-headless", "opencv-contrib-python"),
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
+    "sklearn": ("scikit-learn",),
+}
+"""Distributions that have a package, where the names differ."""
+WITHOUT_EFFECT = {"click", "kubeflow", "pydantic", "triton", "yaml"}
+"""Packages whose version changes no output: those that parse and submit, and triton, which torch pins."""
+
+
+def sources(component: Component, root: Path = ROOT) -> Closure:
+    """Return files and packages of ``component``, which are those of its modules and of all that they import."""
+    return _closure(root, component.entry_modules)
+
+
+@cache
+def _closure(root: Path, modules: tuple[str, ...]) -> Closure:
+    return import_closure(root, modules)
+
+
+def source_hash(component: Component, root: Path = ROOT) -> str:
+    """SHA-256 over the component's source files, committed or not."""
+    return code_hash(root, sources(component, root).files)
+
+
+def packages(component: Component) -> tuple[str, ...]:
+    """Import names of the packages whose versions can change the component's outputs."""
+    return tuple(name for name in sources(component).packages if name not in WITHOUT_EFFECT)
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the installed version of each package, "none" if it is missing, and Python's.
+
+    Versions are without their local part, so that torch 2.15.0+cpu equals 2.15.0+cu128, and Python's without its
+    patch level: a colleague with another card or patch level shares the cache.
+    """
+    versions = {name: _installed_version(name) for name in names}
+    return {PYTHON: f"{sys.version_info.major}.{sys.version_info.minor}", **versions}
+
+
+def _installed_version(name: str) -> str:
+    for distribution in DISTRIBUTIONS.get(name, (name,)):
+        try:
+            return importlib.metadata.version(distribution).partition("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "none"
+
+
+def pinned_versions(names: Iterable[str], image: str, root: Path = ROOT) -> dict[str, str]:
+    """Return the version of each package that ``requirements/<image>.txt`` pins for the image, "none" without one."""
+    text = (root / "requirements" / f"{image}.txt").read_text()
+    pins = dict(re.findall(r"^([\w.-]+)==([^\s;+]+)", text, flags=re.MULTILINE))
+    return {
+        name: next((pins[entry] for entry in DISTRIBUTIONS.get(name, (name,)) if entry in pins), "none")
+        for name in names
+    }
+
+
+def image_key(component: Component) -> str:
+    """Key of a component in its image: its sources and the pinned versions, which the image installs.
+
+    It is the same on every machine with these files, whatever is installed there.
+    """
+    return _digest(source_hash(component), pinned_versions(packages(component), component.image))
+
+
+def installed_key(component: Component) -> str:
+    """Key of a component on this machine: its sources and the installed versions."""
+    return _digest(source_hash(component), installed_versions(packages(component)))
+
+
+def _digest(*parts: object) -> str:
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
