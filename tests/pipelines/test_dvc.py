@@ -33,7 +33,7 @@ STAGES = dvc_components()
 RECORD_IMPORTS = """
 import atexit, os, pathlib, sys
 
-stage = sys.argv[1] if sys.argv[0].endswith("components/__main__.py") else "none"
+stage = sys.orig_argv[3] if sys.orig_argv[1:3] == ["-m", "components"] else "none"
 
 def forget(event, arguments):  # the imports of the check of all parameters, which every stage does first
     if event == "import" and arguments[0] == f"components.{stage}.run":
