@@ -38,7 +38,7 @@ done
 
 say "cluster"
 docker run --detach --restart=always --publish 127.0.0.1:5001:5000 --name "$registry" registry:2
-kind create cluster --name "$cluster" --image "$NODE" --config deploy/kind/cluster.yaml --wait 300s
+kind create cluster --name "$cluster" --image "$NODE" --wait 300s
 docker network connect kind "$registry"
 for node in $(kind get nodes --name "$cluster"); do
   docker exec "$node" mkdir -p /etc/containerd/certs.d/localhost:5001
