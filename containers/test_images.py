@@ -6,13 +6,18 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
@@ -24,6 +29,7 @@ from runtime import parameters
 ROOT = Path(__file__).parents[1]
 DIGEST = json.loads(Path(os.environ["IMAGES"]).read_text())["cpu"]
 VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+USER = 12345
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +39,10 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     folder = tmp_path_factory.mktemp("mlflow")
-    values = {"PORT": port, "STORE": f"sqlite:///{folder}/mlflow.db", "FILES": folder / "files"}
-    command = ["make", "--silent", "mlflow", *(f"MLFLOW_{name}={value}" for name, value in values.items())]
+    command = ["make", "--silent", "mlflow", f"MLFLOW_PORT={port}", f"MLFLOW_FILES={folder}/files"]
+    environment = {**os.environ, "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{folder}/mlflow.db"}
     with (folder / "log.txt").open("wb") as log:
-        server = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
     while True:
         assert server.poll() is None, (folder / "log.txt").read_text()[-3000:]
@@ -49,6 +55,44 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield address
     os.killpg(server.pid, 15)
     server.wait()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    """Variables of an S3 server with an empty bucket, ``s3://bucket``."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    bucket_client(endpoint).create_bucket(Bucket="bucket")
+    yield {"AWS_ENDPOINT_URL": endpoint, **keys}
+    server.stop()
+
+
+def bucket_client(endpoint: str) -> Any:
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+    return boto3.client("s3", endpoint_url=endpoint, **keys)
+
+
+class KillingEngine(ContainerEngine):
+    """Kills the first container of ``train_embedding`` after its first checkpoint is on S3."""
+
+    killed = False
+
+    def __init__(self, environment: Mapping[str, str], s3: Mapping[str, str]) -> None:
+        super().__init__({**environment, **s3, "BIFOCAL_CHECKPOINT_MINUTES": "0"}, ROOT, user=USER)
+        self.bucket = bucket_client(s3["AWS_ENDPOINT_URL"])
+
+    def run(self, pod: Pod) -> Exit:
+        if "train_embedding" in pod.command and not self.killed:
+            threading.Thread(target=self.kill, daemon=True).start()
+        return super().run(pod)
+
+    def kill(self) -> None:
+        while not self.bucket.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get("Contents"):
+            time.sleep(0.05)
+        self.killed = True
+        self.stop()
 
 
 def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[Exit, str]:
@@ -95,17 +139,38 @@ def test_image_runs_as_a_user_and_has_no_build_tools_or_secrets() -> None:
     assert done.stdout == "1000\n"
 
 
+def compile_small(values: Mapping[str, Any], checkpoints: str | None) -> str:
+    changes = {"push": False, "checkpoints": checkpoints}
+    cluster = resources.load(images={"cpu": DIGEST, "gpu": DIGEST}).model_copy(update=changes)
+    return kubeflow.compile_pipeline(values, cluster, "a" * 40)
+
+
 def test_the_small_pipeline_runs_in_containers_of_an_arbitrary_user(tmp_path: Path, mlflow: str) -> None:
-    cluster = resources.load(images={"cpu": DIGEST, "gpu": DIGEST}).model_copy(update={"push": False})
-    engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, ROOT, user=12345)
-    text = kubeflow.compile_pipeline(VALUES, cluster, "a" * 40)
+    engine = ContainerEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, ROOT, user=USER)
+    text = compile_small(VALUES, None)
     states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
-    logs = "\n".join(path.read_text()[-2000:] for path in sorted(tmp_path.glob("run/*/log-*.txt")))
-    assert set(states.values()) == {State.COMPLETE}, logs
+    assert set(states.values()) == {State.COMPLETE}, logs(tmp_path)
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
     again = LocalRun(text, tmp_path / "run", engine).execute()
-    assert {state for name, state in again.items() if name != "notify"} == {State.CACHED}
+    uncached = {name for name, state in again.items() if state is not State.CACHED}
+    assert uncached == {"fingerprint", "notify", "register-model"}
+
+
+def test_a_killed_training_goes_on_in_a_new_container(tmp_path: Path, mlflow: str, s3: dict[str, str]) -> None:
+    values = deepcopy(VALUES)
+    values["train_embedding"]["phases"][0]["epochs"] = 60
+    text = compile_small(values, "s3://bucket/checkpoints")
+    engine = KillingEngine({"MLFLOW_TRACKING_URI": mlflow, "OMP_NUM_THREADS": "2"}, s3)
+    states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
+    assert set(states.values()) == {State.COMPLETE}, logs(tmp_path)
+    attempts = sorted(tmp_path.glob("run/train-embedding/log-*.txt"))
+    assert len(attempts) == 2
+    assert "resuming at epoch" in attempts[1].read_text()
+
+
+def logs(folder: Path) -> str:
+    return "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("run/*/log-*.txt")))
 
 
 def test_run_command_fails_if_a_step_fails(tmp_path: Path, mlflow: str) -> None:
@@ -121,5 +186,5 @@ def test_run_command_fails_if_a_step_fails(tmp_path: Path, mlflow: str) -> None:
     environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "prepare-dataset failed" in done.stderr
-    assert "train-embedding: skipped" in done.stdout
+    assert "fingerprint failed" in done.stderr
+    assert "train-embedding: omitted" in done.stdout

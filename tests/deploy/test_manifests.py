@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes_validate import utils
 
+from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
+from runtime import parameters
 
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued")
@@ -121,7 +124,21 @@ def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> No
     bucket, _, folder = cluster.trainer.folder.removeprefix("s3://").partition("/")
     assert bucket == "bifocal"
     prefixes = {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules if "Expiration" in rule}
-    assert {f"{folder}/", "checkpoints/"} == set(prefixes)
+    assert cluster.checkpoints is not None
+    checkpoints = cluster.checkpoints.removeprefix(f"s3://{bucket}/")
+    assert {f"{folder}/", f"{checkpoints}/"} == set(prefixes)
     step = cluster.for_step("train_embedding")
     longest = step.timeout * (step.retries + 1) + step.queue_timeout
     assert min(prefixes.values()) * 24 * 3600 > 2 * longest
+
+
+def test_the_cluster_of_kind_runs_the_small_pipeline_on_two_nodes_without_gpus() -> None:
+    image = "localhost:5001/bifocal@sha256:1"
+    overlay = ROOT / "deploy" / "kind" / "resources.yaml"
+    cluster = resources.load(images={"cpu": image, "gpu": image}, overlays=[overlay])
+    values = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
+    pipeline = next(yaml.safe_load_all(kubeflow.compile_pipeline(values, cluster, "0" * 40)))
+    executors = {name: entry["container"] for name, entry in pipeline["deploymentSpec"]["executors"].items()}
+    assert "exec-train-distributed" in executors
+    assert {entry["image"] for entry in executors.values()} == {image}
+    assert not [name for name, entry in executors.items() if "accelerator" in entry.get("resources", {})]
