@@ -13,6 +13,7 @@ from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.lock import check_lock
 from runtime.mlflow.runs import git_commit
 
 EVALUATION_DIR = "evidence"
@@ -135,9 +136,10 @@ def move_alias(model: str, alias: str, number: int | None) -> None:
     """Move ``alias`` to version ``number``, or delete it if ``number`` is None; then read it back.
 
     Raises:
-        OSError: another process moved the alias at the same time.
+        OSError: another process moved the alias at the same time, or this one lost the promotion lock.
     """
     client = connect()
+    check_lock(model)
     if number is None:
         client.delete_registered_model_alias(model, alias)
     else:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from bifocal.text import Vocabulary
 from pipelines.__main__ import main
 from pipelines.promotion.policy import Decision, summarize
 from pipelines.promotion.promote import promote, rollback
-from runtime.mlflow import EVALUATION_DIR, get_version, promotion_lock, remove_lock
+from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.pipelines.compiled import ROOT
 from tests.pipelines.synthetic_ranks import POLICY, ranks
 
@@ -116,26 +115,6 @@ def test_promote_needs_a_candidate_that_is_not_the_champion(store: str, tmp_path
     assert promote(POLICY) == Decision(["version 1 already is the champion"])
 
 
-def test_a_second_promotion_waits_and_then_names_the_lock_holder(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    me = rf"process {os.getpid()} on \S+"
-    with (
-        promotion_lock(POLICY.model, timeout=0),
-        pytest.raises(OSError, match=rf"was not released within 0\.5 s: {me} holds it\. .*--unlock"),
-        promotion_lock(POLICY.model, timeout=0.5),
-    ):
-        pass
-    assert re.fullmatch(rf"waiting for the promotion lock, held by {me}, at most 0\.5 s\n", capsys.readouterr().err)
-    with promotion_lock(POLICY.model, timeout=0):
-        assert re.fullmatch(me, remove_lock(POLICY.model))
-        with pytest.raises(ValueError, match=r"there is no bifocal\.promotion-lock: no promotion is running"):
-            remove_lock(POLICY.model)
-        with promotion_lock(POLICY.model, timeout=0):
-            pass
-        mlflow.MlflowClient().create_registered_model(f"{POLICY.model}.promotion-lock")
-
-
 def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
     for work in (promote, rollback):
@@ -155,11 +134,11 @@ def test_promote_prints_no_credentials_of_the_server() -> None:
 
 PROMOTERS = """
 import os, sys, traceback
-from runtime.mlflow import registry
+from runtime.mlflow import lock
 from pipelines.promotion.policy import PromotionPolicy
 from pipelines.promotion.promote import promote
 policy = PromotionPolicy.model_validate_json(sys.argv[1])
-registry.POLL_SECONDS = 0.001
+lock.POLL_SECONDS = 0.01
 children = []
 for number in range(int(sys.argv[2])):
     child = os.fork()
@@ -205,4 +184,3 @@ def test_ten_concurrent_promotions_leave_the_best_version_as_champion(store: str
     tags = decisions(numbers[promoters - 1])[0]
     former = tags["promotion.champion"]  # "none" if the best version was promoted first
     assert number_of(POLICY.previous) == (None if former == "none" else int(former))
-    assert not client.search_registered_models(f"name = '{POLICY.model}.promotion-lock'")

@@ -1,0 +1,196 @@
+"""Promotion lock: one process at a time, on any machine, moves the aliases of a model.
+
+MLflow's aliases have no compare-and-set, but a parameter of a run has: its key is a part of a primary key and its value
+never changes (mlflow 3.17, ``SqlAlchemyStore.log_param``). So the lock is a run beside the model's first version, in
+which every holder logs the next parameter ``holder.000001``, ``holder.000002``: one of several processes succeeds. The
+registry's own list shows nothing, and the run keeps who promoted when. A Kubernetes Lease would be out of reach of a
+laptop, and the concurrency limit of a schedule does not see other schedules.
+
+A holder has a lease, which it renews. The lock of a killed process is free when its lease has expired. A process that
+lost its lease cannot move an alias any more, and releases no lock but its own.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+import click
+import mlflow
+from mlflow.exceptions import MlflowException
+
+from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+
+POLL_SECONDS = 0.2
+LEASE_SECONDS = 120.0
+CLOCK_SKEW_SECONDS = 60.0
+"""Largest difference between the clocks of two machines: an expired lease is respected for so long."""
+LOCK_RUN = "promotion_lock_run"
+HOLDER, EXPIRES, RELEASED = "holder", "expires", "released"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The last holder of a lock.
+
+    Attributes:
+        number: it is the ``number``-th one.
+        name: process and machine.
+        expires: end of the lease, seconds since the epoch.
+        released: whether the holder, or a user, released the lock.
+    """
+
+    number: int
+    name: str
+    expires: float
+    released: bool
+
+    @property
+    def active(self) -> bool:
+        """Whether others have to wait."""
+        return not self.released and time.time() < self.expires + CLOCK_SKEW_SECONDS
+
+
+_held: dict[str, tuple[str, int]] = {}
+"""Lock run and number of the locks that this process holds, by model."""
+
+
+@contextmanager
+def promotion_lock(model: str, timeout: float) -> Iterator[None]:
+    """Hold the promotion lock of ``model`` during the body; a model without versions needs none.
+
+    Args:
+        timeout: of waiting for the lock, in seconds.
+
+    Raises:
+        OSError: another process holds the lock for longer than ``timeout``.
+    """
+    with mlflow_errors_as_oserror():
+        client = connect()
+        run_id = _lock_run(client, model)
+        if run_id is None:
+            yield
+            return
+        number = _acquire(client, run_id, model, timeout)
+        stopped = threading.Event()
+        renewal = threading.Thread(target=_renew, args=(client, run_id, number, stopped), daemon=True)
+        renewal.start()
+        _held[model] = run_id, number
+        try:
+            yield
+        finally:
+            del _held[model]
+            stopped.set()
+            renewal.join()
+            _release(client, run_id, number, "holder")
+
+
+def check_lock(model: str) -> None:
+    """Check before a write that this process, if it has taken the promotion lock of ``model``, still holds it.
+
+    Raises:
+        OSError: the lease has expired, or a user removed the lock.
+    """
+    if model in _held:
+        run_id, number = _held[model]
+        last = _last_holder(connect(), run_id)
+        if last is None or last.number != number or last.released or time.time() > last.expires:
+            raise OSError(f"this process lost the promotion lock of {model}: run the command again")
+
+
+def remove_lock(model: str) -> str:
+    """Remove the lock that a killed promotion left, before its lease expires; return its holder.
+
+    Raises:
+        ValueError: nobody holds the lock.
+    """
+    with mlflow_errors_as_oserror():
+        client = connect()
+        run_id = _lock_run(client, model)
+        holder = _last_holder(client, run_id) if run_id else None
+        if run_id is None or holder is None or not holder.active:
+            raise ValueError(f"nobody holds the promotion lock of {model}: no promotion is running or was killed")
+        _release(client, run_id, holder.number, "user")
+    return holder.name
+
+
+def _acquire(client: mlflow.MlflowClient, run_id: str, model: str, timeout: float) -> int:
+    """Wait for the lock and take it; return the number of this holder."""
+    deadline, reported = time.monotonic() + timeout, ""
+    while True:
+        last = _last_holder(client, run_id)
+        if last is None or not last.active:
+            number = 1 + (last.number if last else 0)
+            if _log_once(client, run_id, f"{HOLDER}.{number:06d}", _claim()):
+                return number
+            continue  # another process was faster: wait for it
+        if last.name != reported:
+            click.echo(f"waiting for the promotion lock, held by {last.name}, at most {timeout:g} s", err=True)
+            reported = last.name
+        if time.monotonic() > deadline:
+            raise OSError(
+                f"the promotion lock of {model} was not released within {timeout:g} s: {last.name} holds it. If that "
+                f"process was killed, the lock is free after {LEASE_SECONDS + CLOCK_SKEW_SECONDS:g} s, or at once by "
+                "'python -m pipelines promote --unlock'"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _claim() -> str:
+    name = f"process {os.getpid()} on {socket.gethostname()}"
+    # Equal values would count as one and the same parameter.
+    return json.dumps({"name": name, "expires": time.time() + LEASE_SECONDS, "token": uuid4().hex})
+
+
+def _renew(client: mlflow.MlflowClient, run_id: str, number: int, stopped: threading.Event) -> None:
+    while not stopped.wait(LEASE_SECONDS / 3):
+        with suppress(MlflowException):  # a server that stays down ends the lease
+            client.set_tag(run_id, f"{EXPIRES}.{number:06d}", str(time.time() + LEASE_SECONDS))
+
+
+def _release(client: mlflow.MlflowClient, run_id: str, number: int, by: str) -> None:
+    _log_once(client, run_id, f"{RELEASED}.{number:06d}", by)
+
+
+def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
+    data = client.get_run(run_id).data
+    claims = {int(key.removeprefix(f"{HOLDER}.")): text for key, text in data.params.items() if key.startswith(HOLDER)}
+    if not claims:
+        return None
+    number = max(claims)
+    claim = json.loads(claims[number])
+    expires = float(data.tags.get(f"{EXPIRES}.{number:06d}", claim["expires"]))
+    return Holder(number, claim["name"], expires, f"{RELEASED}.{number:06d}" in data.params)
+
+
+def _lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
+    """Return the run of the lock, whose id is a parameter of the first version's run; None without a version."""
+    for version in client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"]):
+        first = client.get_run(str(version.run_id))
+        if first.info.lifecycle_stage != "active":
+            continue  # a user deleted the run
+        if LOCK_RUN not in first.data.params:
+            created = client.create_run(first.info.experiment_id, run_name=f"promotions of {model}").info.run_id
+            client.set_terminated(created)
+            if _log_once(client, first.info.run_id, LOCK_RUN, created):
+                return str(created)
+            client.delete_run(created)  # another process was faster
+            first = client.get_run(first.info.run_id)
+        return str(first.data.params[LOCK_RUN])
+    return None
+
+
+def _log_once(client: mlflow.MlflowClient, run_id: str, key: str, value: str) -> bool:
+    """Log a parameter; return whether no other process had logged it with another value."""
+    try:
+        client.log_param(run_id, key, value)
+    except MlflowException as error:
+        if error.error_code != "INVALID_PARAMETER_VALUE":
+            raise
+        return False
+    return True

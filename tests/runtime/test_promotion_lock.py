@@ -1,0 +1,110 @@
+"""Promotion lock: one holder at a time, leases, and holders that were stopped for too long."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from runtime.mlflow import lock, move_alias, promotion_lock, remove_lock
+
+ROOT = Path(__file__).parents[2]
+MODEL = "locked"
+ME = rf"process {os.getpid()} on \S+"
+
+
+@pytest.fixture
+def client(mlflow_store: str, tmp_path: Path) -> mlflow.MlflowClient:
+    """Client of a registry with one version."""
+    client = mlflow.MlflowClient(mlflow_store)
+    client.create_registered_model(MODEL)
+    run = client.create_run("0").info.run_id
+    client.create_model_version(MODEL, tmp_path.as_uri(), run)
+    return client
+
+
+def test_second_process_waits_and_then_names_the_holder(
+    client: mlflow.MlflowClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        promotion_lock(MODEL, timeout=0),
+        pytest.raises(OSError, match=rf"was not released within 0\.5 s: {ME} holds it\. .*--unlock"),
+        promotion_lock(MODEL, timeout=0.5),
+    ):
+        pass
+    assert re.fullmatch(rf"waiting for the promotion lock, held by {ME}, at most 0\.5 s\n", capsys.readouterr().err)
+    with promotion_lock(MODEL, timeout=0):
+        move_alias(MODEL, "champion", 1)
+
+
+def test_registry_lists_the_model_alone_while_the_lock_is_held(client: mlflow.MlflowClient) -> None:
+    with promotion_lock(MODEL, timeout=0):
+        assert [model.name for model in client.search_registered_models()] == [MODEL]
+
+
+def test_holder_whose_lock_was_removed_moves_no_alias_and_keeps_the_next_lock(client: mlflow.MlflowClient) -> None:
+    with promotion_lock(MODEL, timeout=0):
+        assert re.fullmatch(ME, remove_lock(MODEL))
+        with pytest.raises(ValueError, match=r"nobody holds the promotion lock of locked: no promotion is running or"):
+            remove_lock(MODEL)
+        with pytest.raises(OSError, match="this process lost the promotion lock"):
+            move_alias(MODEL, "champion", 1)
+        # The next holder, as another process would acquire it.
+        run_id = lock._lock_run(client, MODEL)
+        assert run_id is not None
+        number = lock._acquire(client, run_id, MODEL, timeout=0)
+    assert re.fullmatch(ME, remove_lock(MODEL)), "the first holder must not release the lock of the next one"
+    assert number == 2
+
+
+def test_lock_of_a_killed_process_is_free_after_its_lease(
+    client: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = lock._lock_run(client, MODEL)
+    assert run_id is not None
+    assert lock._acquire(client, run_id, MODEL, timeout=0) == 1  # never released
+    with pytest.raises(OSError, match="was not released"), promotion_lock(MODEL, timeout=0):
+        pass
+    monkeypatch.setattr(lock, "CLOCK_SKEW_SECONDS", -lock.LEASE_SECONDS)
+    with promotion_lock(MODEL, timeout=0):
+        assert lock._held[MODEL] == (run_id, 2)
+
+
+def test_lease_is_renewed(client: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(lock, "CLOCK_SKEW_SECONDS", 0.0)
+    with promotion_lock(MODEL, timeout=0):
+        with pytest.raises(OSError, match="was not released"), promotion_lock(MODEL, timeout=1.5):
+            pass
+        move_alias(MODEL, "champion", 1)
+
+
+PROCESSES = """
+import os, sys
+from pathlib import Path
+from runtime.mlflow import lock, promotion_lock
+lock.POLL_SECONDS = 0.005
+children = []
+for number in range(8):
+    child = os.fork()
+    if child == 0:
+        with promotion_lock(sys.argv[1], timeout=60):
+            Path("inside").mkdir()  # fails if another process is inside
+            Path("inside").rmdir()
+        os._exit(0)
+    children.append(child)
+sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children))
+"""
+
+
+def test_one_of_eight_processes_is_inside(client: mlflow.MlflowClient, mlflow_store: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": mlflow_store, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROCESSES, MODEL]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    runs = client.search_runs(["0"], "attributes.run_name = 'promotions of locked'")
+    assert len(runs) == 1
+    assert len([name for name in runs[0].data.params if name.startswith("released")]) == 8
