@@ -1,7 +1,9 @@
 """Command line of the components: one command each, with its parameters in ``--help``."""
 
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from runtime.spec import Component
 from runtime.torchrun import is_main_process
 
 PARAMS_FILE = Path("params.yaml")
+TERMINATION_LOG, TERMINATION_BYTES = Path("/dev/termination-log"), 4096
 
 
 class StageCommand(click.Command):
@@ -147,7 +150,16 @@ def run(main: click.Command, name: str) -> None:
         main(prog_name=name)
     except (ValueError, OSError, ArithmeticError, SafetensorError) as error:
         click.secho(redact(f"error: {error}"), fg="red", err=True)
+        _report_to_kubernetes(str(error))
         sys.exit(1)
-    except Exception:
+    except Exception as error:
         print_traceback()
+        _report_to_kubernetes(repr(error))
         sys.exit(1)
+
+
+def _report_to_kubernetes(message: str) -> None:
+    """Write the message that Kubernetes shows for a failed pod, and Argo for its task; do nothing outside a pod."""
+    if "KFP_POD_NAME" in os.environ and TERMINATION_LOG.exists():
+        with suppress(OSError):
+            TERMINATION_LOG.write_bytes(redact(message).encode()[:TERMINATION_BYTES])

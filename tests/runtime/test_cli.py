@@ -128,3 +128,19 @@ def test_error_that_a_user_can_fix_is_printed_without_traceback(
     assert capsys.readouterr().err == (
         "error: parameters:\n  toy.phases.0.epochs: got 0; input should be greater than or equal to 1\n"
     )
+
+
+def test_error_in_a_pod_is_its_termination_message(
+    main: click.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "termination-log"
+    monkeypatch.setattr("runtime.cli.TERMINATION_LOG", file)
+    monkeypatch.setattr("sys.argv", ["components", "toy", "--set", "toy.phases.0.epochs=0"])
+    for in_pod in (False, True):
+        if in_pod:
+            file.touch()  # the kubelet makes it
+            monkeypatch.setenv("KFP_POD_NAME", "bifocal-x")
+        with pytest.raises(SystemExit):
+            run(main, "components")
+        assert file.exists() == in_pod
+    assert "toy.phases.0.epochs: got 0" in file.read_text()

@@ -2,44 +2,65 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.request import Request, urlopen
 
 import click
 
+from runtime.kfp_runs import run_state
+from runtime.links import kfp_run_page
 from runtime.mlflow import end_pipeline_run
 from runtime.redaction import redact
 from runtime.spec import Params
 
 TIMEOUT_SECONDS = 20
-# Kubeflow gives states of MLMD (kubeflow/pipelines 2.17, backend/src/v2/driver/resolve.go:472). A pod that was killed
-# leaves RUNNING, so that is a failure.
+WAIT_SECONDS, POLL_SECONDS = 60.0, 5.0
+# Kubeflow gives states of ML Metadata (kubeflow/pipelines 2.17, backend/src/v2/driver/resolve.go:472).
 SUCCESS = ("COMPLETE", "CACHED", "SUCCEEDED")
 
 
 def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
     """Send ``{"text": ...}`` to the web hook ``BIFOCAL_NOTICE_URL`` unless the run succeeded; end its MLflow run.
 
-    Slack, Mattermost and Teams accept this message. Without the variable, the message is only printed.
+    The text names the failed tasks, the reasons and the run's page. Slack and Mattermost accept this message. Without
+    the variable, the message is only printed.
 
     Args:
-        status: Kubeflow's PipelineTaskFinalStatus: ``state``, ``pipelineJobResourceName``, ``error``.
+        status: Kubeflow's PipelineTaskFinalStatus: ``state``, ``pipelineJobResourceName``, ``pipelineTaskName``.
 
     Raises:
         OSError: the web hook does not answer or rejects the message.
     """
-    succeeded = status["state"] in SUCCESS
+    run_id = os.environ.get("KFP_RUN_ID", "")
+    problem = "" if status["state"] in SUCCESS else _problem(run_id, status)
     try:
-        return {"notices": 0 if succeeded else _send(status)}
+        return {"notices": _send(run_id, status, problem) if problem else 0}
     finally:
-        _end_mlflow_run(succeeded)
+        _end_mlflow_run(run_id, succeeded=not problem)
 
 
-def _send(status: Mapping[str, Any]) -> int:
+def _problem(run_id: str, status: Mapping[str, Any]) -> str:
+    """Return what failed, "" if nothing did: the state alone may be that of a run that succeeded."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    try:
+        # The API server has the state of Argo some seconds later.
+        while not (found := run_state(run_id, status.get("pipelineTaskName", ""))).ended:
+            if time.monotonic() > deadline:
+                return f"ended as {status['state']}; its tasks did not end within {WAIT_SECONDS:g} s"
+            time.sleep(POLL_SECONDS)
+    except OSError as error:
+        return f"ended as {status['state']}; the reason is unknown: {error}"
+    if found.phase == "Succeeded":
+        return ""
+    return f"failed: {'; '.join(f'{task}: {message}' for task, message in found.failures.items()) or 'no task failed'}"
+
+
+def _send(run_id: str, status: Mapping[str, Any], problem: str) -> int:
     """Print the notice, and send it if there is a web hook; return the number of sent notices."""
-    reason = status.get("error", {}).get("message", "no error message")
-    text = redact(f"{status['pipelineJobResourceName']} {status['state']}: {reason}")
+    page = kfp_run_page(run_id) or (f"run {run_id}" if run_id else "")
+    text = redact(", ".join(filter(None, [f"{status['pipelineJobResourceName']} {problem}", page])))
     click.secho(text, fg="red", err=True)
     url = os.environ.get("BIFOCAL_NOTICE_URL")
     if not url:
@@ -49,11 +70,10 @@ def _send(status: Mapping[str, Any]) -> int:
         return 1
 
 
-def _end_mlflow_run(succeeded: bool) -> None:
+def _end_mlflow_run(run_id: str, *, succeeded: bool) -> None:
     """End the parent run of this pipeline run; a server that is down must not make a finished run fail."""
-    kfp_run = os.environ.get("KFP_RUN_ID")
-    if kfp_run:
+    if run_id:
         try:
-            end_pipeline_run(kfp_run, succeeded)
+            end_pipeline_run(run_id, succeeded)
         except OSError as error:
             click.secho(redact(str(error)), fg="red", err=True)

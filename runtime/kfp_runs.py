@@ -1,0 +1,88 @@
+"""State of a pipeline run by Kubeflow's API server: whether its tasks succeeded, and why one failed.
+
+The state that the exit handler gets is not enough. It never has a reason, and only the launcher updates it
+(kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go:227): a killed pod leaves RUNNING, and so does a run
+whose last tasks come from the cache; a task that succeeded in a retry may leave FAILED.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from runtime.redaction import redact
+
+ENDPOINT = "KFP_ENDPOINT"
+TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
+TIMEOUT_SECONDS = 20
+FAILED = ("Failed", "Error")
+ATTEMPT = re.compile(r"\.executor(\(\d+\))?$")
+
+
+@dataclass(frozen=True)
+class RunState:
+    """State of the graph of an exit handler.
+
+    Attributes:
+        phase: Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``.
+        failures: message of the last failed pod of each failed task.
+    """
+
+    phase: str
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the graph has its final phase."""
+        return self.phase == "Succeeded" or self.phase in FAILED
+
+
+def run_state(run_id: str, graph: str) -> RunState:
+    """Ask the API server at ``KFP_ENDPOINT`` for the graph ``graph`` of a run.
+
+    The workflow is in version 1 of the API alone: version 2 has no messages (apiserver/server/api_converter.go:1701,
+    1876). In multi-user Kubeflow, the token of the service account is in the file ``KF_PIPELINES_SA_TOKEN_PATH``.
+
+    Raises:
+        OSError: there is no address, the server does not answer, or it rejects the request.
+    """
+    endpoint = os.environ.get(ENDPOINT, "").rstrip("/")
+    if not endpoint:
+        raise OSError(f"{ENDPOINT} is not set")
+    token = Path(os.environ.get(TOKEN_FILE, "/var/run/secrets/kubeflow/pipelines/token"))
+    headers = {"Authorization": f"Bearer {token.read_text().strip()}"} if token.is_file() else {}
+    request = Request(f"{endpoint}/apis/v1beta1/runs/{quote(run_id)}", headers=headers)
+    try:
+        with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            answer = json.loads(response.read())
+        return parse_workflow(json.loads(answer["pipeline_runtime"]["workflow_manifest"]), graph)
+    except HTTPError as error:
+        raise OSError(redact(f"Kubeflow's API at {endpoint} answered with status {error.code}")) from error
+    except OSError as error:
+        raise OSError(redact(f"Kubeflow's API at {endpoint} does not answer ({error})")) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise OSError(redact(f"Kubeflow's API at {endpoint} has no workflow of run {run_id} ({error!r})")) from error
+
+
+def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
+    """Return the state of ``graph`` in Argo's status of a workflow.
+
+    A task is a node of type DAG with one pod ``executor``, or with one pod per attempt, ``executor(0)``; the pod of its
+    driver is a node ``TASK-driver`` (kubeflow/pipelines 2.17, backend/src/v2/compiler/argocompiler/container.go:425).
+    """
+    nodes = {node["name"]: node for node in (workflow.get("status", {}).get("nodes") or {}).values()}
+    phase = next((node["phase"] for node in nodes.values() if node.get("displayName") == graph), "unknown")
+    failures = {}
+    for name, node in sorted(nodes.items(), key=lambda entry: str(entry[1].get("finishedAt"))):
+        if node.get("type") != "Pod" or node["phase"] not in FAILED:
+            continue
+        task = ATTEMPT.sub("", name)
+        if nodes.get(task, node)["phase"] in FAILED:  # or else a later attempt succeeded
+            failures[task.rpartition(".")[2]] = str(node.get("message") or "no message")
+    return RunState(phase, failures)
