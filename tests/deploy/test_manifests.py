@@ -73,13 +73,11 @@ def test_pods_are_restricted(overlay: str, render: Render) -> None:
         assert "memory" in container["resources"]["limits"], container["name"]
 
 
-@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "kind"])
+@pytest.mark.parametrize("overlay", ["standalone", "multi-user"])
 def test_secrets_have_the_keys_that_the_steps_read(overlay: str, render: Render) -> None:
     documents = render(f"overlays/{overlay}")
     for name, keys in resources.load().secrets.items():
-        assert set(find(documents, "Secret", name)["data"]) <= set(keys), name
-        required = set(keys) - {"region"}
-        assert required <= set(find(documents, "Secret", name)["data"]), name
+        assert set(find(documents, "Secret", name)["data"]) == set(keys), name
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
