@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bifocal.metrics.bootstrap import bootstrap_difference, percentile_interval
 
@@ -73,6 +74,11 @@ def paired_interval(
         scores: one or several metrics; every resample draws the same images for all of them.
         level: confidence, in (0, 1).
     """
+    return percentile_interval(bootstrap_difference(*image_totals(scores), resamples, seed), level)
+
+
+def image_totals(scores: Sequence[PairedScores]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the totals of both models and the number of queries, of each image and metric; all of shape (G, S)."""
     image_ids = sorted({image for metric in scores for image in metric.image_ids})
     row_of_image = {image: row for row, image in enumerate(image_ids)}
     current, reference, counts = torch.zeros(3, len(image_ids), len(scores), dtype=torch.float64)
@@ -81,7 +87,7 @@ def paired_interval(
         current[:, column].index_add_(0, rows, torch.from_numpy(metric.current))
         reference[:, column].index_add_(0, rows, torch.from_numpy(metric.reference))
         counts[:, column] = rows.bincount(minlength=len(image_ids))
-    return percentile_interval(bootstrap_difference(current, reference, counts, resamples, seed), level)
+    return current, reference, counts
 
 
 def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
@@ -121,7 +127,7 @@ def compare_ranks(
         retrieval = direction in RETRIEVAL
         for k in ks if retrieval else [1]:
             name = f"{direction}.R@{k}" if retrieval else f"{direction}.accuracy"
-            scores = _hits(queries, k)
+            scores = hits(queries, k)
             interval = paired_interval([scores], resamples=resamples, seed=seed)
             differences.append(Difference(name, float(scores.current.mean()), float(scores.reference.mean()), interval))
     return differences
@@ -135,8 +141,7 @@ def compare_recall_sums(
     Args:
         queries: as from ``join_queries``.
     """
-    by_direction = [queries[queries["direction"] == direction] for direction in RETRIEVAL]
-    scores = [_hits(rows, k) for rows in by_direction for k in ks]
+    scores = recall_scores(queries, ks)
     current, reference = (
         sum(float(metric.current.mean()) for metric in scores),
         sum(float(metric.reference.mean()) for metric in scores),
@@ -145,7 +150,13 @@ def compare_recall_sums(
     return Difference("recall_sum", current, reference, interval)
 
 
-def _hits(queries: pd.DataFrame, k: int) -> PairedScores:
+def recall_scores(queries: pd.DataFrame, ks: Iterable[int]) -> list[PairedScores]:
+    """Return the hits of ``compare_recall_sums``, one entry per direction and K."""
+    by_direction = [queries[queries["direction"] == direction] for direction in RETRIEVAL]
+    return [hits(rows, k) for rows in by_direction for k in ks]
+
+
+def hits(queries: pd.DataFrame, k: int) -> PairedScores:
     """Return 100 for each query whose rank is among the first ``k``, else 0."""
     current, reference = ((queries[f"rank_{model}"] < k).to_numpy() for model in ("current", "reference"))
     return PairedScores(np.where(current, 100.0, 0.0), np.where(reference, 100.0, 0.0), list(queries["image_id"]))

@@ -62,11 +62,16 @@ def write_rank_tables(
     tables = [result.queries for result in results if result.queries is not None]
     ranks = pd.concat(tables, ignore_index=True) if tables else query_ranks("", [], [], [], [], [])
     ranks.to_parquet(directory / RANKS, index=False)
-    hashes = dataset.images.loc[dataset.images["split"] != split, "sha256"].dropna().astype(str)
-    content = sorted(set(hashes) - {""})
+    content = sorted(training_hashes(dataset, split))
     pd.DataFrame({"content": content}, dtype=str).to_parquet(directory / TRAINING_IMAGES, index=False)
     evaluated = evaluated_images(dataset.split(split).images, features)
     evaluated.to_parquet(directory / EVALUATED_IMAGES, index=False)
+
+
+def training_hashes(dataset: Dataset, split: str = "test") -> frozenset[str]:
+    """Return the SHA-256 of every image file outside ``split``, as in ``trained_on.parquet``."""
+    hashes = dataset.images.loc[dataset.images["split"] != split, "sha256"].dropna().astype(str)
+    return frozenset(hashes) - {""}
 
 
 def evaluated_images(images: pd.DataFrame, features: FeatureStore) -> pd.DataFrame:

@@ -1,0 +1,40 @@
+"""Latency of two exported models in the same process, on the same inputs."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from bifocal.serving.embedder import Embedder
+
+REPETITIONS, WARM_UP = 20, 3
+SENTENCE = "a dog runs on the grass beside a child in a red coat"
+
+
+def latency_ratios(current: Embedder, reference: Embedder, image: str | None) -> dict[str, float]:
+    """Return the median time to embed one input, current over reference, by kind of input.
+
+    The models take turns and alternate which one is first, so that the speed and the load of the machine, which an
+    absolute time depends on, concern both.
+
+    Args:
+        image: an image file in base64, if both models read images; None to time sentences only.
+    """
+    ratios = {
+        "text": _ratio(*(lambda model=model: model.embed_sentences([SENTENCE]) for model in (current, reference)))
+    }
+    if image is not None and all("image" in model.inputs for model in (current, reference)):
+        ratios["image"] = _ratio(*(lambda model=model: model.embed_images([image]) for model in (current, reference)))
+    return ratios
+
+
+def _ratio(current: Callable[[], object], reference: Callable[[], object]) -> float:
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for repetition in range(WARM_UP + REPETITIONS):
+        order = (0, 1) if repetition % 2 else (1, 0)
+        for side in order:
+            start = time.perf_counter()
+            (current, reference)[side]()
+            seconds[side].append(time.perf_counter() - start)
+    medians = [float(np.median(values[WARM_UP:])) for values in seconds]
+    return medians[0] / medians[1]

@@ -1,0 +1,87 @@
+"""Repeated looks at one test set: alpha spending, and the sketch of a set of images that identifies it.
+
+A test set that many candidates are tested on is used up: of 52 candidates that are no better, each tested at the level
+2.5 %, one passes with a probability of about one half. Each look spends an equal part of one level, so that the
+probability of any false promotion on the test set is at most that level, whatever the dependence between the looks
+(Bonferroni; Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+SKETCH_SIZE = 64
+DIGITS = 12
+MIN_OVERLAP = 1 / 3
+"""Share of common images from which on two test sets count as one: half of the images, if both are equally large."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One comparison of two models on a test set.
+
+    Attributes:
+        models: identities of the models.
+        level: spent level.
+        images: sketch of the test images.
+    """
+
+    models: tuple[str, str]
+    level: float
+    images: tuple[str, ...]
+
+
+def look_level(level: float, planned: int, spent: Iterable[float]) -> float:
+    """Return the level of the next look; 0 if the looks before it have used up ``level``.
+
+    Args:
+        level: probability of any false promotion on the test set.
+        planned: number of looks that share it.
+        spent: levels of the earlier looks at the test set.
+
+    Example:
+        >>> look_level(0.05, 50, [0.001])
+        0.001
+        >>> look_level(0.05, 2, [0.025, 0.025])
+        0.0
+    """
+    share = level / planned
+    return share if sum(spent) + share <= level * (1 + 1e-9) else 0.0
+
+
+def image_sketch(contents: Iterable[str]) -> tuple[str, ...]:
+    """Return the smallest hashes of a set of images, which are a random sample of it.
+
+    Broder, "On the resemblance and containment of documents", 1997.
+
+    Args:
+        contents: SHA-256 of each image.
+    """
+    return tuple(sorted({content[:DIGITS] for content in contents})[:SKETCH_SIZE])
+
+
+def overlap(first: Sequence[str], second: Sequence[str]) -> float:
+    """Return the estimated number of shared images over the number of all images, from two sketches."""
+    smallest = sorted({*first, *second})[:SKETCH_SIZE]
+    return sum(content in first and content in second for content in smallest) / len(smallest) if smallest else 0.0
+
+
+def same_test_set(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Return whether two sketches are of test sets that share so many images that looks at them add up."""
+    return overlap(first, second) > MIN_OVERLAP
+
+
+def next_look(
+    level: float, planned: int, models: tuple[str, str], images: tuple[str, ...], looks: Iterable[Look]
+) -> Look:
+    """Return the look of a comparison: the earlier one of the same models and images, or a new one with its level.
+
+    Args:
+        level, planned: as in ``look_level``.
+        models, images: of the comparison.
+        looks: earlier ones, at any test set.
+    """
+    earlier = [look for look in looks if same_test_set(look.images, images)]
+    repeated = [look for look in earlier if (look.models, look.images) == (models, images)]
+    if repeated:
+        return repeated[0]
+    return Look(models, look_level(level, planned, (look.level for look in earlier)), images)
