@@ -1,34 +1,67 @@
 """``python -m pipelines promote``."""
 
+from pathlib import Path
+from typing import Any
+
 import click
+
+FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("--rollback", is_flag=True, help="Make the previous champion the champion again.")
+@click.option(
+    "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
+)
+@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/promotion/promotion.yaml.")
+@click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
+@click.option("--force", is_flag=True, help="Promote despite all reasons against it; needs --reason.")
+@click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
+@click.option("--reason", default="", help="Reason of --force or --rollback, which is recorded.")
 @click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
-def promote(rollback: bool, unlock: bool) -> None:
-    """Compare the candidate with the champion under the policy of promotion.yaml; move the alias if it is better."""
-    if rollback and unlock:
-        raise click.UsageError("--rollback and --unlock exclude each other: run the command once with each")
-    from pipelines.promotion import policy as policies
-    from pipelines.promotion import promote as promotion
-    from runtime.mlflow import get_version, remove_lock
+def promote(
+    artifacts: Path,
+    policy_file: Path | None,
+    number: int | None,
+    force: bool,
+    rollback: bool,
+    reason: str,
+    unlock: bool,
+) -> None:
+    """Compare the candidate with the champion under the policy of promotion.yaml; move the alias if it is better.
 
-    policy = policies.load()
+    Both models are ranked again on the test images of both, with artifacts/dataset of the candidate's run.
+    """
+    if force + rollback + unlock > 1:
+        raise click.UsageError("--force, --rollback and --unlock exclude each other: run the command once with each")
+    if force and not reason:
+        raise click.UsageError("--force needs --reason TEXT, which is recorded with the decision")
+    from pipelines.promotion import policy as policies
+    from runtime.mlflow import get_version, promotion_lock, remove_lock, roll_back
+
+    policy = policies.load(policy_file or policies.FILE)
     if unlock:
         click.echo(f"removed the lock of {remove_lock(policy.model)}")
         return
     if rollback:
-        promotion.rollback(policy)
+        with promotion_lock(policy.model, policy.lock_timeout):
+            roll_back(policy.model, champion=policy.champion, previous=policy.previous, reason=reason)
     else:
-        decision = promotion.promote(policy)
-        for name, value in decision.metrics.items():
-            click.echo(f"{name}: {value:g}")
-        for reason in decision.reasons:
-            click.secho(f"not promoted: {reason}", fg="red")
+        from components.cluster.promote.run import promote as decide
+
+        decision = decide(policy, artifacts / "dataset", artifacts / "features", number=number, force=force * reason)
+        _print(decision.record)
+        for against in decision.reasons:
+            click.secho(f"{'despite' if decision.promoted else 'not promoted'}: {against}", fg="red")
         if decision.promoted:
             click.secho("promoted", fg="green")
     for alias in (policy.candidate, policy.champion, policy.previous):
         version = get_version(policy.model, alias)
         if version:
             click.echo(f"{alias}: version {version.number}")
+
+
+def _print(record: dict[str, Any]) -> None:
+    for name, value in record["metrics"].items():
+        click.echo(f"{name}: {value:g}")
+    for note in record.get("notes", []):
+        click.echo(f"note: {note}")

@@ -14,10 +14,12 @@ from components.catalog import pipeline_components
 from components.cluster.fetch.spec import COMPONENT as FETCH
 from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.notify.spec import COMPONENT as NOTIFY
+from components.cluster.promote.spec import COMPONENT as PROMOTE
 from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
+from pipelines.promotion.policy import load as load_policy
 from runtime import parameters
 from runtime.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.kfp_executor import USER_FILES, VERSIONS
@@ -69,6 +71,9 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
                 if not inputs:
                     last.after(fingerprint)
                 artifacts |= {name: last.outputs[name] for name in component.outputs}
+            if resources.promote:
+                policy = {"policy": load_policy().model_dump(mode="json")}
+                task(PROMOTE, policy, **{name: artifacts[name] for name in PROMOTE.inputs})
             if resources.push:
                 task(PUSH, {"values": values}, **checkout, **artifacts, **user_files)
 

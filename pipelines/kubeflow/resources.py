@@ -40,6 +40,7 @@ class Resources(StrictModel):
         description="folder of the artifacts, such as s3://bucket/runs; null is the server's"
     )
     repository: str = Field(description="git repository that 'fetch' and 'push' clone")
+    promote: bool = Field(description="whether a step after registration promotes the model if it is better")
     push: bool = Field(description="whether the last step pushes the outputs to the DVC remote")
     environment: dict[str, str]
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")

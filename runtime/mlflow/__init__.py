@@ -13,5 +13,14 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 from runtime.mlflow.lock import promotion_lock, remove_lock
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
+from runtime.mlflow.promotion import (
+    VETO,
+    get_version_number,
+    log_promotion,
+    make_champion,
+    read_looks,
+    roll_back,
+    version_tags,
+)
 from runtime.mlflow.registry import EVALUATION_DIR, Version, get_version, move_alias, register, reuse_version
 from runtime.mlflow.runs import git_commit, log_figure, log_files, log_metrics, stage_run

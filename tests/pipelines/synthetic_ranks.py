@@ -5,7 +5,7 @@ import pandas as pd
 
 from pipelines.promotion.policy import FILE, load
 
-POLICY = load(FILE).model_copy(update={"resamples": 300, "lock_timeout": 300.0, "latency_ms": 1000.0})
+POLICY = load(FILE)
 IMAGES, CAPTIONS_PER_IMAGE = 60, 3
 
 

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from runtime.marks import replace_values
 from runtime.parameters import ParameterError, load, merge, validate
-from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath
+from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath, replace_values
 
 ROOT = Path(__file__).parents[2]
 

@@ -85,9 +85,9 @@ def test_a_server_with_several_users_gets_the_namespace_with_each_request(monkey
         with pytest.raises(ValueError, match="several users: export KFP_NAMESPACE"), cluster.kfp_client() as client:
             submit(PIPELINE, target(client))
         monkeypatch.setenv("KFP_NAMESPACE", "other")
-        refused = pytest.raises(OSError, match=r"status 403: .*not authorized in namespace other.*KFP_NAMESPACE")
-        with refused, cluster.kfp_client() as client:
-            submit(PIPELINE, target(client))
+        with pytest.raises(OSError, match=r"status 403: .*not authorized in namespace other.*KFP_NAMESPACE"):
+            with cluster.kfp_client() as client:
+                submit(PIPELINE, target(client))
         monkeypatch.setenv("KFP_NAMESPACE", "team")
         with cluster.kfp_client() as client:
             submit(PIPELINE, target(client))

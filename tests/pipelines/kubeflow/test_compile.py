@@ -19,8 +19,7 @@ from pipelines.kubeflow import resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
 from runtime.identity import image_key
-from runtime.marks import USER_PATH
-from runtime.spec import Component, Params
+from runtime.spec import USER_PATH, Component, Params
 from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
 
 MERGE = all_components()["extract_features"].merge_step
@@ -85,7 +84,7 @@ def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_ar
 
 
 def test_a_changed_section_changes_the_arguments_of_one_stage(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    other, _ = compiled(pretrain_sorter={"length": 77})
+    other, _ = compiled(pretrain_sorter={"epochs": 77})
     tasks = tasks_of(default[0])
     changed = [name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])]
     assert sorted(changed) == sorted(["push", "pretrain-sorter"])

@@ -21,7 +21,7 @@ from tests.pipelines.compiled import REVISION, SMALL_VALUES, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 STEP = resources.load().default
-STAGES = [stage.name for stage in pipeline_components()]
+STAGES = [*(stage.name for stage in pipeline_components()), "promote"]
 TASKS = [name.replace("_", "-") for name in STAGES]
 
 
@@ -86,7 +86,7 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
     engine = FakeEngine({"vectorize_captions": 99})
     states, delays = execute(tmp_path, engine)
     assert states["vectorize-captions"] is State.FAILED
-    dependents = {"train-embedding", "evaluate", "export-onnx", "register-model"}
+    dependents = {"train-embedding", "evaluate", "export-onnx", "register-model", "promote"}
     assert {name for name, state in states.items() if state is State.OMITTED} == dependents
     assert not dependents & {name.replace("_", "-") for name in engine.started}
     assert engine.started.count("vectorize_captions") == 1 + STEP.retries
@@ -109,7 +109,7 @@ def test_a_second_run_continues_after_the_last_finished_step(tmp_path: Path) -> 
     execute(tmp_path, FakeEngine({"train_embedding": 99}))
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine, revision="b" * 40)  # another commit with the same code
-    again = ["fingerprint", "train_embedding", "evaluate", "export_onnx", "register_model", "notify"]
+    again = ["fingerprint", "train_embedding", "evaluate", "export_onnx", "register_model", "promote", "notify"]
     assert sorted(engine.started) == sorted(again)
     assert states["prepare-dataset"] is State.CACHED
     assert all(state.succeeded for state in states.values())
@@ -140,7 +140,8 @@ def test_an_unknown_argument_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_small_pipeline_runs_on_the_host_and_is_reused(tmp_path: Path) -> None:
-    text = compile_text(SMALL_VALUES, push=False)
+    # The checkout may have changes, and the step would refuse a model of uncommitted code before it evaluates it.
+    text = compile_text(SMALL_VALUES, push=False).replace('"allow_dirty":false', '"allow_dirty":true')
     engine = MixedEngine({"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db", "OMP_NUM_THREADS": "1"})
     states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
     logs = "\n".join(path.read_text()[-2000:] for path in sorted(tmp_path.glob("run/*/log-*.txt")))
@@ -149,11 +150,13 @@ def test_the_small_pipeline_runs_on_the_host_and_is_reused(tmp_path: Path) -> No
     assert metrics["images"] == SMALL_VALUES["prepare_dataset"]["corpus"]["test"]
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1
+    decision = json.loads((tmp_path / "run/promote/promotion/decision.json").read_text())
+    images = [reason for reason in decision["reasons"] if "test images can be compared, 250 are required" in reason]
+    assert decision["candidate"]["version"] == 1
+    assert not decision["promoted"]
+    assert images == ["12 of 12 test images can be compared, 250 are required"]
     again = LocalRun(text, tmp_path / "run", engine).execute()
-    assert {name for name, state in again.items() if state is not State.CACHED} == {
-        "fingerprint",
-        "notify",
-        "register-model",
-    }
+    uncached = {name for name, state in again.items() if state is not State.CACHED}
+    assert uncached == {"fingerprint", "notify", "register-model", "promote"}
     registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
     assert registration["version"] == 1, "a model that is registered gets no second version"

@@ -1,29 +1,44 @@
-"""Promotion in a registry with a real sqlite store, by one process and by ten at once."""
+"""Promotion of tiny ONNX models in a registry with a real sqlite store, by one process and by several at once."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mlflow
-import numpy as np
-import onnx
-import pandas as pd
 import pytest
 from click.testing import CliRunner
-from onnx import TensorProto, helper
 
-from bifocal.evaluation.rank_tables import RANKS, TRAINING_IMAGES
-from bifocal.text import Vocabulary
+from bifocal.datasets import Dataset, read_dataset
+from components.cluster.promote.run import Decision, promote, run
+from components.cluster.promote.spec import PromoteParams, PromotionPolicy
 from pipelines.__main__ import main
-from pipelines.promotion.policy import Decision, summarize
-from pipelines.promotion.promote import promote, rollback
-from runtime.mlflow import EVALUATION_DIR, get_version
+from pipelines.promotion.policy import FILE, load
+from runtime.artifacts import commit, open_partial
+from runtime.mlflow import EVALUATION_DIR, get_version, roll_back
+from tests.bifocal.evaluation.tiny_models import pointing, write_colors, write_evaluation, write_model
 from tests.pipelines.compiled import ROOT
-from tests.pipelines.synthetic_ranks import POLICY, ranks
+
+POLICY = load(FILE).model_copy(
+    update={"min_images": 40, "max_latency_ratio": 100.0, "looks": 4, "max_drops": {"pointing": 9.0}}
+)
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with a complete ``dataset`` of 50 test images."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    write_colors(open_partial(folder / "dataset", {}), 50)
+    commit(folder / "dataset.partial", folder / "dataset", {"component": "prepare_dataset", "inputs": {}})
+    return folder
+
+
+@pytest.fixture
+def dataset(artifacts: Path) -> Dataset:
+    return read_dataset(artifacts / "dataset")
 
 
 @pytest.fixture
@@ -35,41 +50,24 @@ def store(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return mlflow_store
 
 
-def graph(file: Path, inputs: Sequence[tuple[str, int, int]]) -> None:
-    """Write an ONNX graph: the mean of the first input over its second axis."""
-    values = [helper.make_tensor_value_info(name, kind, [None] * rank) for name, kind, rank in inputs]
-    nodes = [
-        helper.make_node("Cast", [inputs[0][0]], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["numbers", "axes"], ["embedding"], keepdims=0),
-        # Use every declared input, as the real graphs do.
-        helper.make_node("Shape", [inputs[1][0]], ["unused"]),
-    ]
-    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
-    output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, None)
-    mean = helper.make_graph(nodes, "mean", values, [output], [axes])
-    onnx.save(helper.make_model(mean, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
-
-
-def register(folder: Path, recall: float, seed: int = 0) -> int:
+def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0ffee", hits: float = 0.5) -> int:
     """Register a version with all its files; return its number."""
-    for name in ("onnx", "evidence"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    graph(folder / "onnx/text_encoder.onnx", [("values", TensorProto.INT64, 2), ("lengths", TensorProto.INT64, 1)])
-    graph(folder / "onnx/image_encoder.onnx", [("features", TensorProto.FLOAT, 3), ("mask", TensorProto.BOOL, 2)])
-    Vocabulary(["dog"]).save(folder / "onnx" / Vocabulary.FILE)
-    pd.DataFrame({"branch": ["text_encoder", "backbone"], "difference": [1e-7, 2e-4]}).to_csv(
-        folder / "onnx/parity.csv", index=False
-    )
-    ranks(recall, seed).to_parquet(folder / "evidence" / RANKS)
-    pd.DataFrame({"content": ["image 1000"]}).to_parquet(folder / "evidence" / TRAINING_IMAGES)
+    write_model(folder / "onnx", len(dataset.images), noise)
+    write_evaluation(folder / "evidence", dataset, pointing(dataset, hits))
     client = mlflow.MlflowClient()
-    with mlflow.start_run() as run:
+    with mlflow.start_run() as active:
         mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
     if not client.search_registered_models(f"name = '{POLICY.model}'"):
         client.create_registered_model(POLICY.model)
-    version = client.create_model_version(POLICY.model, (folder / "onnx").as_uri(), run.info.run_id)
+    version = client.create_model_version(
+        POLICY.model, (folder / "onnx").as_uri(), active.info.run_id, tags={"git_commit": commit}
+    )
     client.set_registered_model_alias(POLICY.model, POLICY.candidate, version.version)
     return int(version.version)
+
+
+def decide(artifacts: Path, policy: PromotionPolicy = POLICY, **options: Any) -> Decision:
+    return promote(policy, artifacts / "dataset", artifacts / "features", **options)
 
 
 def number_of(alias: str) -> int | None:
@@ -85,41 +83,133 @@ def decisions(number: int) -> tuple[dict[str, str], list[dict[str, Any]]]:
     return version.tags, [json.loads(path.read_text()) for path in texts]
 
 
-def test_promotion_moves_the_aliases_and_rollback_restores_them(store: str, tmp_path: Path) -> None:
-    first = register(tmp_path / "a", 0.3)
-    assert promote(POLICY).promoted
+def test_promotion_moves_the_aliases_and_logs_every_decision(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    first = register(tmp_path / "a", dataset, 0.6)
+    assert decide(artifacts).promoted
     assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (first, None)
-    second = register(tmp_path / "b", 0.9)
-    assert promote(POLICY).promoted
+    assert decide(artifacts).reasons == ["version 1 already is the champion"]
+    second = register(tmp_path / "b", dataset, 0.1)
+    assert decide(artifacts).reasons == []
     assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (second, first)
-    third = register(tmp_path / "c", 0.5)
-    assert not promote(POLICY).promoted
+    third = register(tmp_path / "c", dataset, 0.3)
+    assert not decide(artifacts).promoted
     assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (second, first)
     tags, (record,) = decisions(third)
     assert tags["promotion"] == "no"
-    assert "must be above" in tags["promotion.reasons"]
-    assert record["champion"] == str(second)
-    assert record["metrics"]["candidate.recall_sum"] == pytest.approx(summarize(ranks(0.5), POLICY)["recall_sum"])
+    assert "more than 1 is required" in tags["promotion.reasons"]
+    assert float(tags["promotion.gain"]) < 0
+    assert record["champion"]["version"] == second
+    assert record["candidate"] == {"version": third, "run_id": record["candidate"]["run_id"], "git_commit": "c0ffee"}
+    assert record["test_set"]["images"] == 50
+    assert record["policy"] == json.loads(POLICY.model_dump_json())
+    assert {check["name"] for check in record["checks"]} >= {"veto", "commit", "gain", "drop.pointing", "parity"}
     assert decisions(second)[0]["promotion"] == "yes"
-    assert rollback(POLICY) == first
-    assert (number_of(POLICY.champion), number_of(POLICY.previous)) == (first, second)
-    done = CliRunner().invoke(main, ["promote", "--rollback"], catch_exceptions=False)
-    assert done.output.splitlines() == ["candidate: version 3", "champion: version 2", "previous: version 1"]
 
 
-def test_promote_needs_a_candidate_that_is_not_the_champion(store: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has the alias 'candidate': run register_model"):
-        promote(POLICY)
-    register(tmp_path / "a", 0.3)
-    promote(POLICY)
-    assert promote(POLICY) == Decision(["version 1 already is the champion"])
+def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refused(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    params = PromoteParams(seed=1, policy=POLICY.model_copy(update={"model": "another name"}))
+    for name, noise, promoted in (("a", 0.1, 1.0), ("b", 0.6, 0.0)):
+        version = register(tmp_path / name, dataset, noise)
+        (tmp_path / name / "out").mkdir()
+        registration = {"model": POLICY.model, "version": version, "alias": POLICY.candidate}
+        (tmp_path / name / "registration.json").write_text(json.dumps(registration))
+        metrics = run(
+            params,
+            dataset=artifacts / "dataset",
+            features=artifacts / "features",
+            registration=tmp_path / name,
+            promotion=tmp_path / name / "out",
+        )
+        assert metrics["promoted"] == promoted
+        assert json.loads((tmp_path / name / "out/decision.json").read_text())["promoted"] == bool(promoted)
+    assert metrics["gain"] < 0
+
+
+def test_a_rolled_back_version_is_refused_until_it_is_forced(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In version 0.1, the next scheduled promotion undid the rollback."""
+    for name, noise in (("a", 0.6), ("b", 0.1)):
+        register(tmp_path / name, dataset, noise)
+        decide(artifacts)
+    command = ["promote", "--rollback", "--reason", "wrong answers"]
+    done = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert done.output.splitlines() == ["candidate: version 2", "champion: version 1"]
+    assert decide(artifacts).reasons == [
+        "the version was rolled back to version 1: wrong answers; only a forced promotion brings it back"
+    ]
+    assert number_of(POLICY.champion) == 1
+    with pytest.raises(ValueError, match="no version of bifocal has the alias 'previous': there is no promotion to"):
+        roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
+    needs_reason = CliRunner().invoke(main, ["promote", "--force"])
+    assert "--force needs --reason TEXT" in needs_reason.output
+    monkeypatch.setattr("pipelines.promotion.policy.load", lambda path: POLICY)
+    command = ["promote", "--artifacts", str(artifacts), "--force", "--reason", "it was the server"]
+    done = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert "despite: the version was rolled back" in done.output
+    assert number_of(POLICY.champion) == 2
+    tags = decisions(2)[0]
+    assert (tags["promotion"], "promotion.veto" in tags) == ("forced", False)
+
+
+@pytest.mark.parametrize("commit", ["c0ffee-dirty", "unknown"])
+def test_models_of_uncommitted_code_are_refused_unless_allowed(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, commit: str
+) -> None:
+    register(tmp_path, dataset, 0.1, commit=commit)
+    assert decide(artifacts).reasons == [f"no commit holds the code of the model ({commit}): commit, train again"]
+    assert decide(artifacts, POLICY.model_copy(update={"allow_dirty": True})).promoted
+
+
+def test_comparisons_use_up_the_test_set(store: str, artifacts: Path, dataset: Dataset, tmp_path: Path) -> None:
+    register(tmp_path / "a", dataset, 0.2)
+    decide(artifacts)
+    levels = []
+    for week in range(5):
+        register(tmp_path / f"week {week}", dataset, 0.3 + week / 100)
+        levels.append(decide(artifacts).record["level"])
+        assert decide(artifacts).record["level"] == levels[-1], "a repeated comparison spends nothing"
+    assert levels == [0.0125, 0.0125, 0.0125, 0.0125, 0.0]
+    assert "the test set is used up: 4 comparisons" in decisions(6)[0]["promotion.reasons"]
+
+
+def test_artifacts_of_another_training_are_an_error(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="has the alias 'candidate': run register_model first"):
+        decide(artifacts)
+    images = dataset.images.assign(sha256="0" * 64)
+    register(tmp_path / "a", replace(dataset, images=images), 0.1)
+    with pytest.raises(
+        ValueError, match=r"dataset has the hash .*, the candidate's dataset has none: give the artifact"
+    ):
+        decide(artifacts)
+    with pytest.raises(ValueError, match="bifocal has no version 7"):
+        decide(artifacts, number=7)
+
+
+def test_a_champion_of_an_earlier_version_is_replaced_by_force(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    register(tmp_path / "a", dataset, 0.6)
+    decide(artifacts)
+    former = Path(mlflow.MlflowClient().get_model_version(POLICY.model, "1").source.removeprefix("file://"))
+    (former / "parity.csv").unlink()
+    register(tmp_path / "b", dataset, 0.1)
+    (reason,) = decide(artifacts).reasons
+    assert reason.startswith("version 1 cannot be evaluated: parity.csv is missing")
+    assert decide(artifacts, force="evaluated by hand").promoted
 
 
 def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
-    for work in (promote, rollback):
+    for options in ([], ["--rollback"]):
         with pytest.raises(OSError, match=r"MLflow at localhost:5000: .*doctor"):
-            work(POLICY)
+            CliRunner().invoke(main, ["promote", *options], catch_exceptions=False)
 
 
 def test_promote_prints_no_credentials_of_the_server() -> None:
@@ -134,9 +224,10 @@ def test_promote_prints_no_credentials_of_the_server() -> None:
 
 PROMOTERS = """
 import os, sys, traceback
+from pathlib import Path
+from components.cluster.promote.run import promote
+from components.cluster.promote.spec import PromotionPolicy
 from runtime.mlflow import lock
-from pipelines.promotion.policy import PromotionPolicy
-from pipelines.promotion.promote import promote
 policy = PromotionPolicy.model_validate_json(sys.argv[1])
 lock.POLL_SECONDS = 0.01
 children = []
@@ -144,7 +235,7 @@ for number in range(int(sys.argv[2])):
     child = os.fork()
     if child == 0:
         try:
-            promote(policy.model_copy(update={"candidate": f"c{number}"}))
+            promote(policy.model_copy(update={"candidate": f"c{number}"}), Path(sys.argv[3]), Path("none"))
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -154,18 +245,17 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child i
 """
 
 
-def test_ten_concurrent_promotions_leave_the_best_version_as_champion(store: str, tmp_path: Path) -> None:
-    promoters = 10
-    recalls = [0.05 + 0.09 * number for number in range(promoters)]
-    order = np.random.default_rng(5).permutation(promoters)
-    client = mlflow.MlflowClient()
-    numbers = {}
-    for index, number in enumerate(order):
-        numbers[number] = register(tmp_path / str(number), recalls[number], seed=1)
-        client.set_registered_model_alias(POLICY.model, f"c{index}", str(numbers[number]))
-    command = [sys.executable, "-c", PROMOTERS, POLICY.model_dump_json(), str(promoters)]
+def test_concurrent_promotions_leave_the_best_version_as_champion(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    client, noises = mlflow.MlflowClient(), (0.8, 0.05, 2.0, 0.35)
+    numbers = [register(tmp_path / str(noise), dataset, noise) for noise in noises]
+    for index, number in enumerate(numbers):
+        client.set_registered_model_alias(POLICY.model, f"c{index}", str(number))
+    policy = POLICY.model_copy(update={"floors": {"recall_sum": 1.0}, "looks": 20})
+    arguments = [policy.model_dump_json(), str(len(noises)), str(artifacts / "dataset")]
     done = subprocess.run(
-        command,
+        [sys.executable, "-c", PROMOTERS, *arguments],
         env={
             "MLFLOW_TRACKING_URI": store,
             "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -178,9 +268,8 @@ def test_ten_concurrent_promotions_leave_the_best_version_as_champion(store: str
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    assert number_of(POLICY.champion) == numbers[promoters - 1]
-    for number in numbers.values():
+    assert number_of(POLICY.champion) == numbers[1]
+    for number in numbers:
         assert decisions(number)[0]["promotion"] in ("yes", "no")
-    tags = decisions(numbers[promoters - 1])[0]
-    former = tags["promotion.champion"]  # "none" if the best version was promoted first
+    former = decisions(numbers[1])[0]["promotion.champion"]  # "none" if the best version was promoted first
     assert number_of(POLICY.previous) == (None if former == "none" else int(former))

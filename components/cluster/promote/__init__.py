@@ -1,0 +1,1 @@
+"""Promote the registered model if it is better than the champion."""

@@ -1,0 +1,57 @@
+"""Step promote: parameters, inputs and outputs."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from runtime.spec import Component, Params, StrictModel
+
+Metric = Annotated[
+    str, Field(pattern=r"^(recall_sum|(caption_retrieval|image_retrieval)\.R@[1-9]\d*|pointing)$", min_length=1)
+]
+
+
+class PromotionPolicy(StrictModel):
+    """When a candidate becomes the champion: the file ``promotion.yaml``. Metrics are in percent."""
+
+    model: str = Field(min_length=1, description="name in the registry")
+    candidate: str = Field(description="alias")
+    champion: str = Field(description="alias")
+    previous: str = Field(description="alias of the champion before")
+    recall_at: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="K of the recall sum")
+    min_images: int = Field(default=500, ge=2, description="test images in common with the champion")
+    min_gain: float = Field(gt=0, description="percentage points of the recall sum that must be exceeded")
+    false_promotion_rate: float = Field(gt=0, lt=0.5, description="of all looks at one test set together")
+    looks: int = Field(ge=1, description="comparisons that share one test set")
+    max_drops: dict[Metric, float] = Field(description="percentage points by metric that must be ruled out")
+    floors: dict[Metric, float] = Field(min_length=1, description="lowest value by metric, also of a first champion")
+    confidence: float = Field(gt=0.5, lt=1, description="one-sided, of max_drops and floors")
+    resamples: int = Field(ge=100, description="of the images, for the intervals of 'compare'")
+    max_near_duplicates: float = Field(ge=0, le=1, description="share of test images that look like training images")
+    allow_dirty: bool = Field(description="accept models of uncommitted or unknown code")
+    parity: float = Field(gt=0, description="largest difference of an embedding from torch")
+    backbone_parity: float = Field(gt=0, description="largest relative difference of a feature from torch")
+    max_latency_ratio: float = Field(gt=0, description="largest median time per input, relative to the champion's")
+    size_mb: float = Field(gt=0, description="largest size of all ONNX files")
+    seed: int = Field(ge=0, description="of the confidence bounds")
+    lock_timeout: float = Field(ge=0, description="seconds to wait for another promotion")
+
+
+class PromoteParams(Params):
+    """Parameters that the compiled pipeline passes."""
+
+    policy: PromotionPolicy = Field(description="promotion.yaml")
+
+
+COMPONENT = Component(
+    name="promote",
+    summary="Make the registered model the champion if it meets the promotion policy.",
+    image="cpu",
+    params=PromoteParams,
+    inputs=("dataset", "features", "registration"),
+    outputs=("promotion",),
+    metrics=("promotion/decision.json",),
+    has_parameters=False,
+    side_effects=True,
+    package="components.cluster",
+)
