@@ -24,6 +24,10 @@ from runtime.tracking_store import tracking_uri
 
 ROOT = Path(__file__).parent.parent
 MIN_FREE_GB = 10
+# Without --all-commits and the experiments, 'dvc gc' deletes the outputs of other commits, and of trials.
+FREE_DISK = (
+    "dvc gc --all-commits --all-experiments --dry  # lists what no commit or experiment names; then without --dry"
+)
 TIMEOUT_SECONDS = 5
 # 'dvc status --cloud' does not contact the remote before a first stage has run.
 CONTACT_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
@@ -100,7 +104,7 @@ def disk() -> CheckResult:
     """Check the free space for artifacts."""
     free = shutil.disk_usage(ROOT).free / 1e9
     message = f"{free:.0f} GB free, {MIN_FREE_GB} GB are recommended"
-    return CheckResult("disk", free >= MIN_FREE_GB, message, "dvc gc --workspace")
+    return CheckResult("disk", free >= MIN_FREE_GB, message, FREE_DISK)
 
 
 def dvc_remote() -> CheckResult:

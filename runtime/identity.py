@@ -17,13 +17,13 @@ ROOT = Path(__file__).parent.parent
 PYTHON = "python"
 DISTRIBUTIONS = {
     "PIL": ("pillow",),
-    "cv2": ("opencv-contrib-python-headless", "opencv-contrib-python"),
     "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
     "sklearn": ("scikit-learn",),
 }
 """Distributions that have a package, where the names differ."""
-WITHOUT_EFFECT = {"click", "kubeflow", "pydantic", "triton", "yaml"}
-"""Packages whose version changes no output: those that parse and submit, and triton, which torch pins."""
+WITHOUT_EFFECT = {"click", "cv2", "kubeflow", "pydantic", "triton", "yaml"}
+"""Packages that are in no key: those that parse and submit, triton, which torch pins, and OpenCV, which the images do not
+have: the extractor ``Proposals`` alone needs it, and a cluster and a laptop could not share a cache."""
 
 
 def sources(component: Component, root: Path = ROOT) -> Closure:

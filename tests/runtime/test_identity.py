@@ -9,16 +9,13 @@ import pytest
 from components.catalog import all_components, pipeline_components
 from runtime import identity
 
-OPTIONAL = {"cv2"}
-"""Packages that the images do not have."""
-
 
 @pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components()])
 def test_every_imported_package_has_an_installed_and_a_pinned_version(stage: str) -> None:
     component = all_components()[stage]
     names = identity.packages(component)
     assert "none" not in identity.installed_versions(names).values()
-    pins = identity.pinned_versions(set(names) - OPTIONAL, component.image)
+    pins = identity.pinned_versions(names, component.image)
     assert "none" not in pins.values(), pins
 
 

@@ -15,7 +15,7 @@ class PushParams(Params):
 
 COMPONENT = Component(
     name="push",
-    summary="Push the artifacts of a run to the DVC remote and write the change of dvc.lock.",
+    summary="Push the artifacts of a run to the DVC remote, and a branch with its dvc.lock to the git repository.",
     image="cpu",
     params=PushParams,
     # Without inputs here: the compiled pipeline passes every artifact that its stages write.
