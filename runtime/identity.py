@@ -22,8 +22,8 @@ DISTRIBUTIONS = {
 }
 """Distributions that have a package, where the names differ."""
 WITHOUT_EFFECT = {"click", "cv2", "kubeflow", "pydantic", "triton", "yaml"}
-"""Packages that are in no key: those that parse and submit, triton, which torch pins, and OpenCV, which the images do not
-have: the extractor ``Proposals`` alone needs it, and a cluster and a laptop could not share a cache."""
+"""Packages that are in no key: those that parse and submit; triton, which torch pins; OpenCV, which ``Proposals`` alone
+needs and the images do not have, so that a cluster and a laptop share a cache."""
 
 
 def sources(component: Component, root: Path = ROOT) -> Closure:

@@ -28,7 +28,7 @@ def run(params: MergeParams, *, features: Path, **shards: Path) -> dict[str, flo
         Images, regions and dimension of the store, and the number of shards.
 
     Raises:
-        ValueError: a shard is missing or occurs twice, or the shards differ in parameters, inputs, code or package versions.
+        ValueError: a shard is missing or occurs twice, or the shards differ in parameters, inputs, code or packages.
     """
     manifests = {path: artifacts.read_manifest(path) for path in shards.values()}
     _check_complete([(path, manifests[path]["arguments"].get("shard", "1/1")) for path in shards.values()])

@@ -149,10 +149,8 @@ def test_pushed_artifacts_are_pulled_elsewhere_and_no_stage_runs_again(
     dvc_lock = tmp_path / "dvc_lock"
     params = PushParams(seed=7, values=values)
     monkeypatch.setenv("KFP_RUN_ID", "run-1")
-    for _ in range(2):  # a retry replaces the branch
-        shutil.rmtree(dvc_lock, ignore_errors=True)
-        dvc_lock.mkdir()
-        push(params, repository=str(repository), revision="HEAD", dvc_lock=dvc_lock, **outputs)
+    dvc_lock.mkdir()
+    push(params, repository=str(repository), revision="HEAD", dvc_lock=dvc_lock, **outputs)
 
     other = tmp_path / "other"
     call(tmp_path, "git", "clone", "--quiet", "--branch", "runs/run-1", str(repository), "other")
@@ -173,7 +171,9 @@ def test_pushed_artifacts_are_pulled_elsewhere_and_no_stage_runs_again(
     dvc(other, "pull", "--quiet")
 
 
-def test_a_repository_that_refuses_the_branch_is_an_error(repository: Path, tmp_path: Path) -> None:
+def test_a_repository_that_refuses_the_branch_is_an_error_and_a_retry_replaces_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook = repository / ".git" / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho read only\nexit 1\n")
     hook.chmod(0o755)
@@ -181,6 +181,11 @@ def test_a_repository_that_refuses_the_branch_is_an_error(repository: Path, tmp_
     call(tmp_path, "git", "clone", "--quiet", str(repository), "clone")
     for name in DVC_FILES:
         (tmp_path / "clone" / name).write_text("changed: 1\n")
-    with pytest.raises(ValueError, match=r"read only.*no branch names them: allow the credentials .* runs/\*"):
+    monkeypatch.setenv("KFP_RUN_ID", "run-2")
+    with pytest.raises(ValueError, match=r"(?s)read only.*no branch names them: allow the credentials .* runs/\*"):
         _push_branch(tmp_path / "clone", "HEAD")
     hook.unlink()
+    for number in (2, 3):
+        (tmp_path / "clone" / "params.yaml").write_text(f"changed: {number}\n")
+        _push_branch(tmp_path / "clone", "HEAD")
+        assert call(repository, "git", "show", "runs/run-2:params.yaml") == f"changed: {number}\n"
