@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from runtime import artifacts, identity
 from runtime.checkpoints import delete_checkpoints, remote_checkpoints
-from runtime.mlflow import log_metrics, stage_run
+from runtime.mlflow import log_datasets, log_metrics, stage_run
 from runtime.s3.remote_files import fetch_remote_files
 from runtime.spec import Component, Params, replace_values
 from runtime.torchrun import is_main_process
@@ -74,11 +74,13 @@ def run_stage(
     tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
     delete_checkpoints(inputs.values())
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
+        log_datasets(inputs, component.name)
         with remote_checkpoints(fingerprint, partials):
             returned = run(params, **inputs, **partials, **options)
         parameters = {name: str(returned[name]) for name in component.parameter_outputs}
         metrics = {name: value for name, value in returned.items() if name not in parameters}
         for name, partial in partials.items():
             artifacts.commit(partial, outputs[name], fingerprint | {"metrics": metrics})
+        log_datasets({name: outputs[name] for name in partials}, component.name)
         log_metrics(metrics)
     return StageResult(metrics, parameters)

@@ -58,6 +58,8 @@ def _register(params: RegisterModelParams, metrics: Path, onnx: Path) -> int:
             tags=_lineage(metrics, onnx),
             alias=params.alias,
             evaluation=metrics,
+            scores=read_manifest(metrics)["metrics"],
+            dataset=read_manifest(metrics)["inputs"]["dataset"],
             description=_description(metrics / CARD),
         )
 

@@ -23,4 +23,4 @@ from runtime.mlflow.promotion import (
     version_tags,
 )
 from runtime.mlflow.registry import EVALUATION_DIR, Version, get_version, move_alias, register, reuse_version
-from runtime.mlflow.runs import git_commit, log_figure, log_files, log_metrics, stage_run
+from runtime.mlflow.runs import git_commit, log_datasets, log_figure, log_files, log_metrics, stage_run

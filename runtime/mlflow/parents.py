@@ -23,7 +23,7 @@ from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_o
 PIPELINE_TAG = "bifocal.pipeline"
 # The tags of Kubeflow's MLflow plugin (backend/src/apiserver/plugins/mlflow/util.go:34), so both ways look alike.
 KFP_RUN_TAG, KFP_URL_TAG = "kfp.pipeline_run_id", "kfp.pipeline_run_url"
-PARENT_TAG = "mlflow.parentRunId"
+PARENT_TAG, NOTE_TAG = "mlflow.parentRunId", "mlflow.note.content"
 MAX_CHILDREN = 1000
 
 
@@ -54,7 +54,7 @@ def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str
     Raises:
         OSError: the server does not answer, or rejects a request.
     """
-    tags = {PIPELINE_TAG: pipeline, **kfp_tags(pipeline), **(tags or {})}
+    tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
         client = connect()
         parent = _plugin_parent(client) or find_parent(client, pipeline)
@@ -142,6 +142,12 @@ def children(client: mlflow.MlflowClient, parent: Run) -> list[Run]:
     condition = f"tags.`{PARENT_TAG}` = '{parent.info.run_id}'"
     order = ["attributes.start_time ASC"]
     return list(client.search_runs([parent.info.experiment_id], condition, max_results=MAX_CHILDREN, order_by=order))
+
+
+def _note(kfp_run: str) -> str:
+    """Return the description of a parent run, in Markdown."""
+    page = kfp_run_page(kfp_run)
+    return f"Run [{kfp_run}]({page}) of Kubeflow Pipelines." if page else f"Run {kfp_run} of Kubeflow Pipelines."
 
 
 def _plugin_parent(client: mlflow.MlflowClient) -> Run | None:

@@ -1,5 +1,7 @@
 """Registered models: versions, their aliases, and the evaluation results stored with them."""
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +9,16 @@ from typing import Any
 
 import mlflow
 import pandas as pd
+from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.datasets import DATASETS, digest
 from runtime.mlflow.lock import check_lock
+from runtime.mlflow.parents import kfp_tags
 from runtime.mlflow.runs import git_commit
 
 EVALUATION_DIR = "evidence"
@@ -41,6 +46,8 @@ def register(
     tags: Mapping[str, str],
     alias: str,
     evaluation: Path,
+    scores: Mapping[str, float],
+    dataset: str,
     description: str,
 ) -> int:
     """Log a model with the stage's run and register it as a new version; return the version's number.
@@ -56,6 +63,8 @@ def register(
         tags: lineage of the version.
         alias: moved to the new version.
         evaluation: directory of metrics and per-query tables, logged as ``evidence``; promotion compares them.
+        scores: metrics of the evaluation; the pages of the model and of the version show them.
+        dataset: hash of the evaluated dataset.
         description: of the version, in Markdown: its model card.
     """
     mlflow.log_artifacts(str(evaluation), EVALUATION_DIR)
@@ -69,8 +78,21 @@ def register(
         signature=ModelSignature(inputs, outputs),
         input_example=example,
     )
-    version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **tags})
     client = mlflow.MlflowClient()
+    now = time.time_ns() // 1_000_000
+    client.log_batch(
+        logged.run_id,
+        [
+            Metric(
+                name.replace("@", "_at_"), value, now, 0, logged.model_id,
+                dataset_name=DATASETS[0], dataset_digest=digest(dataset), run_id=logged.run_id,
+            )
+            for name, value in scores.items()
+        ],
+    )  # fmt: skip
+    kfp_run = os.environ.get("KFP_RUN_ID")
+    links = kfp_tags(kfp_run) if kfp_run else {}
+    version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **links, **tags})
     client.update_model_version(model, version.version, description)
     client.set_registered_model_alias(model, alias, version.version)
     return int(version.version)

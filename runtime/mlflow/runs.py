@@ -17,6 +17,7 @@ from mlflow.exceptions import MlflowException
 
 from bifocal.progress import log_line
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
+from runtime.mlflow.datasets import datasets_of
 from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
 from runtime.mlflow.retry_queue import RetryQueue
 
@@ -123,6 +124,13 @@ def log_figure(figure: "Figure", name: str) -> None:
     run = mlflow.active_run()
     if run:
         _queue.submit(lambda: mlflow.MlflowClient().log_figure(run.info.run_id, figure, name))
+
+
+def log_datasets(artifacts: Mapping[str, Path], stage: str) -> None:
+    """Log those of the artifacts that are data as inputs of the stage's run; do nothing outside a run."""
+    run, datasets = mlflow.active_run(), datasets_of(artifacts, stage)
+    if run and datasets:
+        _queue.submit(lambda: mlflow.MlflowClient().log_inputs(run.info.run_id, datasets))
 
 
 def log_files(directory: Path) -> None:

@@ -46,6 +46,7 @@ def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch, request: pytest.
     """Address of the server; each test has an experiment of its own."""
     address = f"http://127.0.0.1:{mlflow_server}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    mlflow.set_tracking_uri(address)  # an earlier test of this process may have set another
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", request.node.name)
     for name in ("KFP_RUN_ID", "MLFLOW_RUN_ID", "KFP_MLFLOW_CONFIG", "BIFOCAL_MLFLOW_UI", "BIFOCAL_KFP_UI"):
         monkeypatch.delenv(name, raising=False)
@@ -87,6 +88,7 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     for run in (parent, stage):
         assert (run.data.tags["kfp.pipeline_run_id"], run.data.tags["kfp.pipeline_run_url"]) == ("run-1", page)
     assert parent.info.status == "RUNNING"
+    assert page in parent.data.tags["mlflow.note.content"]
     mlflow.MlflowClient().update_run(stage.info.run_id, status="RUNNING")  # its pod was evicted
     end_pipeline_run("run-1", succeeded)
     (parent,), (stage,) = runs()

@@ -88,7 +88,7 @@ def make_artifacts(folder: Path) -> tuple[Path, Path]:
     partial = artifacts.open_partial(folder / "metrics", {})
     artifacts.write_json(partial / "metrics.json", REPORT)
     (partial / "MODEL_CARD.md").write_text("# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n")
-    artifacts.commit(partial, folder / "metrics", {"inputs": {}})
+    artifacts.commit(partial, folder / "metrics", {"inputs": {"dataset": 2 * 32 * "a"}, "metrics": {"R@1": 0.5}})
     return folder / "onnx", folder / "metrics"
 
 
@@ -128,6 +128,11 @@ def test_served_model_embeds_text_images_and_features_without_torch(
     version = mlflow.MlflowClient().get_model_version_by_alias(MODEL, "candidate")
     assert version.description.startswith("# A model")
     assert "c0de" not in version.description
+    client = mlflow.MlflowClient()
+    (output,) = client.get_run(version.run_id).outputs.model_outputs
+    logged = client.get_logged_model(output.model_id)
+    assert [(m.key, m.value, m.dataset_digest) for m in logged.metrics] == [("R_at_1", 0.5, 36 * "a")]
+    assert version.source == f"models:/{logged.model_id}"  # MLflow's own databases keep no model_id of a version
 
     model = mlflow.pyfunc.load_model(f"models:/{MODEL}@candidate")
     with pytest.raises(MlflowException) as error:  # what 'mlflow models serve' answers
