@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +18,8 @@ from components.cluster.notify.spec import COMPONENT as NOTIFY
 from components.cluster.promote.spec import COMPONENT as PROMOTE
 from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
+from components.cluster.train_distributed.spec import SETTINGS
+from pipelines.kubeflow.nodes import node_settings
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from pipelines.promotion.policy import load as load_policy
@@ -67,7 +70,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
                     user_files[f"{USER_FILES}_{component.name}"] = inputs[USER_FILES] = files.outputs[USER_FILES]
                 if len(fetched) < len(sources[component.name]):
                     inputs[VERSIONS] = fingerprint.outputs[component.name]
-                last = _add_stage(task, component, values, resources, environment, inputs)
+                last = _add_stage(task, component, values, resources, inputs)
                 if not inputs:
                     last.after(fingerprint)
                 artifacts |= {name: last.outputs[name] for name in component.outputs}
@@ -107,12 +110,11 @@ def _add_stage(
     component: Component,
     values: Mapping[str, Any],
     resources: Resources,
-    environment: Mapping[str, str],
     inputs: Mapping[str, Any],
 ) -> dsl.PipelineTask:
     """Add the tasks of one stage; return the one whose outputs the next stages read."""
     if resources.for_step(component.name).nodes > 1:
-        return task(TRAIN_DISTRIBUTED, _distributed_section(component, values, resources, environment), **inputs)
+        return _add_distributed(task, component, values, resources, inputs)
     section = values[component.name]
     count = _shard_count(component, values, resources)
     if count == 1:
@@ -137,22 +139,13 @@ def _shard_count(component: Component, values: Mapping[str, Any], resources: Res
     return resources.for_step(component.name).shards if shardable else 1
 
 
-def _distributed_section(
-    component: Component, values: Mapping[str, Any], resources: Resources, environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the parameters of ``train_distributed``, which starts a TrainJob in place of ``component``."""
+def _add_distributed(
+    task: TaskFactory, component: Component, values: Mapping[str, Any], resources: Resources, inputs: Mapping[str, Any]
+) -> dsl.PipelineTask:
+    """Add ``train_distributed``, which starts a TrainJob in place of ``component``."""
     step = resources.for_step(component.name)
-    gpu = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}
-    return {
-        "values": values[component.name],
-        "nodes": step.nodes,
-        "image": resources.images[component.image],
-        "runtime": resources.trainer.runtime,
-        "folder": resources.trainer.folder,
-        "per_node": {"cpu": step.cpu, "memory": step.memory, **gpu},
-        "node_selector": step.node_selector,
-        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in step.tolerations],
-        "environment": dict(environment),
-        "secrets": resources.secrets,
-        "timeout": step.timeout,
-    }
+    section = {"values": values[component.name], "nodes": step.nodes, "image": resources.images[component.image]}
+    settings = node_settings(step, resources, task.environment)
+    # As a variable of the step, not as its parameter: another commit or node selector trains nothing again.
+    variables = {**task.environment, SETTINGS: settings.model_dump_json()}
+    return replace(task, environment=variables)(TRAIN_DISTRIBUTED, section, **inputs)

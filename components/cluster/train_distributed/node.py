@@ -1,47 +1,75 @@
 """Program of each machine of a TrainJob: download the inputs, train with ``torchrun``, upload the model.
 
-``torchrun`` reads the number of machines and its own rank from the variables ``PET_*`` that Kubeflow's Trainer sets.
+``torchrun`` reads the number of machines, its own rank and the address of the first machine from the variables
+``PET_*`` that the torch plugin of Kubeflow's Trainer sets (trainer
+``pkg/runtime/framework/plugins/torch/torch.go:141-165``).
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bifocal.progress import log_line
+from runtime.artifacts import MANIFEST
+from runtime.checkpoints import FOLDER
 from runtime.kfp_executor import CODE, PARAMETERS
 from runtime.s3.storage import Storage
 
 JOB, SECRETS = "BIFOCAL_TRAIN_JOB", "/secrets"
+MODEL, CHECKPOINTS = "embedding", "checkpoints"
 
 
 def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
     """Train on this machine and return the exit code of ``torchrun``; the first machine uploads the model.
 
+    A machine that starts again after the end, because its pod was lost while another one uploaded, does nothing.
+
     Args:
-        job: ``folder`` on S3, names of its ``inputs``, ``values`` of the parameters, hash of the ``code``, and
-            ``secrets``: for each secret, the environment variable of each key.
+        job: ``folder`` on S3, names of its ``inputs``, ``values`` of the parameters, hash of the ``code``, number of
+            ``processes``, and ``secrets``: for each secret, the environment variable of each key.
         folder: local folder for the inputs and the model.
         secrets: folder with a folder for each secret, which has a file for each key.
     """
+    # This process is number 1 of its container: without a handler, the kernel ignores SIGTERM for it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     for secret, keys in job["secrets"].items():
         for key, variable in keys.items():
             if (secrets / secret / key).is_file():
                 os.environ[variable] = (secrets / secret / key).read_text().strip()
+    storage = Storage()
+    if storage.exists(f"{job['folder']}/{MODEL}/{MANIFEST}"):
+        log_line("the model is complete")
+        return 0
     for name in job["inputs"]:
-        Storage().download(f"{job['folder']}/{name}", folder / name)
+        storage.download(f"{job['folder']}/{name}", folder / name)
     arguments = {PARAMETERS: json.dumps(job["values"]), CODE: job["code"]}
     executor_input = {
         "inputs": {"parameterValues": arguments, "artifacts": _declare(folder, job["inputs"])},
-        "outputs": {"artifacts": _declare(folder, ["embedding"]), "outputFile": str(folder / "executor_output.json")},
+        "outputs": {"artifacts": _declare(folder, [MODEL]), "outputFile": str(folder / "executor_output.json")},
     }
-    command = ["-m", "components", "train_embedding", "--executor-input", json.dumps(executor_input)]
-    code = subprocess.run([sys.executable, "-m", "torch.distributed.run", *command], check=False).returncode
+    code = _torchrun(
+        job["processes"],
+        ["-m", "components", "train_embedding", "--executor-input", json.dumps(executor_input)],
+        os.environ | {FOLDER: f"{job['folder']}/{CHECKPOINTS}"},
+    )
     if code == 0 and os.environ.get("PET_NODE_RANK", "0") == "0":
-        Storage().upload(folder / "embedding", f"{job['folder']}/embedding")
+        storage.upload(folder / MODEL, f"{job['folder']}/{MODEL}")
     return code
+
+
+def _torchrun(processes: int, arguments: list[str], environment: Mapping[str, str]) -> int:
+    """Run ``torchrun`` and return its exit code; it passes SIGTERM on to the training, which uploads a checkpoint."""
+    # Not PET_NPROC_PER_NODE: without GPUs, the Trainer sets it to the number of cores.
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *arguments]
+    process = subprocess.Popen(command, env=environment)
+    signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
+    return process.wait()
 
 
 def _declare(folder: Path, names: Iterable[str]) -> dict[str, Any]:
@@ -49,4 +77,4 @@ def _declare(folder: Path, names: Iterable[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(os.environ[JOB]), Path("/tmp/train_job"), Path(SECRETS)))
+    sys.exit(main(json.loads(os.environ[JOB]), Path(tempfile.gettempdir()) / "train_job", Path(SECRETS)))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.cluster.train_distributed.spec import SETTINGS, NodeSettings
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.resources import Resources
@@ -25,10 +26,14 @@ def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "steps": steps}
 
 
+def compiled(cluster: Resources, revision: str = REVISION) -> dict[str, Any]:
+    pipeline: dict[str, Any] = next(yaml.safe_load_all(kubeflow.compile_pipeline(VALUES, cluster, revision)))
+    return pipeline
+
+
 @cache
-def container(executor: str, gpus: int = 1, nodes: int = 1) -> dict[str, Any]:
-    cluster = load(gpu={"type": "nvidia.com/gpu", "count": gpus}, nodes=nodes)
-    pipeline = next(yaml.safe_load_all(kubeflow.compile_pipeline(VALUES, cluster, REVISION)))
+def container(executor: str, gpus: int = 1) -> dict[str, Any]:
+    pipeline = compiled(load(gpu={"type": "nvidia.com/gpu", "count": gpus}))
     found: dict[str, Any] = pipeline["deploymentSpec"]["executors"][executor]["container"]
     return found
 
@@ -51,3 +56,20 @@ def test_several_gpus_of_a_step_that_uses_one_are_refused() -> None:
 def test_stages_know_the_folder_of_their_checkpoints() -> None:
     environment = {entry["name"]: entry["value"] for entry in container("exec-train-embedding")["env"]}
     assert environment["BIFOCAL_CHECKPOINTS"] == resources.load().checkpoints
+
+
+def test_job_of_several_machines_is_the_same_to_the_cache_in_another_commit_and_on_other_nodes() -> None:
+    memory = load(nodes=2)
+    placed = load(nodes=2, node_selector={"zone": "b"}, memory="64Gi", shared_memory="16Gi", labels={"team": "search"})
+    first, second = compiled(memory), compiled(placed, "f" * 40)
+    keys, settings = [], []
+    for pipeline in (first, second):
+        task = pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]["train-distributed"]
+        spec = pipeline["deploymentSpec"]["executors"]["exec-train-distributed"]["container"]
+        keys.append([task["inputs"], spec["image"], spec["command"], spec["args"]])
+        variables = {entry["name"]: entry["value"] for entry in spec["env"]}
+        settings.append(NodeSettings.model_validate_json(variables[SETTINGS]))
+    assert keys[0] == keys[1]
+    assert settings[1].resources == {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}
+    assert (settings[1].node_selector, settings[1].shared_memory) == ({"zone": "b"}, "16Gi")
+    assert {"BIFOCAL_GIT_COMMIT", "KFP_RUN_ID", "MLFLOW_TRACKING_URI"} <= set(settings[1].environment)

@@ -1,111 +1,55 @@
-"""Step train_distributed with the real client of Kubeflow's Trainer, a stub of the Kubernetes API, and moto's S3."""
+"""Step train_distributed with the SDK's client of Kubeflow's Trainer, a stand-in for its API, and moto's S3."""
 
 import json
 import os
-import subprocess
-import threading
+import signal
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from kubeflow.trainer import KubernetesBackendConfig, TrainerClient
-from kubernetes.client import Configuration
 
+from components.cluster.train_distributed import job as trainjob
 from components.cluster.train_distributed import node
 from components.cluster.train_distributed.run import run
-from components.cluster.train_distributed.spec import COMPONENT, TrainDistributedParams
+from components.cluster.train_distributed.spec import COMPONENT, SETTINGS, NodeSettings, TrainDistributedParams
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime import artifacts
-from runtime.kfp_executor import ExecutorInput
 from runtime.s3.storage import Storage
+from tests.components.cluster.train_distributed.trainer import Cluster, end, running_cluster
 
-NAMESPACE = "research"
-JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
-NODE: dict[str, Any] = {
-    "name": "node",
-    "template": {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "pytorch"}]}}},
-    },
-}
-RUNTIME = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "ClusterTrainingRuntime",
-    "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
-    "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [NODE]}}},
-}
-PARAMS = TrainDistributedParams(
-    seed=1,
-    values={"epochs": 2},
-    nodes=3,
-    image="registry/bifocal@sha256:1",
+PARAMS = TrainDistributedParams(seed=1, values={"epochs": 2}, nodes=3, image="registry/bifocal@sha256:1")
+NODES = NodeSettings(
     runtime="torch-distributed",
     folder="s3://bucket/jobs",
-    per_node={"cpu": "8", "nvidia.com/gpu": "2"},
-    node_selector={"zone": "a"},
-    tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-    environment={"MLFLOW_TRACKING_URI": "http://mlflow:5000"},
+    resources={"cpu": "8", "nvidia.com/gpu": "2"},
+    processes=2,
+    environment=["MLFLOW_TRACKING_URI", "KFP_RUN_ID", "UNSET"],
     secrets={"bifocal-s3": {"access_key": "AWS_ACCESS_KEY_ID"}},
+    shared_memory="8Gi",
+    volumes=[{"persistentVolumeClaim": {"claimName": "corpora"}, "mountPath": "/corpora", "subPath": "coco"}],
+    labels={"kueue.x-k8s.io/queue-name": "gpus", "team": "search"},
+    annotations={"sidecar.istio.io/inject": "false"},
+    node_selector={"zone": "a"},
+    node_affinity=[{"key": "gpu", "operator": "In", "values": ["h100"]}],
+    tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    image_pull_secrets=["registry"],
+    security_context={"runAsUser": 12345},
     timeout=600,
 )
 
 
-class Kubernetes(BaseHTTPRequestHandler):
-    """Stub of the Kubernetes API: stores jobs, and reports each with the status ``final_status``."""
-
-    final_status: str
-    jobs: dict[str, Any]
-    deleted: list[str]
-
-    def respond(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        name = self.path.split("?")[0].rsplit("/", 1)[-1]
-        answer: dict[str, Any] | None = None
-        if self.command == "POST" and self.path == JOBS:
-            answer = json.loads(body)
-            self.jobs[answer["metadata"]["name"]] = answer
-        elif self.command == "DELETE" and self.path.startswith(JOBS):
-            self.deleted.append(name)
-            answer = {}
-        elif self.path.startswith(JOBS) and name in self.jobs:
-            metadata = {"name": name, "namespace": NAMESPACE, "creationTimestamp": "2026-01-01T00:00:00Z"}
-            condition = {
-                "type": self.final_status,
-                "status": "True",
-                "reason": "x",
-                "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }
-            answer = {**self.jobs[name], "metadata": metadata, "status": {"conditions": [condition]}}
-        elif "/clustertrainingruntimes/" in self.path:
-            answer = RUNTIME
-        elif self.path.endswith("/pods") or "/pods?" in self.path:
-            answer = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}
-        text = json.dumps(answer if answer is not None else {"message": "not found"}).encode()
-        self.send_response(200 if answer is not None else 404)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_POST = do_DELETE = respond
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
-def kubernetes() -> Iterator[tuple[type[Kubernetes], TrainerClient]]:
-    handler = type("Stub", (Kubernetes,), {"final_status": "Complete", "jobs": {}, "deleted": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    configuration = Configuration(host=f"http://127.0.0.1:{server.server_address[1]}")
-    yield handler, TrainerClient(KubernetesBackendConfig(namespace=NAMESPACE, client_configuration=configuration))
-    server.shutdown()
-    server.server_close()
+def cluster(s3: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv(SETTINGS, NODES.model_dump_json())
+    monkeypatch.setattr(trainjob, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(trainjob, "OUTAGE_SECONDS", 10.0)
+    with running_cluster() as running:
+        running.on_poll = lambda job: finish(job)
+        yield running
 
 
 def write_artifact(folder: Path, name: str) -> Path:
@@ -115,94 +59,189 @@ def write_artifact(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def train(folder: Path, client: TrainerClient) -> Path:
+def description(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what the machines of a job get."""
+    (text,) = [entry["value"] for entry in job["spec"]["trainer"]["env"] if entry["name"] == node.JOB]
+    parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+def finish(job: dict[str, Any]) -> None:
+    """Stand in for the machines: upload a model, and end the job."""
+    folder = description(job)["folder"]
+    boto3.client("s3").put_object(Bucket="bucket", Key=f"{folder.removeprefix('s3://bucket/')}/checkpoints/1", Body=b"")
+    here = Path(os.environ["MODELS"])
+    Storage().upload(write_artifact(here, "embedding"), f"{folder}/embedding")
+    end(job, "Complete")
+
+
+def train(folder: Path, cluster: Cluster) -> list[str]:
+    """Run the step on new disks, and return the files of its model."""
     inputs = {name: write_artifact(folder, name) for name in COMPONENT.inputs}
     embedding = folder / "embedding.partial"
-    embedding.mkdir()
-    assert run(PARAMS, **inputs, embedding=embedding, client=client) == {"nodes": 3}
-    return embedding
+    embedding.mkdir(exist_ok=True)
+    os.environ["MODELS"] = str(folder / "node")
+    assert run(PARAMS, **inputs, embedding=embedding, client=cluster.client()) == {"nodes": 3}
+    return [path.name for path in embedding.iterdir()]
+
+
+def keys() -> set[str]:
+    """Return the names below the folder of the job."""
+    listed = boto3.client("s3").list_objects_v2(Bucket="bucket").get("Contents", [])
+    return {entry["Key"].split("/")[2] for entry in listed}
 
 
 def test_job_has_the_declared_nodes_and_its_model_is_downloaded(
-    tmp_path: Path, s3: None, kubernetes: tuple[type[Kubernetes], TrainerClient], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub, client = kubernetes
-    wait = client.wait_for_job_status
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    monkeypatch.setenv("KFP_RUN_ID", "run-1")
+    jobs: list[dict[str, Any]] = []
 
-    def work(name: str, *arguments: Any, **options: Any) -> Any:
-        """Stand in for node 0: download the inputs, upload a model."""
-        (variable,) = [v for v in stub.jobs[name]["spec"]["trainer"]["env"] if v["name"] == node.JOB]
-        task = json.loads(variable["value"])
-        assert task["values"] == {"seed": 1, "train_embedding": {"epochs": 2}}
-        for one in task["inputs"]:
-            Storage().download(f"{task['folder']}/{one}", tmp_path / "node" / one)
-            assert (tmp_path / "node" / one / "content").read_text() == one
-        Storage().upload(write_artifact(tmp_path / "node", "embedding"), f"{task['folder']}/embedding")
-        return wait(name, *arguments, **options)
+    def work(job: dict[str, Any]) -> None:
+        jobs.append(job)
+        assert keys() == {"dataset", "features", "text", "sorter"}
+        finish(job)
 
-    monkeypatch.setattr(client, "wait_for_job_status", work)
-    embedding = train(tmp_path, client)
-    assert [path.name for path in embedding.iterdir()] == ["content"]
-    (spec,) = [job["spec"] for job in stub.jobs.values()]
+    cluster.on_poll = work
+    assert train(tmp_path, cluster) == ["content"]
+    (job,) = jobs
+    assert cluster.deleted == [job["metadata"]["name"]]
+    assert keys() == {"embedding"}  # the inputs and the checkpoints are deleted
+    assert job["metadata"]["labels"] == NODES.labels
+    spec = job["spec"]
     assert spec["runtimeRef"]["name"] == "torch-distributed"
-    assert spec["activeDeadlineSeconds"] == PARAMS.timeout
+    assert spec["activeDeadlineSeconds"] == NODES.timeout
     trainer = spec["trainer"]
     assert (trainer["numNodes"], trainer["image"]) == (3, PARAMS.image)
     assert trainer["command"] == ["python", "-m", "components.cluster.train_distributed.node"]
     assert trainer["resourcesPerNode"]["limits"]["nvidia.com/gpu"] == "2"
+    variables = {entry["name"]: entry["value"] for entry in trainer["env"]}
+    assert variables.keys() == {"MLFLOW_TRACKING_URI", "KFP_RUN_ID", node.JOB}  # no secret
+    assert variables["KFP_RUN_ID"] == "run-1"
     (patched,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    pod = patched["template"]["spec"]["template"]["spec"]
-    assert pod["nodeSelector"] == PARAMS.node_selector
-    assert pod["tolerations"] == PARAMS.tolerations
-    assert pod["volumes"][0]["secret"]["secretName"] == "bifocal-s3"
-    assert "test" not in [variable.get("value") for variable in trainer["env"]]
-    assert stub.deleted == list(stub.jobs)
+    template = patched["template"]["spec"]["template"]
+    assert template["metadata"] == {"labels": {"team": "search"}, "annotations": NODES.annotations}
+    pod = template["spec"]
+    assert pod["nodeSelector"] == NODES.node_selector
+    assert pod["tolerations"] == NODES.tolerations
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["securityContext"] == {"runAsUser": 12345}
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == NODES.node_affinity
+    secret, corpora, memory = pod["volumes"]
+    assert secret["secret"]["secretName"] == "bifocal-s3"
+    assert corpora["persistentVolumeClaim"]["claimName"] == "corpora"
+    assert memory["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
+    mounts = [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
+    assert mounts == ["/secrets/bifocal-s3", "/corpora", "/dev/shm"]
 
 
-def test_failed_job_is_an_error_and_is_deleted(
-    tmp_path: Path, s3: None, kubernetes: tuple[type[Kubernetes], TrainerClient]
+def test_failed_job_is_an_error_and_is_deleted(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.on_poll = lambda job: end(job, "Failed")
+    with pytest.raises(ValueError, match=r"TrainJob bifocal-\w{16} failed \(Test\); end of the log of node 0:"):
+        train(tmp_path, cluster)
+    assert cluster.deleted == cluster.created
+
+
+def test_job_that_takes_too_long_is_deleted(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTINGS, NODES.model_copy(update={"timeout": 1}).model_dump_json())
+    cluster.on_poll = lambda job: None
+    with pytest.raises(TimeoutError, match="did not end within 1 seconds, and was deleted"):
+        train(tmp_path, cluster)
+    assert cluster.deleted == cluster.created
+
+
+@pytest.mark.parametrize("fault", [503, 429, 401, 0])
+def test_errors_of_the_api_neither_end_nor_delete_the_job(tmp_path: Path, cluster: Cluster, fault: int) -> None:
+    polls: list[int] = []
+
+    def work(job: dict[str, Any]) -> None:
+        assert not cluster.deleted
+        polls.append(1)
+        if len(polls) == 1:
+            cluster.faults = [fault] * 2
+        else:
+            finish(job)
+            cluster.faults = [fault]  # of the deletion
+
+    cluster.faults = [200, fault]  # the creation fails, too
+    cluster.on_poll = work
+    assert train(tmp_path, cluster) == ["content"]
+    assert len(cluster.created) == len(cluster.deleted) == 1
+
+
+def test_outage_of_the_api_leaves_the_job_and_the_next_attempt_adopts_it(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub, client = kubernetes
-    stub.final_status = "Failed"
-    with pytest.raises(ValueError, match="of 3 nodes failed"):
-        train(tmp_path, client)
-    assert len(stub.deleted) == 1
+    monkeypatch.setattr(trainjob, "OUTAGE_SECONDS", 0.05)
+
+    def fail(job: dict[str, Any]) -> None:
+        cluster.faults = [503] * 1000
+
+    cluster.on_poll = fail
+    with pytest.raises(OSError, match="was not deleted: start the step again"):
+        train(tmp_path, cluster)
+    cluster.faults, cluster.on_poll = [], finish
+    assert train(tmp_path / "retry", cluster) == ["content"]
+    assert cluster.created == cluster.deleted
+    assert len(cluster.created) == 1
 
 
-@pytest.mark.parametrize("rank", ["0", "1"])
-def test_every_node_runs_torchrun_and_the_first_uploads_the_model(
-    tmp_path: Path, s3: None, monkeypatch: pytest.MonkeyPatch, rank: str
-) -> None:
-    Storage().upload(write_artifact(tmp_path / "launcher", "dataset"), f"s3://bucket/job{rank}/dataset")
-    (tmp_path / "secrets" / "bifocal-mlflow").mkdir(parents=True)
-    (tmp_path / "secrets" / "bifocal-mlflow" / "username").write_text("ann\n")
-    monkeypatch.setenv("PET_NODE_RANK", rank)
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "nobody")
-    commands: list[list[str]] = []
+def test_rejected_job_is_an_error_at_once(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.faults = [200, 403]
+    with pytest.raises(ValueError, match=r"was rejected: .*403"):
+        train(tmp_path, cluster)
 
-    def torchrun(command: list[str], check: bool) -> subprocess.CompletedProcess[bytes]:
-        commands.append(command)
-        write_artifact(tmp_path / "node", "embedding")
-        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(subprocess, "run", torchrun)
-    job = {
-        "folder": f"s3://bucket/job{rank}",
-        "inputs": ["dataset"],
-        "values": {"seed": 1, "train_embedding": {"epochs": 2}},
-        "code": "abc",
-        "secrets": {"bifocal-mlflow": {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}},
-    }
-    assert node.main(job, tmp_path / "node", tmp_path / "secrets") == 0
-    (command,) = commands
-    assert command[1:6] == ["-m", "torch.distributed.run", "-m", "components", "train_embedding"]
-    message = ExecutorInput.parse(command[-1])
-    assert message.values == job["values"]
-    assert (message.inputs["dataset"] / "content").read_text() == "dataset"
-    assert message.outputs == {"embedding": tmp_path / "node" / "embedding"}
-    assert os.environ["MLFLOW_TRACKING_USERNAME"] == "ann"
-    stored = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix=f"job{rank}/embedding").get("KeyCount", 0)
-    assert (stored > 0) == (rank == "0")
+def test_killed_step_adopts_its_job(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.on_poll = lambda job: None  # it runs on
+    waiting = get_context("fork").Process(target=train, args=(tmp_path / "pod1", cluster))
+    waiting.start()
+    deadline = time.monotonic() + 60
+    while not cluster.created and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert waiting.pid is not None
+    os.kill(waiting.pid, signal.SIGKILL)
+    waiting.join(60)
+    assert cluster.jobs.keys() == set(cluster.created)
+    cluster.on_poll = finish
+    assert train(tmp_path / "pod2", cluster) == ["content"]
+    assert len(cluster.created) == 1
+    assert cluster.deleted == cluster.created
+
+
+def test_failed_job_of_a_killed_step_is_replaced_when_it_is_gone(tmp_path: Path, cluster: Cluster) -> None:
+    def fail_first(job: dict[str, Any]) -> None:
+        if len(cluster.created) == 2:
+            finish(job)
+
+    cluster.on_poll = lambda job: os.kill(os.getpid(), signal.SIGUSR1)
+    previous = signal.signal(signal.SIGUSR1, _stop)
+    try:
+        with pytest.raises(_StoppedError):
+            train(tmp_path / "pod1", cluster)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    end(cluster.jobs[cluster.created[0]], "Failed")
+    cluster.on_poll, cluster.polls_until_gone = fail_first, 2
+    assert train(tmp_path / "pod2", cluster) == ["content"]
+    assert len(cluster.created) == 2
+    assert cluster.created[0] == cluster.created[1]
+
+
+class _StoppedError(Exception):
+    pass
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise _StoppedError
+
+
+def test_step_that_lost_its_output_takes_the_model_without_a_job(tmp_path: Path, cluster: Cluster) -> None:
+    train(tmp_path / "pod1", cluster)
+    assert train(tmp_path / "pod2", cluster) == ["content"]
+    assert len(cluster.created) == 1
 
 
 def test_inputs_and_outputs_are_those_of_train_embedding() -> None:

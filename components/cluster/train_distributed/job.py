@@ -1,0 +1,168 @@
+"""A TrainJob of Kubeflow's Trainer: created or adopted, watched through outages of the API, deleted when it is done."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kubeflow.trainer.constants import constants
+from kubernetes.client import ApiException
+from urllib3.exceptions import HTTPError
+
+from bifocal.progress import log_line
+
+T = TypeVar("T")
+
+POLL_SECONDS = 15.0
+OUTAGE_SECONDS = 3600.0
+LOG_LINES = 20
+
+
+class JobError(ValueError):
+    """The job failed, or the API rejects a request for good."""
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """The TrainJob ``name``, which may exist already: a killed step, started again, adopts the job that it created.
+
+    The step does not delete a job that still runs: neither after an error of the API nor when its own pod is killed.
+    ``activeDeadlineSeconds`` of the job bounds the time of one that nobody adopts.
+
+    Args:
+        client: ``TrainerClient`` of the Kubernetes backend.
+        create: creates the job.
+        timeout: seconds until the job is given up.
+    """
+
+    client: Any
+    name: str
+    create: Callable[[], object]
+    timeout: float
+
+    def run(self) -> None:
+        """Wait until the job is complete, and delete it.
+
+        Raises:
+            JobError: the job failed or was deleted by somebody else; the message has the end of its log.
+            TimeoutError: the job did not end in time; it is deleted.
+            OSError: the API did not answer for an hour; the job goes on.
+        """
+        deadline = time.monotonic() + self.timeout
+        self._create_or_adopt(deadline)
+        while time.monotonic() < deadline:
+            job = self._get()
+            if job is None:
+                raise JobError(f"the TrainJob {self.name} was deleted while it ran: start the step again")
+            condition = _final_condition(job)
+            if condition is None:
+                time.sleep(POLL_SECONDS)
+                continue
+            if condition["type"] == constants.TRAINJOB_COMPLETE:
+                self._delete()
+                return
+            reason = f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+            log = self._log()
+            self._delete()
+            raise JobError(f"the TrainJob {self.name} failed ({reason}); end of the log of node 0:\n{log}")
+        self._delete()
+        raise TimeoutError(f"the TrainJob {self.name} did not end within {self.timeout:g} seconds, and was deleted")
+
+    def _create_or_adopt(self, deadline: float) -> None:
+        while time.monotonic() < deadline:
+            job = self._get()
+            if job is None:
+                try:
+                    self._retry(self.create)
+                except RuntimeError as error:
+                    if _status(error) != 409:  # 409: a former request created it, but had no answer
+                        raise JobError(f"the TrainJob {self.name} was rejected: {_explain(error)}") from error
+                return
+            if "deletionTimestamp" in job["metadata"]:
+                time.sleep(POLL_SECONDS)  # its successor may have its name when it is gone
+            elif (_final_condition(job) or {}).get("type") == constants.TRAINJOB_FAILED:
+                log_line(f"the TrainJob {self.name} of a former attempt failed: deleting it")
+                self._delete()
+                time.sleep(POLL_SECONDS)
+            else:
+                log_line(f"waiting for the TrainJob {self.name}")
+                return
+
+    def _get(self) -> dict[str, Any] | None:
+        """Return the job, None if there is none.
+
+        Not by the SDK's ``get_job``, which asks for runtime and pods too and hides a deletion in progress.
+        """
+        backend = self.client.backend
+
+        def request() -> dict[str, Any]:
+            job: dict[str, Any] = backend.custom_api.get_namespaced_custom_object(
+                constants.GROUP, constants.VERSION, backend.namespace, constants.TRAINJOB_PLURAL, self.name
+            )
+            return job
+
+        try:
+            return self._retry(request)
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise JobError(f"the TrainJob {self.name} cannot be read: {_explain(error)}") from error
+
+    def _delete(self) -> None:
+        try:
+            self._retry(lambda: self.client.delete_job(self.name))
+        except RuntimeError as error:
+            if _status(error) != 404:
+                log_line(f"warning: the TrainJob {self.name} remains: {_explain(error)}")
+
+    def _log(self) -> str:
+        try:
+            return "\n".join([*self.client.get_job_logs(self.name)][-LOG_LINES:])
+        except Exception as error:  # the reason of the failure matters more, and the SDK raises any class
+            return f"(no log: {_explain(error)})"
+
+    def _retry(self, request: Callable[[], T]) -> T:
+        """Return the answer of ``request``; repeat it while the API does not answer or is overloaded."""
+        end = time.monotonic() + OUTAGE_SECONDS
+        while True:
+            try:
+                return request()
+            except (ApiException, HTTPError, RuntimeError, TimeoutError, OSError) as error:
+                if not _is_transient(error):
+                    raise
+                if time.monotonic() > end:
+                    raise OSError(
+                        f"the Kubernetes API does not answer ({_explain(error)}); the TrainJob {self.name} was not "
+                        "deleted: start the step again to wait for it"
+                    ) from error
+                log_line(f"the Kubernetes API does not answer ({_explain(error)}); trying again")
+                time.sleep(POLL_SECONDS)
+
+
+def _final_condition(job: dict[str, Any]) -> dict[str, Any] | None:
+    final = (constants.TRAINJOB_COMPLETE, constants.TRAINJOB_FAILED)
+    conditions = job.get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] in final and entry["status"] == "True"), None)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the error of the API: the SDK wraps it."""
+    return error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ is not None else error
+
+
+def _status(error: BaseException) -> int | None:
+    cause = _cause(error)
+    return cause.status if isinstance(cause, ApiException) else None
+
+
+def _is_transient(error: BaseException) -> bool:
+    status = _status(error)
+    if status is not None:
+        return status in (0, 401, 408, 429) or status >= 500  # 401: a service account's token is being replaced
+    return isinstance(_cause(error), (HTTPError, TimeoutError, OSError))
+
+
+def _explain(error: BaseException) -> str:
+    cause = _cause(error)
+    text = f"{cause.status} {cause.reason}" if isinstance(cause, ApiException) else repr(cause)
+    return f"{error}: {text}" if cause is not error else text
