@@ -1,4 +1,4 @@
-"""The main metrics of a run as a table: ``dvc metrics show`` prints them as one row of sixty columns."""
+"""The main metrics of a run as a table; ``dvc metrics show`` has their summary in one row."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -162,7 +162,7 @@ class Component:
             them by its name, beside its metrics.
         pages: HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one.
         code_modules: modules that it runs besides its own ``spec`` and ``run``, such as those of another process.
-        metrics: JSON files below the outputs that DVC compares, ``"metrics/metrics.json"``.
+        metrics: small JSON files below the outputs that DVC compares, ``"metrics/summary.json"``.
         plots: tables below the outputs that DVC draws.
         image_dirs: folders of images below the outputs that DVC shows.
         has_parameters: whether ``params.yaml`` has a section for it; a step that only a cluster runs has none.

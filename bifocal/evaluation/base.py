@@ -21,6 +21,7 @@ from bifocal.report.thumbnails import Thumbnails
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
 
+MAX_SUMMARY = 12
 T = TypeVar("T")
 
 
@@ -145,6 +146,18 @@ def merge_metrics(results: Iterable[Result]) -> dict[str, Any]:
 def scalar_metrics(results: Iterable[Result]) -> dict[str, float]:
     """Return the scalars to track by their dotted names, without intervals, chance levels and counts."""
     return {row.name: row.value for result in results for row in result.metric_rows()}
+
+
+def summary_metrics(results: Iterable[Result]) -> dict[str, float]:
+    """Return the scalars that compare experiments at a glance: headlines, or else the first, of each result.
+
+    At most ``MAX_SUMMARY``: a table of experiments has one column for each.
+    """
+    chosen: list[MetricRow] = []
+    for result in results:
+        rows = result.metric_rows()
+        chosen += [row for row in rows if row.headline] or rows[:1]
+    return {row.name: row.value for row in chosen[:MAX_SUMMARY]}
 
 
 def _float_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[MetricRow]:

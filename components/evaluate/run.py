@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from bifocal.datasets import read_dataset
-from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metrics
+from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metrics, summary_metrics
 from bifocal.evaluation.page import build_page, data_sentence
 from bifocal.evaluation.rank_tables import write_rank_tables
 from bifocal.features import FeatureStore
@@ -44,6 +44,7 @@ def run(
         if result.skipped:
             log_line(f"{result.title} is skipped: {result.skipped}")
     write_json(metrics / "metrics.json", merge_metrics(results))
+    write_json(metrics / "summary.json", summary_metrics(results))
     write_rank_tables(metrics, results, subject.dataset, params.split, subject.features)
     write_tables_and_figures(metrics, results)
     artifacts = lineage({"dataset": dataset, "features": features, "text": text, "embedding": embedding})

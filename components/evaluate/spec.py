@@ -49,7 +49,7 @@ COMPONENT = Component(
     params=EvaluateParams,
     inputs=("dataset", "features", "text", "embedding"),
     outputs=("metrics", "report"),
-    metrics=("metrics/metrics.json",),
+    metrics=("metrics/summary.json",),
     plots=(
         Plot("metrics/recall_curves.csv", x="K", y="caption_retrieval", title="Caption retrieval: R@K, percent"),
         Plot("metrics/recall_curves.csv", x="K", y="image_retrieval", title="Image retrieval: R@K, percent"),

@@ -1,5 +1,6 @@
 """Import closure of a stage: complete, and without the code that it does not run."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from components.catalog import all_components, pipeline_components
 from runtime.closure import import_closure
 from runtime.identity import sources
 
+ROOT = Path(__file__).parents[2]
 FILES = {
     "bifocal/__init__.py": "",
     "bifocal/lazy.py": "from importlib import import_module",
@@ -83,3 +85,16 @@ def test_distributed_training_depends_on_the_code_that_its_nodes_run() -> None:
     components = all_components()
     own, nodes = components["train_distributed"], components["train_embedding"]
     assert set(sources(nodes).files) < set(sources(own).files)
+
+
+@pytest.mark.parametrize("stage", [stage.name for stage in pipeline_components() if not stage.side_effects])
+def test_a_cached_stage_reads_nothing_from_the_registry(stage: str) -> None:
+    """A champion, for example, is no dependency: a cached report would compare with a former one."""
+    files = sources(all_components()[stage]).files
+    imported = {
+        name
+        for file in files
+        for names in re.findall(r"from runtime\.mlflow import (.+)", (ROOT / file).read_text())
+        for name in names.split(", ")
+    }
+    assert imported <= {"log_figure", "log_files", "log_metrics", "git_commit"}

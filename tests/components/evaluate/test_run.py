@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bifocal.datasets import read_dataset
+from bifocal.evaluation.base import Result, summary_metrics
 from bifocal.evaluation.retrieval_tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics.retrieval.protocols import Fold
@@ -39,6 +40,20 @@ def test_metrics_have_values_intervals_and_baselines(evaluated: Path) -> None:
     assert {"before", "after", "chance", "kept"} == metrics["modifiers"].keys()
     assert sum(row["phrases"] for row in pointing["categories"].values()) == pointing["phrases"]
     assert 0 < metrics["semantic"]["NDCG_area"] <= 100
+
+
+def test_summary_has_the_headlines_of_each_evaluator(evaluated: Path) -> None:
+    metrics = json.loads((evaluated / "metrics" / "metrics.json").read_text())
+    summary = json.loads((evaluated / "metrics" / "summary.json").read_text())
+    assert summary["recall_sum"] == metrics["recall_sum"]
+    assert summary["image_retrieval.R@1"] == metrics["image_retrieval"]["R@1"]
+    assert summary["pointing.accuracy"] == metrics["pointing"]["accuracy"]
+    assert {name.partition(".")[0] for name in summary} >= {"semantic", "modifiers"}
+
+
+def test_summary_has_at_most_12_columns() -> None:
+    results = [Result(str(number), {f"metric_{number}": 1.0, "other": 2.0}) for number in range(20)]
+    assert list(summary_metrics(results)) == [f"metric_{number}" for number in range(12)]
 
 
 def test_tables_and_figures_are_written(evaluated: Path) -> None:
