@@ -43,14 +43,29 @@ def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: 
         )
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}, expected a probability between 0 and 1")
+    tail, subsets = tail_and_subsets(alpha)
+    means = subset_means(differences, counts, subsets, seed)
+    # A subset may hold no query of a metric, and then adds 0.
+    return float(means.nan_to_num(0.0).sum(dim=1).kthvalue(tail).values)
+
+
+def tail_and_subsets(alpha: float) -> tuple[int, int]:
+    """Return k and the number of subsets of which the k-th smallest mean is the bound of level ``alpha``."""
     tail = max(SUBSETS_PER_TAIL, math.ceil(SUBSETS * alpha))
-    subsets = math.ceil(tail / alpha) - 1
+    return tail, math.ceil(tail / alpha) - 1
+
+
+def subset_means(totals: Tensor, counts: Tensor, subsets: int, seed: int) -> Tensor:
+    """Return the mean per query of several metrics for random subsets, with each image in a subset by a toss of a coin.
+
+    Shape:
+        totals, counts (G, S) -> (subsets, S) float64; NaN where a subset holds no query of a metric.
+    """
     generator = torch.Generator().manual_seed(seed)
-    totals, counts = differences.double(), counts.double()
+    totals, counts = totals.double(), counts.double()
     means = []
     for start in range(0, subsets, BLOCK):
         size = (min(BLOCK, subsets - start), len(totals))
         chosen = torch.randint(2, size, generator=generator, dtype=torch.int8).double()
-        # A subset may hold no query of a metric, and then adds 0.
-        means.append(((chosen @ totals) / (chosen @ counts)).nan_to_num(0.0).sum(dim=1))
-    return float(torch.cat(means).kthvalue(tail).values)
+        means.append((chosen @ totals) / (chosen @ counts))
+    return torch.cat(means)
