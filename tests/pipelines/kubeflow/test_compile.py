@@ -17,6 +17,7 @@ from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIB
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.tasks import TaskFactory
+from pipelines.promotion.policy import load as load_policy
 from runtime import parameters
 from runtime.identity import image_key
 from runtime.spec import USER_PATH, Component, Params
@@ -71,6 +72,19 @@ def test_each_stage_depends_on_the_writers_of_its_inputs(default: tuple[dict[str
 def test_push_reads_every_output_of_the_pipeline(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
     inputs = tasks_of(default[0])["push"]["inputs"]["artifacts"]
     assert sorted(inputs) == sorted(name for stage in pipeline_components() for name in stage.outputs)
+
+
+def test_promotion_follows_registration_and_gets_the_policy(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    task = tasks_of(default[0])["promote"]
+    assert set(task["inputs"]["artifacts"]) == {"dataset", "features", "registration"}
+    assert "register-model" in task["dependentTasks"]
+    section = json.loads(arguments(task)["parameters"])["promote"]
+    assert section == {"policy": load_policy().model_dump(mode="json")}
+    outputs = default[0]["components"]["comp-promote"]["outputDefinitions"]["artifacts"]
+    assert outputs["scores"]["artifactType"]["schemaTitle"] == "system.Metrics"
+    without = resources.load().model_copy(update={"promote": False})
+    text = kubeflow.compile_pipeline(VALUES, without, REVISION)
+    assert "promote" not in tasks_of(next(yaml.safe_load_all(text)))
 
 
 def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_argument(
@@ -203,7 +217,7 @@ def test_artifacts_have_the_types_that_kubeflow_shows(default: tuple[dict[str, A
 
 def test_steps_with_side_effects_are_not_cached(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
     tasks = tasks_of(default[0])
-    for name in ("push", "register-model"):
+    for name in ("push", "register-model", "promote"):
         assert not tasks[name]["cachingOptions"].get("enableCache", False)
     assert tasks["evaluate"]["cachingOptions"]["enableCache"]
 

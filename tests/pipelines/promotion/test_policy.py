@@ -1,0 +1,31 @@
+"""The file promotion.yaml: its values are checked, and the number of images has a default."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.promotion.policy import FILE, load
+
+
+def test_the_default_number_of_images_is_500(tmp_path: Path) -> None:
+    values = yaml.safe_load(FILE.read_text())
+    assert values.pop("min_images") < 500, "the drawn scenes have fewer test images"
+    (tmp_path / "promotion.yaml").write_text(yaml.safe_dump(values))
+    assert load(tmp_path / "promotion.yaml").min_images == 500
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"min_gain": 0.0}, "min_gain: Input should be greater than 0"),
+        ({"floors": {}}, "floors: Dictionary should have at least 1 item"),
+        ({"max_drops": {"recal_sum": 1.0}}, "max_drops.recal_sum"),
+        ({"confidence": 95.0}, "confidence: Input should be less than 1"),
+        ({"latency_ms": 100.0}, "latency_ms: Extra inputs are not permitted"),
+    ],
+)
+def test_invalid_policies_are_errors(changes: dict[str, object], expected: str, tmp_path: Path) -> None:
+    (tmp_path / "promotion.yaml").write_text(yaml.safe_dump(yaml.safe_load(FILE.read_text()) | changes))
+    with pytest.raises(ValueError, match=expected):
+        load(tmp_path / "promotion.yaml")
