@@ -66,7 +66,7 @@ def run(
         engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
-    # A run on this machine keeps its checkpoints on its disk.
+    # A run on this machine has checkpoints if BIFOCAL_CHECKPOINTS is set here, not at the address of the cluster.
     cluster = cluster.model_copy(update={"push": push, "checkpoints": None})
     text = compile_pipeline_for(recipes, cluster, revision, settings)
     # SIGTERM stops the running steps, as Ctrl-C does.
