@@ -89,10 +89,16 @@ class KillingEngine(ContainerEngine):
         return super().run(pod)
 
     def kill(self) -> None:
-        while not self.bucket.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get("Contents"):
+        former = self.checkpoints()
+        while self.checkpoints() <= former:
             time.sleep(0.05)
         self.killed = True
-        self.stop()
+        (container,) = self._running
+        container.kill()
+
+    def checkpoints(self) -> set[str]:
+        found = self.bucket.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get("Contents", [])
+        return {entry["Key"] for entry in found}
 
 
 def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[Exit, str]:
