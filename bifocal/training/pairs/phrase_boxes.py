@@ -21,8 +21,9 @@ class PhraseBoxPairs:
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. The boxes
     are those of the feature store, such as proposals. In each image of a phrase, the box that overlaps a ground-truth
-    box most is a positive if their IoU is at least ``min_iou``. Other boxes of that IoU are neither positives nor
-    negatives.
+    box most is a positive if their IoU is at least ``min_iou``. Other boxes of that IoU are drawn neither as positives
+    nor as hard negatives; a batch that holds one for another phrase counts it as a match, as evaluation does. Phrases
+    that differ only in case are one phrase.
 
     Args:
         dataset: a split with phrases.
@@ -51,6 +52,7 @@ class PhraseBoxPairs:
         images_of_phrase: dict[str, set[int]] = defaultdict(set)
         boxes: list[np.ndarray] = []
         for image_id, phrase, truth in dataset.phrases[["image_id", "phrase", "boxes"]].itertuples(index=False):
+            phrase = phrase.lower()
             if image_id not in self._image_row:
                 self._image_row[image_id] = len(boxes)
                 boxes.append(self._boxes_of(image_id))
@@ -89,7 +91,7 @@ class PhraseBoxPairs:
         if world_size > 1:
             raise ValueError("PhraseBoxes trains in one process: start it without torchrun")
         boxes, phrases = rows[:, 1].unique(), rows[:, 0][rows[:, 0] >= 0].unique()
-        matches = [[(phrase, box) in self._positive_pairs for phrase in phrases.tolist()] for box in boxes.tolist()]
+        matches = [[(phrase, box) in self.overlapping for phrase in phrases.tolist()] for box in boxes.tolist()]
         names = list(self._image_row)
         ids = [f"{names[box // self.regions]}, region {box % self.regions}" for box in boxes.tolist()]
         return Batch(ids, self.boxes(boxes), self.texts(phrases), torch.tensor(matches))

@@ -27,15 +27,17 @@ def truth() -> set[tuple[str, int]]:
     }
 
 
-def pairs_of(folder: Path, boxes: np.ndarray | None) -> PhraseBoxPairs:
-    """One image with three regions and the phrase "a star", whose box is the top left quarter."""
+def pairs_of(folder: Path, boxes: np.ndarray | None, *phrases: str) -> PhraseBoxPairs:
+    """One image with three regions and phrases, by default "a star", whose box is the top left quarter."""
+    names = list(phrases or ["a star"])
     with FeatureWriter(folder, regions=3, dim=2, metadata={}, images_per_file=1) as writer:
         writer.add("a", np.array([[1, 0], [2, 1], [2, 1]], np.float32), boxes)
-    phrases = pd.DataFrame({"image_id": ["a"], "phrase": ["a star"], "boxes": [np.array([[0, 0, 50, 50]], np.float32)]})
+    truth = [np.array([[0, 0, 50, 50]], np.float32)] * len(names)
+    table = pd.DataFrame({"image_id": "a", "phrase": names, "boxes": truth})
     images = pd.DataFrame({"image_id": ["a"], "width": 100, "height": 100})
     vectorizer = TFIDF(min_count=1)
     vectorizer.fit(["a star"], seed=0)
-    tables = Dataset(images, pd.DataFrame(), phrases, folder)
+    tables = Dataset(images, pd.DataFrame(), table, folder)
     return PhraseBoxPairs(tables, FeatureStore(folder), FittedVectorizer(vectorizer))
 
 
@@ -64,6 +66,18 @@ def test_overlapping_boxes_are_neither_positives_nor_negatives(tmp_path: Path) -
             return torch.tensor([[0.0, 1.0]])
 
     assert [rows.tolist() for rows in pairs.hard_negatives(PrefersTheSecondFeature(), torch.Generator())] == [[2]]
+
+
+def test_an_overlapping_box_of_a_batch_is_a_match_and_no_negative(tmp_path: Path) -> None:
+    boxes = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
+    batch = pairs_of(tmp_path, boxes).batch(torch.tensor([[0, 0], [-1, 1], [-1, 2]]))
+    assert batch.matches.tolist() == [[True], [True], [False]]
+
+
+def test_phrases_that_differ_in_case_are_one_phrase(tmp_path: Path) -> None:
+    boxes = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
+    pairs = pairs_of(tmp_path, boxes, "A star", "a star")
+    assert (pairs.phrases, pairs.positives.tolist()) == (["a star"], [[0, 0]])
 
 
 def test_phrase_box_pairs_reject_features_without_boxes(tmp_path: Path) -> None:
