@@ -85,8 +85,9 @@ cat > "$work/repository.yaml" << END
 repository: ${E2E_REPOSITORY:-$(git config remote.origin.url)}
 END
 submit() { # submit OPTION...: print the id of a new run
-  python -m pipelines run --runner cluster --recipe tests/small.yaml --images "$work/images.json" \
-    --resources deploy/kind/resources.yaml --resources "$work/repository.yaml" "$@" | tail -n 1
+  # Nodes of kind can pull localhost:5001/...; this machine cannot reach the bucket.
+  python -m pipelines run --runner cluster --skip-check images --skip-check buckets --recipe tests/small.yaml \
+    --images "$work/images.json" --resources deploy/kind/resources.yaml --resources "$work/repository.yaml" "$@" | tail -n 1
 }
 state() { python deploy/kind/wait_for_run.py "$1" "$2" | tail -n 1; }
 versions() { # number of registered versions

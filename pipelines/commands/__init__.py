@@ -7,6 +7,7 @@ from pipelines.commands.compile import compile_command
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
 from pipelines.commands.packages import packages
+from pipelines.commands.preflight import preflight
 from pipelines.commands.promote import promote
 from pipelines.commands.register import register
 from pipelines.commands.render import render
@@ -19,7 +20,19 @@ def main() -> None:
     """Render, compile, run, schedule and promote the pipeline that the stages declare."""
 
 
-for command in (render, packages, register, metrics, compare, compile_command, run, promote, doctor, schedule):
+for command in (
+    render,
+    packages,
+    register,
+    metrics,
+    compare,
+    compile_command,
+    run,
+    promote,
+    doctor,
+    schedule,
+    preflight,
+):
     main.add_command(command)
 # The name of version 0.1.
 main.add_command(metrics, "figures")

@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,9 +59,14 @@ def compile_pipeline_for(
     """
     from pipelines.kubeflow import compile as kubeflow
 
+    return kubeflow.compile_pipeline(load_parameters(recipes, settings), cluster, revision)
+
+
+def load_parameters(recipes: Sequence[Path], settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the validated values of ``params.yaml`` with ``recipes`` and ``settings``."""
     values = parameters.load(Path("params.yaml"), recipes, settings)
     parameters.validate(values, catalog.configurable_components().values())
-    return kubeflow.compile_pipeline(values, cluster, revision)
+    return values
 
 
 def head_commit() -> str:

@@ -31,3 +31,10 @@ resources = click.option(
     help="File that overlays pipelines/kubeflow/resources.yaml; may be repeated.",
 )
 revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")
+skipped_checks = click.option(
+    "--skip-check",
+    "skipped",
+    multiple=True,
+    type=click.Choice(["images", "repository", "buckets", "permissions", "all"]),
+    help="Omit a check of the cluster before a run or a schedule is created; may be repeated.",
+)

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from pipelines.commands import options
-from pipelines.commands.compile import compile_pipeline_for, head_commit, load_resources
+from pipelines.commands.compile import compile_pipeline_for, head_commit, load_parameters, load_resources
+from pipelines.commands.preflight import check_cluster
 from runtime.tracking_store import tracking_uri
 
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
@@ -20,6 +21,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 @options.images
 @options.resources
 @options.revision
+@options.skipped_checks
 @click.option("--runner", type=click.Choice(["host", "container", "cluster"]), default="host", show_default=True)
 @click.option(
     "--folder",
@@ -36,6 +38,7 @@ def run(
     images: Path | None,
     overlays: tuple[Path, ...],
     revision: str | None,
+    skipped: tuple[str, ...],
     runner: str,
     folder: Path,
     parallel: int,
@@ -48,6 +51,7 @@ def run(
         from pipelines.kubeflow.client import kfp_client
         from pipelines.kubeflow.runs import Target, submit
 
+        check_cluster([load_parameters(recipes, settings)], cluster, revision, skipped)
         text = compile_pipeline_for(recipes, cluster, revision, settings)
         with kfp_client() as client:
             click.echo(submit(text, Target(client, cluster, revision)))

@@ -5,14 +5,16 @@ from pathlib import Path
 import click
 
 from pipelines.commands import options
-from pipelines.commands.compile import compile_pipeline_for, head_commit, load_resources
+from pipelines.commands.compile import compile_pipeline_for, head_commit, load_parameters, load_resources
+from pipelines.commands.preflight import check_cluster
 
 
 @click.command()
 @options.images
 @options.resources
+@options.skipped_checks
 @click.argument("action", type=click.Choice(["diff", "apply", "list"]))
-def schedule(images: Path | None, overlays: tuple[Path, ...], action: str) -> None:
+def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str, ...], action: str) -> None:
     """Compare the schedules of the cluster at KFP_ENDPOINT with the declared ones, change them, or list them.
 
     pipelines/kubeflow/schedules.yaml declares the schedules. Each is pinned to this commit, its images and its
@@ -28,6 +30,9 @@ def schedule(images: Path | None, overlays: tuple[Path, ...], action: str) -> No
             click.echo("\n".join(schedules.list_schedules(client)) or "the server has no schedule of this project")
             return
         target = Target(client, load_resources(images, overlays), head_commit())
+        if action == "apply":
+            values = [load_parameters([Path(path) for path in entry.recipes]) for entry in declared.values()]
+            check_cluster(values, target.resources, target.revision, skipped)
         changes = schedules.plan(
             declared,
             target,

@@ -140,6 +140,30 @@ class Storage:
         with wrap_s3_errors("S3"):
             return [entry["Name"] for entry in self._client.list_buckets()["Buckets"]]
 
+    def check_readable(self, uri: str) -> None:
+        """List one object of the folder or file at ``uri``.
+
+        Raises:
+            StorageError: nothing is there, the server does not answer, or the keys may not list it.
+        """
+        bucket, prefix = parse_s3_uri(uri)
+        with wrap_s3_errors(uri):
+            page = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+        if not page["KeyCount"]:
+            raise StorageError(f"{uri}: no such file or folder; check the address")
+
+    def check_writable(self, uri: str) -> None:
+        """Write an empty object into the folder ``uri`` and delete it.
+
+        Raises:
+            StorageError: the server does not answer, or the keys may not write there.
+        """
+        bucket, prefix = parse_s3_uri(uri)
+        probe = {"Bucket": bucket, "Key": f"{prefix}/.bifocal-access-check".removeprefix("/")}
+        with wrap_s3_errors(uri):
+            self._client.put_object(**probe, Body=b"")
+            self._client.delete_object(**probe)
+
     @cached_property
     def _client(self) -> Any:
         style = "path" if os.environ.get("BIFOCAL_S3_PATH_STYLE") == "1" else "auto"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from components.cluster.fetch.spec import FetchParams
 from runtime.artifacts import hash_files
+from runtime.git import git_environment
 
 
 def run(params: FetchParams, *, repository: str, versions: str, user_files: Path) -> dict[str, float]:
@@ -27,7 +28,7 @@ def run(params: FetchParams, *, repository: str, versions: str, user_files: Path
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dvc", "get", "--rev", revision, "--out", str(target), repository, path]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, env=git_environment(), capture_output=True, text=True, check=False)
         if process.returncode:
             # DVC prints hints about its support besides the error.
             errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR: ")]

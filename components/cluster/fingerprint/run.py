@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.cluster.fingerprint.spec import COMPONENT, MLFLOW_PAGE, FingerprintParams
+from runtime.git import git_environment
 from runtime.mlflow import create_pipeline_run, git_commit
 from runtime.s3.storage import Storage
 from runtime.s3.uri import is_remote
@@ -80,8 +81,7 @@ def _resolve(clone: Path, revision: str, repository: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-    done = subprocess.run(["git", *arguments], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", *arguments], env=git_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"fingerprint: git {arguments[0]} failed: {done.stderr.strip()}")
     return done.stdout.strip()

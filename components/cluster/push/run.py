@@ -13,6 +13,7 @@ import yaml
 
 from components.cluster.push.spec import PushParams
 from runtime.artifacts import MANIFEST
+from runtime.git import git_environment
 from runtime.kfp_executor import USER_FILES
 
 DVC_FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
@@ -78,7 +79,7 @@ def _push_branch(clone: Path, revision: str) -> None:
     files = [*DVC_FILES, *(path for path in EXTRA_FILES if (clone / path).is_file())]
     _call(clone, "git", "add", "--force", *files)
     message = f"Add the outputs of the pipeline run {name}\n\nThe code and the user files are those of {revision}."
-    _call(clone, "git", "commit", "--quiet", "--no-verify", "--message", message, environment=AUTHOR | dict(os.environ))
+    _call(clone, "git", "commit", "--quiet", "--no-verify", "--message", message, environment=AUTHOR)
     try:
         _call(clone, "git", "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}")
     except ValueError as error:
@@ -89,7 +90,14 @@ def _push_branch(clone: Path, revision: str) -> None:
 
 
 def _call(folder: Path, *command: str, environment: Mapping[str, str] | None = None) -> str:
-    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        command,
+        cwd=folder,
+        env={**(environment or {}), **git_environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if process.returncode:
         raise ValueError(f"push: {' '.join(command)!r} failed: {(process.stderr or process.stdout).strip()}")
     return process.stdout

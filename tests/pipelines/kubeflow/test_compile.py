@@ -98,7 +98,7 @@ def test_parameters_are_canonical_json_of_one_section_and_the_code_hash_is_an_ar
 
 
 def test_a_changed_section_changes_the_arguments_of_one_stage(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    other, _ = compiled(pretrain_sorter={"epochs": 77})
+    other, _ = compiled(pretrain_sorter={"length": 77})
     tasks = tasks_of(default[0])
     changed = [name for name, task in tasks_of(other).items() if arguments(task) != arguments(tasks[name])]
     assert sorted(changed) == sorted(["push", "pretrain-sorter"])

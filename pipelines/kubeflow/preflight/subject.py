@@ -1,0 +1,38 @@
+"""Subject of the checks: one compiled pipeline and its cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from components.catalog import pipeline_components
+from pipelines.kubeflow.resources import Resources
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the checks look at.
+
+    Attributes:
+        values: validated values of ``params.yaml``, of each recipe.
+        revision: commit of the user files.
+        namespace: of the runs; None on a server with one user.
+    """
+
+    values: Sequence[Mapping[str, Any]]
+    resources: Resources
+    revision: str
+    namespace: str | None
+
+    @property
+    def distributed(self) -> bool:
+        """Whether a step runs on several nodes, as a TrainJob."""
+        return any(self.resources.for_step(stage.name).nodes > 1 for stage in pipeline_components())
+
+    def user_paths(self) -> set[str]:
+        """Return the user files of all stages."""
+        return {
+            path
+            for values in self.values
+            for stage in pipeline_components()
+            for path in stage.user_paths(values.get(stage.name, {})).values()
+        }

@@ -1,0 +1,200 @@
+"""Preflight: what a cluster could not run is refused before anything is sent, all problems at once."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from pipelines.__main__ import main
+from pipelines.kubeflow import resources
+from pipelines.kubeflow.preflight import check_all
+from pipelines.kubeflow.preflight.buckets import check_buckets, dvc_remote
+from pipelines.kubeflow.preflight.images import check_images
+from pipelines.kubeflow.preflight.permissions import check_permissions
+from pipelines.kubeflow.preflight.repository import check_repository
+from pipelines.kubeflow.preflight.subject import Subject
+from runtime import parameters
+from tests.git_server import PASSWORD, USER, create_repository, serve_git
+from tests.pipelines.compiled import REVISION, ROOT, VALUES
+from tests.pipelines.kubeflow_stub import serve
+from tests.pipelines.kubernetes_stub import Kubernetes, serve_kubernetes
+
+DIGEST = "@sha256:" + "0" * 64
+GOOD = {group: f"registry.company.com/bifocal{DIGEST}" for group in ("cpu", "gpu")}
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    for name in ("KFP_NAMESPACE", "KFP_TOKEN", "BIFOCAL_GIT_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def subject(namespace: str | None = None, revision: str = REVISION, nodes: int = 1, **changes: Any) -> Subject:
+    """Return the default pipeline with changes of resources.yaml."""
+    values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), changes)
+    values["steps"]["train_embedding"]["nodes"] = nodes
+    values["steps"] = {name: {**values["default"], **step} for name, step in values["steps"].items()}
+    return Subject([VALUES], resources.Resources.model_validate(values), revision, namespace)
+
+
+def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve() as (address, stub):
+        monkeypatch.setenv("KFP_ENDPOINT", address)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        done = CliRunner().invoke(main, ["schedule", "apply"])
+    assert done.exit_code != 0
+    problems = str(done.exception)
+    for expected in (
+        "images: cpu is localhost/bifocal:cpu, which only this machine has",
+        "images: gpu is localhost/bifocal:gpu",
+        "repository: https://example.invalid/bifocal.git: no other machine can reach the host example.invalid",
+        "buckets: s3://bifocal/checkpoints",
+        "buckets: push is true, but DVC has no default remote",
+        "--skip-check",
+    ):
+        assert expected in problems
+    assert stub.schedules == {}
+    assert stub.versions == {}
+
+
+def test_a_run_on_the_cluster_is_refused_unless_the_checks_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    command_module = import_module("pipelines.commands.run")
+    monkeypatch.setattr(command_module, "compile_pipeline_for", lambda *arguments: "pipeline")
+    with serve() as (address, stub):
+        monkeypatch.setenv("KFP_ENDPOINT", address)
+        command = ["run", "--runner", "cluster", "--revision", REVISION]
+        refused = CliRunner().invoke(main, [*command, "--skip-check", "buckets"])
+        assert "localhost/bifocal:cpu" in str(refused.exception)
+        assert "buckets" not in str(refused.exception)
+        assert stub.submitted == []
+        done = CliRunner().invoke(main, [*command, "--skip-check", "all"], catch_exceptions=False)
+        assert done.exit_code == 0
+        assert len(stub.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("registry.company.com/bifocal:1.0", "without a digest"),
+        (f"localhost:5000/bifocal{DIGEST}", "only this machine has"),
+        (f"registry.invalid/bifocal{DIGEST}", "only this machine has"),
+        (f"127.0.0.1:5000/bifocal{DIGEST}", "only this machine has"),
+    ],
+)
+def test_images_have_a_digest_and_a_registry_that_nodes_reach(image: str, expected: str) -> None:
+    (problem,) = check_images(subject(images={**GOOD, "gpu": image}))
+    assert expected in problem
+    assert list(check_images(subject(images=GOOD))) == []
+
+
+@pytest.fixture
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Address and commit of a private repository, whose name git translates to a local server."""
+    commit = create_repository(tmp_path / "server" / "bifocal")
+    with serve_git(tmp_path / "server") as address:
+        monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+        monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{address}/.insteadOf")
+        monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://git.company.com/")
+        yield "https://git.company.com/bifocal", commit
+
+
+def test_the_repository_answers_to_the_login_and_has_the_commit(
+    private: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, commit = private
+    (problem,) = check_repository(subject(repository=repository, revision=commit))
+    assert "cannot read https://git.company.com/bifocal" in problem
+    assert "BIFOCAL_GIT_PASSWORD" in problem
+    monkeypatch.setenv("BIFOCAL_GIT_USERNAME", USER)
+    monkeypatch.setenv("BIFOCAL_GIT_PASSWORD", PASSWORD)
+    assert list(check_repository(subject(repository=repository, revision=commit))) == []
+    (problem,) = check_repository(subject(repository=repository, revision="f" * 40))
+    assert f"does not have {'f' * 40}" in problem
+    assert "push the commit" in problem
+
+
+@pytest.mark.parametrize("repository", ["/home/me/bifocal", "file:///bifocal", "git@localhost:bifocal.git"])
+def test_a_repository_of_this_machine_is_a_problem(repository: str) -> None:
+    assert len(list(check_repository(subject(repository=repository)))) == 1
+
+
+def test_the_repository_is_not_checked_if_no_step_reads_it() -> None:
+    assert list(check_repository(subject(push=False))) == []
+
+
+@pytest.mark.usefixtures("s3")
+def test_folders_are_writable_and_user_files_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").write_text("[core]\n    remote = s3\n['remote \"s3\"']\n    url = s3://bucket/dvc\n")
+    monkeypatch.chdir(tmp_path)
+    assert dvc_remote() == "s3://bucket/dvc"
+    good = subject(checkpoints="s3://bucket/checkpoints", trainer={"folder": "s3://bucket/jobs"}, nodes=2)
+    assert list(check_buckets(good)) == []
+    values = parameters.merge(VALUES, {"prepare_dataset": {"corpus": {"name": "COCO", "root": "s3://bucket/coco"}}})
+    missing = subject(checkpoints="s3://nobody/checkpoints")
+    problems = list(check_buckets(Subject([values], missing.resources, REVISION, None)))
+    assert len(problems) == 2
+    assert "s3://nobody/checkpoints: " in problems[0]
+    assert "s3://bucket/coco: no such file or folder" in problems[1]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[type[Kubernetes]]:
+    with serve_kubernetes(tmp_path / "kubeconfig") as stub:
+        stub.objects = {"team/serviceaccounts/default-editor", "team/secrets/registry", "team/persistentvolumeclaims/c"}
+        yield stub
+
+
+def test_permissions_of_the_caller_and_of_the_pods_are_reviewed(api: type[Kubernetes]) -> None:
+    assert list(check_permissions(subject("team", nodes=2))) == []
+    account = "system:serviceaccount:team:default-editor"
+    assert ("self", "create", "runs") in api.reviews
+    assert (account, "delete", "trainjobs") in api.reviews
+    assert (account, "get", "pods/log") in api.reviews
+    api.denied = {("create", "trainjobs"), ("delete", "jobs")}
+    problems = list(check_permissions(subject("team", nodes=2)))
+    assert problems == [
+        "you may not delete jobs.pipelines.kubeflow.org: see deploy/README.md",
+        f"{account} may not create trainjobs.trainer.kubeflow.org: see deploy/README.md",
+    ]
+
+
+def test_permissions_that_may_not_be_reviewed_are_not_a_problem(
+    api: type[Kubernetes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.may_review_others = False
+    assert list(check_permissions(subject("team", nodes=2))) == []
+    assert "you may not ask for the permissions of system:serviceaccount:team:default-editor" in capsys.readouterr().out
+
+
+def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
+    volume = {"claim": "c", "mount_path": "/c"}
+    good = subject("team", image_pull_secrets=["registry"], default={"volumes": [volume]})
+    assert list(check_permissions(good)) == []
+    bad = subject(
+        "team", image_pull_secrets=["x"], service_account="y", default={"volumes": [{**volume, "claim": "z"}]}
+    )
+    assert list(check_permissions(bad)) == [
+        "namespace team has no service account y",
+        "namespace team has no secret x",
+        "namespace team has no claim z",
+    ]
+
+
+def test_without_a_cluster_at_hand_permissions_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(check_permissions(subject())) == []
+    assert "no Kubernetes API is at hand" in capsys.readouterr().out
+
+
+def test_credentials_in_problems_are_redacted() -> None:
+    images = {**GOOD, "cpu": "a"}
+    with pytest.raises(ValueError, match="images: cpu is a, without a digest") as error:
+        check_all(subject(images=images, repository="https://me:hunter22@git.invalid/x"), ["buckets", "permissions"])
+    assert "hunter22" not in str(error.value)
