@@ -46,7 +46,7 @@ def register(
     tags: Mapping[str, str],
     alias: str,
     evaluation: Path,
-    scores: Mapping[str, float],
+    scores: Mapping[str, float | None],
     dataset: str,
     description: str,
 ) -> int:
@@ -63,7 +63,7 @@ def register(
         tags: lineage of the version.
         alias: moved to the new version.
         evaluation: directory of metrics and per-query tables, logged as ``evidence``; promotion compares them.
-        scores: metrics of the evaluation; the pages of the model and of the version show them.
+        scores: metrics of the evaluation, None where there is none; the page of the model shows them.
         dataset: hash of the evaluated dataset.
         description: of the version, in Markdown: its model card.
     """
@@ -88,6 +88,7 @@ def register(
                 dataset_name=DATASETS[0], dataset_digest=digest(dataset), run_id=logged.run_id,
             )
             for name, value in scores.items()
+            if value is not None
         ],
     )  # fmt: skip
     kfp_run = os.environ.get("KFP_RUN_ID")

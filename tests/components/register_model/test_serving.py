@@ -88,7 +88,9 @@ def make_artifacts(folder: Path) -> tuple[Path, Path]:
     partial = artifacts.open_partial(folder / "metrics", {})
     artifacts.write_json(partial / "metrics.json", REPORT)
     (partial / "MODEL_CARD.md").write_text("# A model\n\n## Data, parameters and lineage\n\n- code: c0de\n")
-    artifacts.commit(partial, folder / "metrics", {"inputs": {"dataset": 2 * 32 * "a"}, "metrics": {"R@1": 0.5}})
+    artifacts.commit(
+        partial, folder / "metrics", {"inputs": {"dataset": 2 * 32 * "a"}, "metrics": {"R@1": 0.5, "R@5": None}}
+    )
     return folder / "onnx", folder / "metrics"
 
 
