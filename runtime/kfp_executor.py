@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime import artifacts, identity, parameters
+from runtime import artifacts, identity, parameters, shared_store
 from runtime.s3.uri import is_remote
 from runtime.s3.user_files import download_user_files, source_digests
 from runtime.spec import Component, replace_values
@@ -141,7 +141,7 @@ def run_from_executor_input(component: Component, text: str) -> dict[str, float]
     sources = source_digests(values, component)
     if component.has_parameters and USER_FILES in inputs:
         sources[USER_FILES] = artifacts.artifact_hash(inputs[USER_FILES])
-        values = _with_fetched_files(inputs.pop(USER_FILES), values, component)
+        values = _with_fetched_files(shared_store.resolve(inputs.pop(USER_FILES)), values, component)
     values = download_user_files(values, component)
     params = parameters.validate(values, [component])[component.name]
     result = run_stage(component, params, inputs, message.outputs, message.values, message.arguments, sources)

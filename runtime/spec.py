@@ -158,6 +158,7 @@ class Component:
         params: model of the section.
         inputs: names of the artifacts it reads, each a directory at ``artifacts/<name>``.
         outputs: names of the artifacts it writes.
+        large_outputs: outputs that a cluster with a shared store passes on by reference, see ``runtime.shared_store``.
         parameter_outputs: names of the strings it computes, as outputs of a step on a cluster; ``run`` returns each of
             them by its name, beside its metrics.
         pages: HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one.
@@ -182,6 +183,7 @@ class Component:
     params: type[Params]
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
+    large_outputs: tuple[str, ...] = ()
     parameter_outputs: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
     code_modules: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runtime import artifacts, identity
+from runtime import artifacts, identity, shared_store
 from runtime.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.mlflow import log_datasets, log_metrics, stage_run
 from runtime.s3.remote_files import fetch_remote_files
@@ -53,6 +53,7 @@ def run_stage(
     fetch_remote_files()
     run = import_module(f"{component.module}.run").run
     options = dict(arguments or {})
+    inputs = {name: shared_store.resolve(path) for name, path in inputs.items()}
     if not is_main_process():
         partials = {name: artifacts.partial_path(outputs[name]) for name in component.outputs}
         run(params, **inputs, **partials, **options)
@@ -70,7 +71,10 @@ def run_stage(
         "arguments": options,
         "sources": dict(sources or {}),
     }
-    partials = {name: artifacts.open_partial(outputs[name], fingerprint) for name in component.outputs}
+    stored = {name: shared_store.stored_path(name, fingerprint) for name in component.large_outputs}
+    partials = {
+        name: artifacts.open_partial(stored.get(name) or outputs[name], fingerprint) for name in component.outputs
+    }
     tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
     delete_checkpoints(inputs.values())
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
@@ -80,7 +84,11 @@ def run_stage(
         parameters = {name: str(returned[name]) for name in component.parameter_outputs}
         metrics = {name: value for name, value in returned.items() if name not in parameters}
         for name, partial in partials.items():
-            artifacts.commit(partial, outputs[name], fingerprint | {"metrics": metrics})
-        log_datasets({name: outputs[name] for name in partials}, component.name)
+            manifest, place = fingerprint | {"metrics": metrics}, stored.get(name)
+            if place is None:
+                artifacts.commit(partial, outputs[name], manifest)
+            else:
+                shared_store.commit_stored(partial, place, manifest, outputs[name])
+        log_datasets({name: shared_store.resolve(outputs[name]) for name in partials}, component.name)
         log_metrics(metrics)
     return StageResult(metrics, parameters)

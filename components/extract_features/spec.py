@@ -63,6 +63,7 @@ COMPONENT = Component(
     params=ExtractFeaturesParams,
     inputs=("dataset",),
     outputs=("features",),
+    large_outputs=("features",),
     merge_step="merge",
     former_keys={
         "features": "extractor",

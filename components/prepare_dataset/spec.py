@@ -45,5 +45,6 @@ COMPONENT = Component(
     image="cpu",
     params=PrepareDatasetParams,
     outputs=("dataset",),
+    large_outputs=("dataset",),
     former_keys={"source": "prepare_dataset.corpus", "root": "prepare_dataset.corpus.root"},
 )

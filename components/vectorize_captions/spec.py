@@ -25,5 +25,6 @@ COMPONENT = Component(
     params=VectorizeCaptionsParams,
     inputs=("dataset",),
     outputs=("text",),
+    large_outputs=("text",),
     former_keys={"source": "vectorize_captions.vectorizer.path"},
 )

@@ -70,8 +70,9 @@ def run(
         engine = ContainerEngine(environment, Path.cwd())
     else:
         engine = HostEngine({"MLFLOW_TRACKING_URI": tracking_uri()})
-    # A run on this machine has checkpoints if BIFOCAL_CHECKPOINTS is set here, not at the address of the cluster.
-    cluster = cluster.model_copy(update={"push": push, "checkpoints": None})
+    # A run on this machine has checkpoints and a store if BIFOCAL_CHECKPOINTS and BIFOCAL_STORE are set here, not those
+    # of the cluster.
+    cluster = cluster.model_copy(update={"push": push, "checkpoints": None, "store": None})
     text = compile_pipeline_for(recipes, cluster, revision, settings)
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

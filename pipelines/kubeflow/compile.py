@@ -27,6 +27,7 @@ from runtime import parameters
 from runtime.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.kfp_executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
+from runtime.shared_store import VARIABLE as STORE_FOLDER
 from runtime.spec import Component, Params
 
 NAME = "bifocal"
@@ -52,6 +53,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
     }
     if resources.checkpoints:
         environment[CHECKPOINTS_FOLDER] = resources.checkpoints
+    if resources.store:
+        environment[STORE_FOLDER] = resources.store.mount_path
     task = TaskFactory(resources, environment, values["seed"])
 
     def pipeline(repository: str = resources.repository, revision: str = revision) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from bifocal import registry
 from components import catalog
-from pipelines.kubeflow.step_resources import StepResources
+from pipelines.kubeflow.step_resources import StepResources, Volume
 from pipelines.yaml_model import load_yaml_model
 from runtime import parameters
 from runtime.spec import StrictModel
@@ -47,6 +47,9 @@ class Resources(StrictModel):
     checkpoints: str | None = Field(
         pattern=r"^s3://[^/]+/.+",
         description="folder on S3 from which a retried training resumes; null: it begins from nothing",
+    )
+    store: Volume | None = Field(
+        description="claim that all steps mount at once (ReadWriteMany), for large artifacts by reference; null: copies"
     )
     trainer: Trainer
     default: StepResources

@@ -51,6 +51,9 @@ class TaskFactory:
     def _configure(self, task: dsl.PipelineTask, component: Component) -> None:
         task.set_caching_options(not component.side_effects)
         configure_pod(task, self.resources.for_step(component.name), self.resources.secrets)
+        store = self.resources.store
+        if store:
+            kubernetes.mount_pvc(task, pvc_name=store.claim, mount_path=store.mount_path, sub_path=store.sub_path)
         if self.resources.image_pull_secrets:
             kubernetes.set_image_pull_secrets(task, self.resources.image_pull_secrets)
         if self.resources.image_pull_policy:

@@ -17,6 +17,7 @@ COMPONENT = Component(
     image="cpu",
     params=FetchParams,
     outputs=("user_files",),
+    large_outputs=("user_files",),
     has_parameters=False,
     package="components.cluster",
 )

@@ -13,6 +13,7 @@ COMPONENT = Component(
     image="cpu",
     params=MergeParams,
     outputs=("features",),
+    large_outputs=("features",),
     has_parameters=False,
     package="components.cluster",
 )

@@ -1,0 +1,80 @@
+"""Shared store: large artifacts on a volume that every step of a cluster mounts, at ``BIFOCAL_STORE``.
+
+Kubeflow's launcher copies every input of a step into its pod, file by file, and every output back (kubeflow/pipelines
+2.17, backend/src/v2/objectstore/object_store.go:176). With a store, it copies a reference instead: the manifest of the
+artifact and its place in the store. Readers map the files there to memory.
+
+A workspace of Kubeflow does not serve: its volume belongs to one run (backend/src/v2/driver/k8s.go, function
+``GetWorkspacePVCName``), and a later run takes references from the cache.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from runtime import artifacts
+
+VARIABLE = "BIFOCAL_STORE"
+REFERENCE = "reference.json"
+
+
+def stored_path(output: str, fingerprint: Mapping[str, Any]) -> Path | None:
+    """Return the place in the store of the output of a stage with ``fingerprint``; None without a store.
+
+    A retried step finds the partial directory of the killed one there.
+    """
+    store = os.environ.get(VARIABLE)
+    if not store:
+        return None
+    identity = sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()
+    return Path(store) / output / identity[:32]
+
+
+def commit_stored(partial: Path, place: Path, manifest: Mapping[str, Any], output: Path) -> None:
+    """Complete the artifact at ``place``, and write the reference to it at ``output``.
+
+    An artifact that is complete already stays: other steps may have mapped its files to memory.
+    """
+    if (place / artifacts.MANIFEST).is_file():
+        shutil.rmtree(partial)
+    else:
+        artifacts.commit(partial, place, manifest)
+    reference = artifacts.partial_path(output)
+    shutil.rmtree(reference, ignore_errors=True)
+    reference.mkdir(parents=True)
+    shutil.copyfile(place / artifacts.MANIFEST, reference / artifacts.MANIFEST)
+    artifacts.write_json(reference / REFERENCE, {"path": place.relative_to(os.environ[VARIABLE]).as_posix()})
+    shutil.rmtree(output, ignore_errors=True)
+    reference.rename(output)
+
+
+def resolve(artifact: Path) -> Path:
+    """Return the directory that has the files of ``artifact``: itself, or the one in the store that it refers to.
+
+    Raises:
+        ValueError: this process has no store, or the store has another artifact at the place.
+        FileNotFoundError: the artifact was deleted from the store.
+    """
+    if not (artifact / REFERENCE).is_file():
+        return artifact
+    path: str = json.loads((artifact / REFERENCE).read_text())["path"]
+    store = os.environ.get(VARIABLE)
+    if not store:
+        raise ValueError(
+            f"{artifact} refers to {path} of the shared store: mount the store, and set {VARIABLE} to its folder"
+        )
+    place = Path(store, path)
+    manifest = artifacts.read_manifest(artifact)
+    if not all((place / name).is_file() for name in [artifacts.MANIFEST, *manifest["files"]]):
+        raise FileNotFoundError(
+            f"{artifact} refers to {place}, which was deleted from the shared store: run the pipeline once without "
+            "Kubeflow's cache"
+        )
+    # The hashes of the manifests are compared, not those of the files: they may have many gigabytes.
+    if artifacts.artifact_hash(place) != artifacts.artifact_hash(artifact):
+        raise ValueError(f"{place} is not the artifact that {artifact} refers to: delete it and run the pipeline again")
+    return place
