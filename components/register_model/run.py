@@ -33,7 +33,7 @@ takes precedence in a process that has one."""
 
 def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration: Path) -> dict[str, float]:
     """Write name, number and alias of the model's version; register a new one unless this model has one already."""
-    version = reuse_version(params.model, params.alias, artifact_hash(onnx))
+    version = reuse_version(params.model, params.alias, artifact_hash(onnx), metrics, artifact_hash(metrics))
     if version is None:
         version = _register(params, metrics, onnx)
     write_json(registration / "registration.json", {"model": params.model, "version": version, "alias": params.alias})

@@ -24,9 +24,10 @@ def register(folder: Path) -> None:
     workspace = Workspace((folder / "artifacts").as_posix())
     job = stage_job(COMPONENT, values)
     model, alias = values[COMPONENT.name]["model"], values[COMPONENT.name]["alias"]
-    version = reuse_version(model, alias, artifact_hash(workspace.path("onnx")))
+    onnx, metrics = (workspace.path(name) for name in ("onnx", "metrics"))
+    version = reuse_version(model, alias, artifact_hash(onnx), metrics, artifact_hash(metrics))
     if version is not None:
         click.echo(f"{model} version {version} has this model already; its alias is {alias}")
         return
-    metrics = job.run(workspace, values)
-    click.echo(f"registered {model} version {metrics['version']}; its alias is {alias}")
+    result = job.run(workspace, values)
+    click.echo(f"registered {model} version {result['version']}; its alias is {alias}")

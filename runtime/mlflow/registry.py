@@ -25,6 +25,7 @@ EVALUATION_DIR = "evidence"
 """Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
 ONNX_TAG = "hash.onnx"
 """Tag of a version with the hash of its ONNX artifact; registration is idempotent by it."""
+EVALUATION_TAG = "hash.metrics"
 COLUMNS: dict[str, ColSpec | TensorSpec] = {
     "text": ColSpec(DataType.string, "text", required=False),
     # The base64 of an image file.
@@ -99,13 +100,16 @@ def register(
     return int(version.version)
 
 
-def reuse_version(model: str, alias: str, onnx_hash: str) -> int | None:
+def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str) -> int | None:
     """Move ``alias`` to the latest version that has the same ONNX artifact, and return its number; None without one.
 
-    Registration is idempotent by this function: a model that is registered already gets no second version.
+    Registration is idempotent by this function: a model that is registered already gets no second version. A new
+    evaluation, such as one on a renewed test split, replaces the evaluation of the version.
 
     Args:
         onnx_hash: hash of the artifact ``onnx``, which ``register`` stores as the tag ``hash.onnx``.
+        evaluation: as for ``register``.
+        evaluation_hash: hash of the artifact ``evaluation``.
     """
     with mlflow_errors_as_oserror():
         client = connect()
@@ -113,8 +117,12 @@ def reuse_version(model: str, alias: str, onnx_hash: str) -> int | None:
         versions = client.search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
         if not versions:
             return None
-        client.set_registered_model_alias(model, alias, versions[0].version)
-        return int(versions[0].version)
+        (version,) = versions
+        if version.tags.get(EVALUATION_TAG) != evaluation_hash:
+            client.log_artifacts(str(version.run_id), str(evaluation), EVALUATION_DIR)
+            client.set_model_version_tag(model, version.version, EVALUATION_TAG, evaluation_hash)
+        client.set_registered_model_alias(model, alias, version.version)
+        return int(version.version)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from bifocal.datasets import Dataset, read_dataset
+from bifocal.evaluation.exported_model import ExportedModel
 from components.cluster.promote.run import Decision, promote, run
 from components.cluster.promote.spec import PromoteParams, PromotionPolicy
 from pipelines.__main__ import main
 from pipelines.promotion.policy import FILE, load
 from runtime.artifacts import commit, open_partial
-from runtime.mlflow import EVALUATION_DIR, get_version, roll_back
+from runtime.mlflow import EVALUATION_DIR, get_version, reuse_version, roll_back, version_tags
 from tests.bifocal.evaluation.tiny_models import pointing, write_colors, write_evaluation, write_model
 from tests.pipelines.compiled import ROOT
 
@@ -190,6 +191,22 @@ def test_artifacts_of_another_training_are_an_error(
         decide(artifacts)
     with pytest.raises(ValueError, match="bifocal has no version 7"):
         decide(artifacts, number=7)
+
+
+def test_registration_of_a_registered_model_replaces_its_evaluation(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    """Otherwise a model without a table that promotion needs, or on a renewed test split, could never be compared."""
+    number = register(tmp_path / "a", dataset, 0.1)
+    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "hash.onnx", "0123")
+    write_evaluation(tmp_path / "new", dataset, pointing(dataset, 0.9))
+    assert reuse_version(POLICY.model, POLICY.candidate, "0123", tmp_path / "new", "4567") == number
+    version = get_version(POLICY.model, POLICY.candidate)
+    assert version is not None
+    _, evaluation = version.download(tmp_path / "download")
+    assert ExportedModel.read(tmp_path / "a/onnx", evaluation).ranks["rank"].mean() == pytest.approx(0.1)
+    assert version_tags(version)["hash.metrics"] == "4567"
+    assert reuse_version(POLICY.model, POLICY.candidate, "89ab", tmp_path / "new", "4567") is None
 
 
 def test_a_champion_of_an_earlier_version_is_replaced_by_force(
