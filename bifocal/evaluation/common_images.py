@@ -39,7 +39,10 @@ class CommonImages:
 
 
 def common_images(
-    dataset: Dataset, models: Sequence[ExportedModel], stores: Sequence[FeatureStore | None]
+    dataset: Dataset,
+    models: Sequence[ExportedModel],
+    stores: Sequence[FeatureStore | None],
+    unseen_images: bool = False,
 ) -> CommonImages:
     """Return the test images of ``dataset`` on which all models can be ranked.
 
@@ -47,6 +50,7 @@ def common_images(
         dataset: of the first model; its test split and its captions are used.
         models: the candidate, and the model to compare with if there is one.
         stores: for each model, the features of the dataset's images; None for a model that reads images.
+        unseen_images: whether images count that the other model was neither trained nor evaluated on.
     """
     test, others = dataset.split("test"), dataset.images[dataset.images["split"] != "test"]
     images = test.images.assign(content=_contents(test, next((store for store in stores if store is not None), None)))
@@ -55,7 +59,7 @@ def common_images(
     for name, remove in (
         ("without a SHA-256 of the file or the features", images["content"] == UNKNOWN),
         ("with the same content as another test image", images["content"].duplicated()),
-        *_former_reasons(images, models[1:], stores[1:]),
+        *_former_reasons(images, models[1:], stores[1:], unseen_images),
     ):
         left_out[name] = int((keep & remove).sum())
         keep &= ~remove
@@ -85,17 +89,20 @@ def _contents(test: Dataset, store: FeatureStore | None) -> list[str]:
 
 
 def _former_reasons(
-    images: pd.DataFrame, models: Sequence[ExportedModel], stores: Sequence[FeatureStore | None]
+    images: pd.DataFrame,
+    models: Sequence[ExportedModel],
+    stores: Sequence[FeatureStore | None],
+    unseen_images: bool,
 ) -> list[tuple[str, "pd.Series[bool]"]]:
     """Return the reasons for which images are unfit for the models to compare with."""
     reasons = []
     for model, store in zip(models, stores, strict=True):
-        known = model.evaluated_on
-        identity = known["content"].where(known["content"] != UNKNOWN, known["features"])
-        reasons.append(("not in the test split of the other model", ~images["content"].isin(set(identity))))
+        identity = model.evaluated_contents
+        if not unseen_images:
+            reasons.append(("not in the test split of the other model", ~images["content"].isin(set(identity))))
         reasons.append(("in the training of the other model", images["content"].isin(model.trained_on)))
         if store is not None:
-            features = dict(zip(identity, known["features"], strict=True))
+            features = dict(zip(identity, model.evaluated_on["features"], strict=True))
             stored = evaluated_images(images, store)["features"].to_numpy()
             reasons.append(("with other features than the other model's", images["content"].map(features) != stored))
     return reasons

@@ -83,6 +83,12 @@ class ExportedModel:
         return Embedder(self.directory)
 
     @property
+    def evaluated_contents(self) -> "pd.Series[str]":
+        """SHA-256 of each evaluated image's file, or of its features if it has no file."""
+        known = self.evaluated_on
+        return known["content"].where(known["content"] != "", known["features"])
+
+    @property
     def reads_images(self) -> bool:
         """Whether the graphs compute the embedding from an image file; others need the features of the image."""
         return "image" in self.embedder.inputs

@@ -20,6 +20,9 @@ class PromotionPolicy(StrictModel):
     previous: str = Field(description="alias of the champion before")
     recall_at: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="K of the recall sum")
     min_images: int = Field(default=500, ge=2, description="test images in common with the champion")
+    unseen_images: bool = Field(
+        default=False, description="also compare on test images that the champion was neither trained nor evaluated on"
+    )
     min_gain: float = Field(gt=0, description="percentage points of the recall sum that must be exceeded")
     false_promotion_rate: float = Field(gt=0, lt=0.5, description="of all looks at one test set together")
     looks: int = Field(ge=1, description="comparisons that share one test set")

@@ -21,7 +21,7 @@ from tests.bifocal.evaluation.tiny_models import colors, pointing, tiny_model, w
 
 IMAGES = 50
 CRITERIA = Criteria(
-    recall_at=[1, 5, 10], min_images=40, min_gain=1.0, false_promotion_rate=0.05, looks=10,
+    recall_at=[1, 5, 10], min_images=40, unseen_images=False, min_gain=1.0, false_promotion_rate=0.05, looks=10,
     max_drops={"caption_retrieval.R@1": 5.0, "image_retrieval.R@1": 5.0, "pointing": 5.0},
     floors={"recall_sum": 50.0}, confidence=0.95, seed=1, max_near_duplicates=0.02, parity=1e-4,
     backbone_parity=1e-3, max_latency_ratio=100.0, size_mb=1.0,
@@ -94,6 +94,17 @@ def test_too_few_common_images_are_refused_with_the_reasons(
     ]
     assert result.look is None
     assert decide(dataset, model(0.0), former, min_images=20).reasons == []
+
+
+def test_a_renewed_test_split_is_compared_on_unseen_images(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    known = model(0.6).evaluated_on
+    former = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:]))
+    result = decide(dataset, model(0.0), former, unseen_images=True)
+    assert result.reasons == []
+    assert result.test_set["left_out"] == {"in the training of the other model": 5}
+    assert result.test_set["images"] == 45
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def write_model(folder: Path, words: int, noise: float, seed: int = 0, *, of_fea
     ]
     _save(folder / "text_encoder.onnx", inputs, first_word, {"table": table, "axes": np.array([1])})
     if of_features:
-        kinds = {"features": TensorProto.FLOAT, "mask": TensorProto.BOOL}
-        regions = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
+        features = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, None, 3])
+        regions = [features, helper.make_tensor_value_info("mask", TensorProto.BOOL, [None, None])]
         mean = helper.make_node("ReduceMean", ["features", "axes"], ["mean"], keepdims=0)
         _save(folder / "image_encoder.onnx", regions, [mean], {"axes": np.array([1])})
     else:
