@@ -12,6 +12,7 @@ import pytest
 import yaml
 from kubernetes_validate import utils
 
+from pipelines.commands.run import run
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from runtime import parameters
@@ -140,3 +141,11 @@ def test_the_cluster_of_kind_runs_the_small_pipeline_on_two_nodes_without_gpus()
     assert "exec-train-distributed" in executors
     assert {entry["image"] for entry in executors.values()} == {image}
     assert not [name for name, entry in executors.items() if "accelerator" in entry.get("resources", {})]
+
+
+def test_the_options_of_the_end_to_end_test_exist() -> None:
+    script = (ROOT / "deploy" / "kind" / "e2e.sh").read_text()
+    options = {option for parameter in run.params for option in parameter.opts}
+    (submit,) = re.findall(r"^submit\(\) \{(.*?)^\}", script, flags=re.MULTILINE | re.DOTALL)
+    used = {*re.findall(r" (--[a-z-]+)", submit), *re.findall(r"submit (--[a-z-]+)", script)}
+    assert {"--runner", "--recipe", "--skip-check"} <= used <= options
