@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test leaderboard check requirements containers-test mlflow clean
+.PHONY: setup repro test leaderboard check requirements containers-test rehearse mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -25,6 +25,10 @@ repro: setup
 
 test: setup
 	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# A weekly schedule on a corpus in S3, with every stage up to the promotion; 'make test' has a short form.
+rehearse: setup
+	pytest tests/backend/rehearse_weekly_schedule.py --numprocesses 0 --capture no
 
 # The cpu image in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup

@@ -47,7 +47,9 @@ def promote(
             roll_back(policy.model, champion=policy.champion, previous=policy.previous, reason=reason)
     else:
         from components.cluster.promote.run import promote as decide
+        from runtime.s3.remote_files import fetch_remote_files
 
+        fetch_remote_files()
         decision = decide(policy, artifacts / "dataset", artifacts / "features", number=number, force=force * reason)
         _print(decision.record)
         for against in decision.reasons:
