@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from runtime import artifacts, identity, parameters, shared_store
+from runtime.marks import replace_values
 from runtime.s3.uri import is_remote
 from runtime.s3.user_files import download_user_files, source_digests
-from runtime.spec import Component, replace_values
+from runtime.spec import Component
 from runtime.torchrun import is_main_process
 
 MOUNTS = {"s3://": "/s3/", "minio://": "/minio/", "gs://": "/gcs/"}

@@ -10,7 +10,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bifocal import registry
-from runtime.spec import Component, FromRegistry, Params, marked_values
+from runtime.marks import FromRegistry, marked_values
+from runtime.spec import Component, Params
 
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
 """Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
+from runtime.marks import replace_values
 from runtime.parameters import ParameterError, load, merge, validate
-from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath, replace_values
+from runtime.spec import ClassRef, Component, FromRegistry, Params, StrictModel, UserPath
 
 ROOT = Path(__file__).parents[2]
 

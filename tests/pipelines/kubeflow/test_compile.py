@@ -20,7 +20,8 @@ from pipelines.kubeflow.tasks import TaskFactory
 from pipelines.promotion.policy import load as load_policy
 from runtime import parameters
 from runtime.identity import image_key
-from runtime.spec import USER_PATH, Component, Params
+from runtime.marks import USER_PATH
+from runtime.spec import Component, Params
 from tests.pipelines.compiled import REVISION, ROOT, VALUES, compile_text
 
 MERGE = all_components()["extract_features"].merge_step

@@ -1,0 +1,123 @@
+"""Marks of the values of a section: references to parts, and user paths."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+
+USER_PATH = "user path"
+UserPath = Annotated[Path, USER_PATH]
+"""A file or folder that the user provides, outside the artifacts; DVC watches it and Kubeflow fetches it."""
+
+
+@dataclass(frozen=True)
+class FromRegistry:
+    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``.
+
+    Attributes:
+        package: the package that must have the part.
+        injected: arguments that the stage passes, so that ``params.yaml`` may not set them.
+        paths: arguments that are files or folders of the user, see ``UserPath``.
+    """
+
+    package: str
+    injected: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+class Leaf(NamedTuple):
+    """A value of a section that has a mark: a reference to a part, or a user path.
+
+    Attributes:
+        location: keys and list positions that lead to it.
+        value: as the file has it, unchecked.
+        mark: the ``FromRegistry`` of a reference, ``USER_PATH`` of a path.
+    """
+
+    location: tuple[str | int, ...]
+    value: Any
+    mark: FromRegistry | str
+
+
+def marked_values(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Leaf]:
+    """Yield the references and user paths of ``section``, also those in lists and nested groups.
+
+    Args:
+        model: the section's model.
+        section: its values, as the file has them.
+    """
+    for name, info in model.model_fields.items():
+        if name in section:
+            yield from _marked(Annotated[info.annotation, *info.metadata, None], section[name], (name,))
+
+
+def _marked(annotation: Any, value: Any, location: tuple[str | int, ...]) -> Iterator[Leaf]:
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        marks = [entry for entry in metadata if isinstance(entry, FromRegistry) or entry == USER_PATH]
+        if marks and value is not None:
+            yield Leaf(location, value, marks[0])
+            return
+        yield from _marked(inner, value, location)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if isinstance(value, Mapping):
+            for leaf in marked_values(annotation, value):
+                yield leaf._replace(location=location + leaf.location)
+    elif get_origin(annotation) is list:
+        for index, entry in enumerate(value if isinstance(value, list) else []):
+            yield from _marked(get_args(annotation)[0], entry, (*location, index))
+    else:
+        for option in get_args(annotation):  # of a union, such as X | None
+            yield from _marked(option, value, location)
+
+
+def user_paths(model: type[BaseModel], section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:
+    """Return the user paths of ``section`` that are set, each by its location in the section.
+
+    Args:
+        model: the section's model.
+        section: its values, as the file has them.
+    """
+    paths: dict[tuple[str | int, ...], str] = {}
+    for location, value, mark in marked_values(model, section):
+        if isinstance(mark, str):
+            paths[location] = str(value)
+        else:
+            paths |= _paths_of_ref(value, mark.paths, location)
+    return paths
+
+
+def _paths_of_ref(
+    ref: Any, names: tuple[str, ...], location: tuple[str | int, ...]
+) -> dict[tuple[str | int, ...], str]:
+    """Return the user paths among the arguments of a reference and of the references nested in it."""
+    paths: dict[tuple[str | int, ...], str] = {}
+    for name, value in ref.items() if isinstance(ref, Mapping) else ():
+        if name in names and isinstance(value, str):
+            paths[(*location, name)] = value
+        elif isinstance(value, Mapping) and "name" in value:
+            paths |= _paths_of_ref(value, names, (*location, name))
+    return paths
+
+
+def replace_values(section: Mapping[str, Any], replacements: Mapping[tuple[str | int, ...], Any]) -> dict[str, Any]:
+    """Return ``section`` with the values at some locations replaced.
+
+    >>> replace_values({"corpus": {"name": "Flickr8k", "root": "a"}}, {("corpus", "root"): "b"})
+    {'corpus': {'name': 'Flickr8k', 'root': 'b'}}
+    """
+    copy: dict[str, Any] = _copied(section)
+    for location, value in replacements.items():
+        container: Any = copy
+        for step in location[:-1]:
+            container = container[step]
+        container[location[-1]] = value
+    return copy
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(entry) for key, entry in value.items()}
+    return [_copied(entry) for entry in value] if isinstance(value, list) else value
