@@ -97,8 +97,9 @@ class KillingEngine(ContainerEngine):
         container.kill()
 
     def checkpoints(self) -> set[str]:
+        """Return the complete copies of checkpoints: the index is uploaded last."""
         found = self.bucket.list_objects_v2(Bucket="bucket", Prefix="checkpoints/").get("Contents", [])
-        return {entry["Key"] for entry in found}
+        return {entry["Key"] for entry in found if entry["Key"].endswith("/index.json")}
 
 
 def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[Exit, str]:
