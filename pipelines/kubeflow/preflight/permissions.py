@@ -110,6 +110,8 @@ def _missing_objects(subject: Subject, namespace: str, account: str) -> Iterator
     api, resources = kubernetes.CoreV1Api(), subject.resources
     steps = [resources.default, *resources.steps.values()]
     claims = {volume.claim for step in steps for volume in step.volumes}
+    if resources.store:
+        claims.add(resources.store.claim)
     names: list[tuple[str, Callable[..., Any], str]] = [
         ("service account", api.read_namespaced_service_account, account),
         *(("secret", api.read_namespaced_secret, name) for name in resources.image_pull_secrets),

@@ -178,12 +178,12 @@ def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
     volume = {"claim": "c", "mount_path": "/c"}
     good = subject("team", image_pull_secrets=["registry"], default={"volumes": [volume]})
     assert list(check_permissions(good)) == []
-    bad = subject(
-        "team", image_pull_secrets=["x"], service_account="y", default={"volumes": [{**volume, "claim": "z"}]}
-    )
+    names = {"image_pull_secrets": ["x"], "service_account": "y", "store": {"claim": "s", "mount_path": "/store"}}
+    bad = subject("team", default={"volumes": [{**volume, "claim": "z"}]}, **names)
     assert list(check_permissions(bad)) == [
         "namespace team has no service account y",
         "namespace team has no secret x",
+        "namespace team has no claim s",
         "namespace team has no claim z",
     ]
 
