@@ -35,16 +35,17 @@ import atexit, os, pathlib, sys
 
 stage = sys.orig_argv[3] if sys.orig_argv[1:3] == ["-m", "components"] else "none"
 
-def forget(event, arguments):  # the imports of the check of all parameters, which every stage does first
-    if event == "import" and arguments[0] == f"components.{stage}.run":
-        for name in [name for name in sys.modules if name.partition(".")[0] == "bifocal"]:
-            del sys.modules[name]
+class Forget:  # the imports of the check of all parameters, which every stage does before it imports its run.py
+    def find_spec(self, name, path=None, target=None):
+        if name == f"components.{stage}.run":
+            for other in [other for other in sys.modules if other.partition(".")[0] == "bifocal"]:
+                del sys.modules[other]
 
 def record():
     names = [name for name in sys.modules if name.startswith(("bifocal", f"components.{stage}"))]
     (pathlib.Path(os.environ["RECORDED_IMPORTS"]) / stage).write_text("\\n".join(names))
 
-sys.addaudithook(forget)
+sys.meta_path.insert(0, Forget())
 atexit.register(record)
 """
 """sitecustomize.py of the stages: writes the modules that each imported."""

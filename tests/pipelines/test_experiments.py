@@ -4,12 +4,15 @@ import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 import mlflow
 import pytest
 import yaml
 from dvc.repo import Repo
+
+from examples.optuna_search import search
 
 ROOT = Path(__file__).parents[2]
 STAGE = """
@@ -23,6 +26,12 @@ with stage_run("toy", {"seed": 1, "toy": {"rate": rate}}, {}):
     log_files(pathlib.Path("files"))
 pathlib.Path("result.txt").write_text(rate)
 """
+SCORE = """
+import json, pathlib, yaml
+rate = yaml.safe_load(pathlib.Path("params.yaml").read_text())["phases"][0]["rate"]
+pathlib.Path("artifacts/metrics").mkdir(parents=True, exist_ok=True)
+pathlib.Path("artifacts/metrics/summary.json").write_text(json.dumps({"score": -(rate - 3.0) ** 2}))
+"""
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -30,30 +39,35 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path, empty_mlflow_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A committed DVC project with one tracked stage."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of a project, and a git identity."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "test")
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "test")
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "mlflow.db").write_bytes(empty_mlflow_store.read_bytes())
-    (folder / ".gitignore").write_text("/mlflow.db\n/mlruns/\n/files/\n")
-    (folder / "params.yaml").write_text("rate: 1\n")
-    (folder / "stage.py").write_text(STAGE)
-    command = f"{sys.executable} stage.py {ROOT}"
-    stage = {"cmd": command, "deps": ["stage.py"], "params": ["rate"], "outs": ["result.txt"]}
-    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"toy": stage}}))
+    return folder
+
+
+def commit_project(folder: Path, program: str, stage: dict[str, Any], ignored: str = "", **document: Any) -> None:
+    """Commit a DVC project with one stage that runs ``program``."""
+    (folder / "stage.py").write_text(program)
+    stage |= {"cmd": f"{sys.executable} stage.py {ROOT}", "deps": ["stage.py"]}
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"toy": stage}, **document}))
+    (folder / ".gitignore").write_text(ignored)
     git(folder, "init", "--quiet")
     with chdir(folder):
         Repo.init().close()
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "--message", "first")
-    return folder
 
 
-def test_runs_of_an_experiment_in_a_temporary_folder_are_kept(project: Path) -> None:
+def test_runs_of_an_experiment_in_a_temporary_folder_are_kept(project: Path, empty_mlflow_store: Path) -> None:
+    (project / "mlflow.db").write_bytes(empty_mlflow_store.read_bytes())
+    (project / "params.yaml").write_text("rate: 1\n")
+    stage = {"params": ["rate"], "outs": ["result.txt"]}
+    commit_project(project, STAGE, stage, "/mlflow.db\n/mlruns/\n/files/\n")
     with chdir(project), Repo() as repo:
         repo.experiments.run(params=["rate=7"], tmp_dir=True)
     assert not list((project / ".dvc" / "tmp" / "exps").glob("*/stage.py")), "DVC deletes the folder"
@@ -65,3 +79,22 @@ def test_runs_of_an_experiment_in_a_temporary_folder_are_kept(project: Path) -> 
     logged = Path(urlparse(run.info.artifact_uri).path) / "rate.txt"
     assert logged.is_relative_to(project / "mlruns")
     assert logged.read_text() == "rate: 7\n"
+
+
+def test_trials_of_a_search_are_experiments(project: Path) -> None:
+    (project / "params.yaml").write_text("phases: [{rate: 1.0}]\n")
+    metrics = {"metrics": ["artifacts/metrics/summary.json"]}
+    commit_project(project, SCORE, {"params": ["phases"], "outs": ["artifacts/metrics"]}, **metrics)
+    with chdir(project):
+        with Repo() as repo:
+            repo.reproduce()
+        git(project, "add", ".")
+        git(project, "commit", "--quiet", "--message", "baseline")
+        space = {"phases.0.rate": lambda trial, name: trial.suggest_float(name, 2.0, 4.0)}
+        study = search(space, "score", trials=2, name="tune")
+        with Repo() as repo:
+            (experiments,) = repo.experiments.ls().values()
+        assert sorted(name for name, _ in experiments) == ["tune-0", "tune-1"]
+    for trial in study.trials:
+        assert trial.value == pytest.approx(-((trial.params["phases.0.rate"] - 3.0) ** 2))
+    assert (project / "params.yaml").read_text() == "phases: [{rate: 1.0}]\n", "the working directory is unchanged"
