@@ -8,9 +8,9 @@ from runtime.spec import Component, Params
 class RegisterModelParams(Params):
     """Section ``register_model`` of params.yaml."""
 
-    model: str = Field(min_length=1, description="name in the registry; each run adds a version")
+    model: str = Field(min_length=1, description="name in the registry; each new model adds a version")
     alias: str = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the new version, moved from the version that has it"
+        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the version, moved from the one that has it"
     )
 
 
