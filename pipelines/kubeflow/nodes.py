@@ -8,6 +8,12 @@ from pipelines.kubeflow.pods import RUN_ID
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.step_resources import SecurityContext, StepResources
 
+# Variables of Kubeflow's MLflow plugin (kubeflow/pipelines 2.17, backend/src/v2/common/plugins/mlflow/handler.go:149):
+# with them, the training logs to the run of the waiting step.
+MLFLOW_PLUGIN = (
+    "KFP_MLFLOW_CONFIG", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID", "MLFLOW_TRACKING_AUTH", "MLFLOW_WORKSPACE",
+)  # fmt: skip
+
 
 def node_settings(step: StepResources, resources: Resources, environment: Iterable[str]) -> NodeSettings:
     """Return the settings of the machines.
@@ -22,7 +28,7 @@ def node_settings(step: StepResources, resources: Resources, environment: Iterab
         folder=resources.trainer.folder,
         resources={"cpu": step.cpu, "memory": step.memory, **gpu},
         processes=step.gpu.count if step.gpu else 1,
-        environment=sorted({*environment, RUN_ID}),
+        environment=sorted({*environment, RUN_ID, *MLFLOW_PLUGIN}),
         secrets={name: dict(resources.secrets[name]) for name in sorted(step.secrets)},
         shared_memory=step.shared_memory,
         volumes=_volumes(step),

@@ -1,12 +1,15 @@
 """Credentials in messages: URLs, assignments, headers and secret variables are hidden; other text stays."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from runtime.redaction import redact
 
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "MLFLOW_TRACKING_URI": "http://bifocal:S3%40cret@mlflow:5000",
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG",
@@ -68,4 +71,13 @@ def test_command_line_prints_neither_errors_nor_tracebacks_with_credentials(erro
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no answer from http://***@host" in done.stderr
+    assert "S3cret" not in done.stdout + done.stderr
+
+
+def test_pipeline_commands_print_no_credentials() -> None:
+    environment = {**os.environ, "KFP_ENDPOINT": "http://me:S3cret@127.0.0.1:9"}
+    command = [sys.executable, "-m", "pipelines", "schedule", "list"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: no Kubeflow server answers at http://***@127.0.0.1:9" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr
