@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test leaderboard check requirements containers-test rehearse mlflow clean
+.PHONY: setup repro test faults leaderboard check requirements containers-test rehearse mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -29,6 +29,10 @@ test: setup
 # A weekly schedule on a corpus in S3, with every stage up to the promotion; 'make test' has a short form.
 rehearse: setup
 	pytest tests/backend/rehearse_weekly_schedule.py --numprocesses 0 --capture no
+
+# Training on two machines (processes with a disk each), one of which is killed. Takes a minute, and is no part of 'make test'.
+faults: setup
+	pytest --numprocesses 0 tests/components/cluster/train_distributed/faults.py
 
 # The cpu image in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup
