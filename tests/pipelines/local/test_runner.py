@@ -1,6 +1,5 @@
 """Local runs: the graph with a fake engine, then the small pipeline with real stages."""
 
-import json
 import os
 import signal
 import threading
@@ -17,7 +16,7 @@ from pipelines.kubeflow import resources
 from pipelines.local.engines import Exit, HostEngine, Pod
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
-from tests.pipelines.compiled import REVISION, SMALL_VALUES, compile_text
+from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 STEP = resources.load().default
@@ -137,26 +136,3 @@ def test_interrupt_kills_the_running_step_and_starts_no_other(tmp_path: Path) ->
 def test_an_unknown_argument_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no argument 'revison'; it has repository, revision"):
         LocalRun(compile_text(push=False), tmp_path, FakeEngine(), {"revison": "a"}).execute()
-
-
-def test_the_small_pipeline_runs_on_the_host_and_is_reused(tmp_path: Path) -> None:
-    # The checkout may have changes, and the step would refuse a model of uncommitted code before it evaluates it.
-    text = compile_text(SMALL_VALUES, push=False).replace('"allow_dirty":false', '"allow_dirty":true')
-    engine = MixedEngine({"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db", "OMP_NUM_THREADS": "1"})
-    states = LocalRun(text, tmp_path / "run", engine, sleep=lambda seconds: None).execute()
-    logs = "\n".join(path.read_text()[-2000:] for path in sorted(tmp_path.glob("run/*/log-*.txt")))
-    assert set(states.values()) == {State.COMPLETE}, logs
-    metrics = json.loads((tmp_path / "run/evaluate/metrics/metrics.json").read_text())
-    assert metrics["images"] == SMALL_VALUES["prepare_dataset"]["corpus"]["test"]
-    registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
-    assert registration["version"] == 1
-    decision = json.loads((tmp_path / "run/promote/promotion/decision.json").read_text())
-    images = [reason for reason in decision["reasons"] if "test images can be compared, 250 are required" in reason]
-    assert decision["candidate"]["version"] == 1
-    assert not decision["promoted"]
-    assert images == ["12 of 12 test images can be compared, 250 are required"]
-    again = LocalRun(text, tmp_path / "run", engine).execute()
-    uncached = {name for name, state in again.items() if state is not State.CACHED}
-    assert uncached == {"fingerprint", "notify", "register-model", "promote"}
-    registration = json.loads((tmp_path / "run/register-model/registration/registration.json").read_text())
-    assert registration["version"] == 1, "a model that is registered gets no second version"
