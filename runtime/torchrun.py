@@ -11,3 +11,14 @@ def under_torchrun() -> bool:
 def is_main_process() -> bool:
     """Whether this process is the only one or the first of several."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def processes_of_one_machine(count: int) -> list[str]:
+    """Return the arguments of Python that start a module in ``count`` processes, before ``-m module``.
+
+    >>> processes_of_one_machine(2)
+    ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2']
+    >>> processes_of_one_machine(1)
+    []
+    """
+    return [] if count == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]

@@ -9,6 +9,7 @@ from kfp import components
 from components.cluster.notify.spec import COMPONENT as NOTIFY
 from runtime.kfp_executor import PAGE, SCORES
 from runtime.spec import Component
+from runtime.torchrun import processes_of_one_machine
 
 STRING, ARTIFACT = "String", "Artifact"
 # Kubeflow's page shows Metrics as a table that compares runs, HTML as a page, and lists Datasets and Models by name.
@@ -20,9 +21,6 @@ ARTIFACT_TYPES = {
     "embedding": "Model",
     "onnx": "Model",
 }
-
-
-TORCHRUN = ["python", "-m", "torch.distributed.run", "--standalone"]
 
 
 def declare(
@@ -43,7 +41,7 @@ def declare(
         outputs[SCORES] = "Metrics"
     if component.pages:
         outputs[PAGE] = "HTML"
-    launcher = ["python"] if processes == 1 else [*TORCHRUN, f"--nproc-per-node={processes}"]
+    launcher = ["python", *processes_of_one_machine(processes)]
     container = {
         "image": image,
         "env": dict(sorted(environment.items())),

@@ -128,7 +128,8 @@ def log_figure(figure: "Figure", name: str) -> None:
 
 def log_datasets(artifacts: Mapping[str, Path], stage: str) -> None:
     """Log those of the artifacts that are data as inputs of the stage's run; do nothing outside a run."""
-    run, datasets = mlflow.active_run(), datasets_of(artifacts, stage)
+    run = mlflow.active_run()
+    datasets = datasets_of(artifacts, stage) if run else []
     if run and datasets:
         _queue.submit(lambda: mlflow.MlflowClient().log_inputs(run.info.run_id, datasets))
 

@@ -53,8 +53,13 @@ def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
 
     monkeypatch.setattr(training, "log_metrics", log_with_outage)
     run_stage(COMPONENT, params, {}, {"sorter": tmp_path / "sorter"}, values)
+    # Other tests of this process may have logged runs of the stage to the same server.
     (run,) = mlflow.search_runs(
-        experiment_names=["bifocal"], filter_string="tags.stage = 'pretrain_sorter'", output_format="list"
+        experiment_names=["bifocal"],
+        filter_string="tags.stage = 'pretrain_sorter'",
+        order_by=["attributes.start_time DESC"],
+        max_results=1,
+        output_format="list",
     )
     assert run.info.status == "FINISHED"
     assert run.data.params["training.learning_rate"] == str(values["pretrain_sorter"]["training"]["learning_rate"])

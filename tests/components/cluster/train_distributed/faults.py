@@ -20,9 +20,9 @@ from components.cluster.train_distributed import job as trainjob
 from components.cluster.train_distributed.run import run
 from components.cluster.train_distributed.spec import SETTINGS, TrainDistributedParams
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
-from pipelines.kubeflow.declaration import TORCHRUN
 from runtime import artifacts, parameters
 from runtime.identity import image_key
+from runtime.torchrun import processes_of_one_machine
 from tests.components.cluster.train_distributed.pods import ROOT, Pods
 from tests.components.cluster.train_distributed.test_run import NODES
 from tests.components.cluster.train_distributed.trainer import running_cluster
@@ -75,7 +75,7 @@ def train_on_one_machine(inputs: dict[str, Path], folder: Path) -> Path:
             "outputFile": str(folder / "output.json"),
         },
     }
-    command = [sys.executable, *TORCHRUN[1:], "--nproc-per-node=2", "-m", "components", "train_embedding"]
+    command = [sys.executable, *processes_of_one_machine(2), "-m", "components", "train_embedding"]
     done = subprocess.run(
         [*command, "--executor-input", json.dumps(message)], cwd=ROOT, capture_output=True, text=True, check=False
     )

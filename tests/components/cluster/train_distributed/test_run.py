@@ -87,7 +87,7 @@ def train(folder: Path, cluster: Cluster) -> list[str]:
 
 def keys() -> set[str]:
     """Return the names below the folder of the job."""
-    listed = boto3.client("s3").list_objects_v2(Bucket="bucket").get("Contents", [])
+    listed = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="jobs/").get("Contents", [])
     return {entry["Key"].split("/")[2] for entry in listed}
 
 
