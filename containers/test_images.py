@@ -21,7 +21,8 @@ from moto.server import ThreadedMotoServer
 
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
-from pipelines.local.engines import ContainerEngine, Exit, Pod
+from pipelines.local.container_engine import ContainerEngine
+from pipelines.local.engine import Exit, Pod
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
 from runtime import parameters

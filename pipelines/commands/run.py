@@ -56,7 +56,9 @@ def run(
         with kfp_client() as client:
             click.echo(submit(text, Target(client, cluster, revision)))
         return
-    from pipelines.local.engines import ContainerEngine, Engine, HostEngine
+    from pipelines.local.container_engine import ContainerEngine
+    from pipelines.local.engine import Engine
+    from pipelines.local.host_engine import HostEngine
     from pipelines.local.runner import LocalRun
 
     environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from pipelines.local.driver import EXECUTOR_LOGS, Decision, Graph
-from pipelines.local.engines import Engine, Exit, Pod
+from pipelines.local.engine import Engine, Exit, Pod
 from pipelines.local.metadata import MetadataStore, State
 from pipelines.local.retries import Phase
 from pipelines.local.store import ObjectStore

@@ -18,7 +18,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from pipelines.local.driver import Driver, Graph, RunInfo
-from pipelines.local.engines import Engine
+from pipelines.local.engine import Engine
 from pipelines.local.launcher import Launcher
 from pipelines.local.metadata import MetadataStore, State
 from pipelines.local.store import ObjectStore

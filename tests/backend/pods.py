@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.local.engines import Exit, Pod, give_folders
+from pipelines.local.engine import Exit, Pod, give_folders
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 USER = 12345

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from pipelines.local.engines import Pod
+from pipelines.local.engine import Pod
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
 from tests.backend.toy_pipeline import Step, ToyEngine, make, pipeline_text

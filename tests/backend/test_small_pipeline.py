@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from components.catalog import pipeline_components
-from pipelines.local.engines import Pod
+from pipelines.local.engine import Pod
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
 from runtime.checkpoints import FOLDER, MINUTES

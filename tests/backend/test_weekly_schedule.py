@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from components.__main__ import main as components
 from components.catalog import pipeline_components
-from pipelines.local.engines import Exit, Pod
+from pipelines.local.engine import Exit, Pod
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
 from runtime import parameters

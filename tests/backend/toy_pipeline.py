@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.local.engines import Exit, Pod
+from pipelines.local.engine import Exit, Pod
 
 Step = Callable[[dict[str, Any], Pod], int]
 RETRIES = {"maxRetryCount": 2, "backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "3600s"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.catalog import all_components
-from pipelines.local.engines import Exit, Pod
+from pipelines.local.engine import Exit, Pod
 from runtime import artifacts
 
 

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from components.__main__ import main as components
 from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
-from pipelines.local.engines import Exit, HostEngine, Pod
+from pipelines.local.engine import Exit, Pod
+from pipelines.local.host_engine import HostEngine
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
 from tests.pipelines.compiled import REVISION, compile_text

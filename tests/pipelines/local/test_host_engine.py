@@ -5,7 +5,8 @@ import threading
 import time
 from pathlib import Path
 
-from pipelines.local.engines import Exit, HostEngine, Pod
+from pipelines.local.engine import Exit, Pod
+from pipelines.local.host_engine import HostEngine
 
 
 def pod(folder: Path, program: str, timeout: float) -> Pod:

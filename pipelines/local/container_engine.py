@@ -1,0 +1,117 @@
+"""Engine that runs a step as a container."""
+
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import docker
+from docker.errors import DockerException
+from docker.models.containers import Container
+
+from pipelines.local.engine import Exit, Pod, give_folders, tee
+
+# The owner of the repository may differ from the user in the container.
+TRUST_REPOSITORY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+
+
+class ContainerEngine:
+    """Runs steps as containers of docker, or of podman (``DOCKER_HOST=unix:///run/podman/podman.sock``).
+
+    The root file system is read-only; the pod's folders are mounted. Containers share the network of this machine, so
+    they reach a local MLflow or S3 server.
+
+    Args:
+        environment: variables that replace the compiled ones, which name the servers of the cluster.
+        repository: git checkout, mounted read-only at the same path.
+        user: id of the user and the group of the steps; the calling user by default.
+
+    Raises:
+        ValueError: no docker API answers at ``DOCKER_HOST``.
+    """
+
+    def __init__(self, environment: Mapping[str, str], repository: Path, user: int | None = None) -> None:
+        self.environment = {**environment, **TRUST_REPOSITORY}
+        self.user = user
+        self._running: set[Container] = set()
+        path = str(repository.resolve())
+        self.volumes = {path: {"bind": path, "mode": "ro"}}
+        try:
+            # No request timeout: a step may print nothing for hours.
+            self.client = docker.from_env(timeout=None)
+        except DockerException as error:
+            host = os.environ.get("DOCKER_HOST", "the default socket")
+            raise ValueError(
+                f"no docker API answers at {host} ({error}): start docker, or run 'podman system service --time=0 "
+                "unix:///run/podman/podman.sock' and export DOCKER_HOST=unix:///run/podman/podman.sock"
+            ) from error
+
+    def root(self, pod: Path) -> Path:
+        """Return /: the folders of the pod are mounted there."""
+        return Path("/")
+
+    def image(self, image: str) -> str:
+        """Return the id of the image: its name stays the same after a new build. The name if there is no image."""
+        with suppress(DockerException):
+            return str(self.client.images.get(image).id)
+        return image
+
+    def own(self, pod: Path) -> None:
+        """Give the folders of the pod to the user of the steps."""
+        if self.user is not None:
+            give_folders(pod, self.user)
+
+    def run(self, pod: Pod) -> Exit:
+        """Run the command in a new container; kill it after the timeout, and remove it in any case."""
+        user = f"{os.getuid()}:{os.getgid()}" if self.user is None else f"{self.user}:{self.user}"
+        folders = {str(path): {"bind": f"/{path.name}", "mode": "rw"} for path in pod.folder.iterdir()}
+        try:
+            container = self.client.containers.create(
+                pod.image,
+                list(pod.command[1:]),
+                entrypoint=list(pod.command[:1]),
+                environment={**pod.environment, **self.environment},
+                volumes={**self.volumes, **folders},
+                user=user,
+                read_only=True,
+                network_mode="host",
+                shm_size="1g",
+            )
+        except DockerException as error:
+            return _fail(
+                pod.log, f"cannot create a container of {pod.image}: {error}; 'python containers/build.py' builds it"
+            )
+        late = threading.Event()
+        timer = threading.Timer(min(pod.timeout, threading.TIMEOUT_MAX), _kill, (container, late))
+        timer.daemon = True
+        self._running.add(container)
+        try:
+            container.start()
+            timer.start()
+            tee(container.logs(stream=True, follow=True), pod.log)
+            return Exit(int(container.wait()["StatusCode"]), "deadline" if late.is_set() else "completed")
+        except DockerException as error:
+            return _fail(pod.log, f"the container did not run: {error}")
+        finally:
+            timer.cancel()
+            self._running.discard(container)
+            container.remove(force=True)
+
+    def stop(self) -> None:
+        """Kill the running containers."""
+        for container in list(self._running):
+            _kill(container)
+
+
+def _kill(container: Container, late: threading.Event | None = None) -> None:
+    if late:
+        late.set()
+    with suppress(DockerException):  # the container has ended meanwhile
+        container.kill()
+
+
+def _fail(log: Path, message: str) -> Exit:
+    """Log ``message`` like the output of a failed step."""
+    tee([f"{message}\n".encode()], log)
+    return Exit(1)

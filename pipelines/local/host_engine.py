@@ -1,0 +1,81 @@
+"""Engine that runs a step as a process of this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.dvc import package_versions
+from pipelines.local.engine import Exit, Pod, tee
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class HostEngine:
+    """Runs steps as processes of this machine, with the code of this checkout.
+
+    Args:
+        environment: variables that replace the compiled ones, which name the servers of the cluster.
+    """
+
+    environment: Mapping[str, str]
+    _process_ids: set[int] = field(default_factory=set, init=False)
+
+    def root(self, pod: Path) -> Path:
+        """Return ``pod``: a process sees the file system of this machine."""
+        return pod
+
+    def image(self, image: str) -> str:
+        """Return the name with the versions of the installed packages; a step's code is among its arguments."""
+        return f"{image} {json.dumps(package_versions(), sort_keys=True)}"
+
+    def own(self, pod: Path) -> None:
+        """Do nothing: the step runs as the calling user."""
+
+    def run(self, pod: Pod) -> Exit:
+        """Run the command with this Python; kill it and its children after the timeout.
+
+        There is no pause between SIGTERM and SIGKILL, as in a pod of Kubeflow: SIGTERM ends the launcher at once, and
+        the container with it (argo-workflows, cmd/argoexec/commands/emissary.go:235, 267).
+        """
+        late = threading.Event()
+        process = subprocess.Popen(
+            [sys.executable, *pod.command[1:]],
+            cwd=ROOT,
+            env={**os.environ, **pod.environment, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+        def kill() -> None:
+            late.set()
+            os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(min(pod.timeout, threading.TIMEOUT_MAX), kill)
+        timer.daemon = True
+        timer.start()
+        self._process_ids.add(process.pid)
+        try:
+            assert process.stdout is not None  # it is a pipe
+            tee(process.stdout, pod.log)
+            return Exit(process.wait(), "deadline" if late.is_set() else "completed")
+        finally:
+            timer.cancel()
+            self._process_ids.discard(process.pid)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def stop(self) -> None:
+        """Kill the running steps and their children: Ctrl-C does not reach their process groups."""
+        for process_id in list(self._process_ids):
+            with suppress(ProcessLookupError):  # the process has ended meanwhile
+                os.killpg(process_id, signal.SIGKILL)
