@@ -47,6 +47,9 @@ def server(mlflow_server: int, monkeypatch: pytest.MonkeyPatch, request: pytest.
     address = f"http://127.0.0.1:{mlflow_server}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     mlflow.set_tracking_uri(address)  # an earlier test of this process may have set another
+    # MLflow remembers the experiment that an earlier test of this process chose; a step is a new process.
+    monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", request.node.name)
     for name in ("KFP_RUN_ID", "MLFLOW_RUN_ID", "KFP_MLFLOW_CONFIG", "BIFOCAL_MLFLOW_UI", "BIFOCAL_KFP_UI"):
         monkeypatch.delenv(name, raising=False)
