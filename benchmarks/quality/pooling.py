@@ -54,7 +54,7 @@ def trained(encoder: dict[str, Any], artifacts: Path, seed: int, epochs: int) ->
 
 
 def compare(report: Report, better: str, worse: str, metrics: dict[str, list[dict[str, float]]]) -> None:
-    """Report whether the mean recall sum of one encoder is at least that of the other."""
+    """Report the mean recall sum of ``better``; its bar is the mean recall sum of ``worse``."""
     first, second = (mean(row["recall_sum"] for row in metrics[name]) for name in (better, worse))
     report.add(f"recall sum of {better}", first, at_least=second, reference=worse)
 

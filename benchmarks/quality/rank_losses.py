@@ -3,8 +3,9 @@
     python -m benchmarks run quality.rank_losses [retrieval] [ordinal] [labels]     (default: all)
 
 Three small tasks with the same budget for each loss, five seeds, mean and standard deviation; the learning rate of each
-loss is tuned on two other seeds. One thread. Bars: recall at least that of the hardest triplet; Spearman and mAP at
-least those of the best plain surrogate minus its deviation. The loss with the bar is fixed below, before the run.
+loss is tuned on two other seeds. One thread. The bar of recall is the recall of the hardest triplet loss. The bars of
+Spearman and mAP are the values of the best plain surrogate minus its deviation. The loss with the bar is fixed below,
+before the run.
 """
 
 import sys

@@ -3,8 +3,8 @@
     python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
 
 Extraction and the forward pass alone take turns on the same batches, so both see the same machine. The ratio is the
-median over the turns; the memory is that of extraction minus that of the forward pass. Proposals also waits for
-selective search, which is slower than the network.
+median over the turns. The reported memory is the peak of extraction minus the peak of the forward pass. Proposals also
+waits for selective search, which is slower than the network.
 """
 
 import argparse

@@ -147,7 +147,7 @@ def assess(
             result.metrics |= {f"{name}.{key}": value for key, value in _recalls(table, criteria.recall_at).items()}
     else:
         result.metrics |= {f"candidate.{key}": value for key, value in _recalls(tables[0], criteria.recall_at).items()}
-        result.notes.append("latency is compared with that of another model on the same machine: there is none")
+        result.notes.append("latency was not checked: its limit is relative to the champion, and there is none")
     return result
 
 

@@ -63,7 +63,12 @@ def limit_check(name: str, value: float, limit: float) -> Check:
 
 
 def lower_bound(scores: Sequence[PairedScores], alpha: float, seed: int) -> float:
-    """Return the lower bound, of level ``alpha``, of a metric of the current model less that of the reference."""
+    """Return the lower confidence bound of the difference in a metric, current model minus reference.
+
+    Args:
+        alpha: one-sided error probability.
+        seed: of the random subsets.
+    """
     current, reference, counts = image_totals(scores)
     return subset_lower_bound(current - reference, counts, alpha, seed)
 

@@ -36,7 +36,7 @@ def triplet_metrics(path: Path, images: Tensor, dataset: Dataset, split: Dataset
         dataset: all splits; tf-idf and Fisher vectors are fitted on its training captions.
 
     Raises:
-        ValueError: the file is malformed, or no triplet lies in the split.
+        ValueError: the file is malformed, or no triplet has all its images in the split.
     """
     table = read_triplets(path)
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}

@@ -103,7 +103,7 @@ def point_at_phrases(locator: PhraseLocator, dataset: Dataset, rows: Sequence[in
 
 
 def tune_k(locator: PhraseLocator, candidates: Mapping[int, Localizer], dataset: Dataset, seed: int) -> ChosenLocator:
-    """Return the locator with the localizer that hits most phrases of ``dataset``; of equals that of the smallest k.
+    """Return the locator with the localizer that hits most phrases of ``dataset``; a tie chooses the smallest k.
 
     Args:
         candidates: localizers by their k.

@@ -59,7 +59,7 @@ class Retrieval:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what is wrong with the arguments."""
+        """Yield one message per invalid argument."""
         ks = arguments.get("ks", (1,))
         if not ks or min(ks) < 1:
             yield f"ks is {list(ks)}: give at least one K, each at least 1"
