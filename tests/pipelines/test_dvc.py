@@ -1,4 +1,4 @@
-"""dvc.yaml follows the declarations; 'dvc repro' runs the pipeline once, and then changed stages only."""
+"""'dvc repro' runs the pipeline once, and then changed stages only."""
 
 import hashlib
 import json
@@ -16,12 +16,10 @@ import mlflow
 import onnx
 import pandas as pd
 import pytest
-import yaml
 from moto.server import ThreadedMotoServer
 
-from components.catalog import configurable_components, pipeline_components
-from components.register_model.spec import COMPONENT as REGISTER
-from pipelines.dvc import PACKAGES_STAGE, dvc_components, render
+from components.catalog import pipeline_components
+from pipelines.dvc import PACKAGES_STAGE, dvc_components
 from runtime.artifacts import artifact_hash, hash_files, read_manifest
 from runtime.closure import INFRASTRUCTURE
 from runtime.identity import packages, sources
@@ -49,37 +47,6 @@ sys.meta_path.insert(0, Forget())
 atexit.register(record)
 """
 """sitecustomize.py of the stages: writes the modules that each imported."""
-
-
-def test_dvc_yaml_of_the_repository_is_up_to_date() -> None:
-    assert (ROOT / "dvc.yaml").read_text() == render(load(ROOT / "params.yaml"))
-
-
-def test_user_paths_are_dependencies_and_a_recipe_has_its_own_outputs() -> None:
-    values = load(ROOT / "params.yaml", [ROOT / "recipes/flickr8k/smile.yaml"])
-    stages = yaml.safe_load(render(values, "runs/x"))["stages"]
-    assert "../shared/data/flickr8k" in stages["prepare_dataset"]["deps"]
-    assert stages["prepare_dataset"]["outs"] == ["runs/x/artifacts/dataset"]
-    assert stages["prepare_dataset"]["wdir"] == "../.."
-
-
-def test_stage_outside_the_default_pipeline_is_not_in_dvc_yaml() -> None:
-    stages = yaml.safe_load(render(load(ROOT / "params.yaml")))["stages"]
-    assert "train_ranking_head" in configurable_components()
-    assert "train_ranking_head" not in stages
-
-
-def test_registration_is_not_in_dvc_yaml() -> None:
-    assert REGISTER in pipeline_components()
-    assert "register_model" not in yaml.safe_load(render(load(ROOT / "params.yaml")))["stages"]
-
-
-def test_every_artifact_has_one_writer_before_its_readers() -> None:
-    written: list[str] = []
-    for component in pipeline_components():
-        assert set(component.inputs) <= set(written), component.name
-        written += component.outputs
-    assert len(set(written)) == len(written)
 
 
 def run(checkout: Path, *command: str) -> str:

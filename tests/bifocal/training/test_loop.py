@@ -1,85 +1,20 @@
-"""run_epochs with a small regression: schedule, clipping, history, best epoch, checkpoints, SIGTERM and errors."""
+"""run_epochs with a small regression: schedule, clipping, history, best epoch, checkpoints and errors."""
 
 import json
 import math
-import signal
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bifocal.checkpoint import read_tensors
-from bifocal.checkpoint_hook import checkpoint_hook
-from bifocal.training.loop import Row, TrainingTask, run_epochs
-from bifocal.training.schedules import Cosine, Step
+from bifocal.training.loop import Row, run_epochs
+from bifocal.training.schedules import Cosine
 from bifocal.training.state import RunState
-
-STEPS = 4
-Interrupt = Callable[[int], Callable[[], None]]
-
-
-@dataclass
-class Regression(TrainingTask[Tensor]):
-    """Least squares on random batches, with dropout, so that a step depends on all random numbers before it."""
-
-    model: nn.Module
-    tick: Callable[[], None] = lambda: None
-    metrics: Sequence[float] | None = None
-    target: float = 1.0
-    calls: list[tuple[int, int]] = field(default_factory=list)
-
-    monitor = "error"
-    higher_is_better = False
-
-    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[Tensor]]:
-        generator = torch.Generator().manual_seed(epoch)
-        return STEPS, torch.randn(STEPS, 8, 3, generator=generator)[first_step:]
-
-    def start_epoch(self, epoch: int) -> None:
-        self.model.train()
-
-    def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
-        self.calls.append((epoch, step))
-        self.tick()
-        loss = (self.model(batch) - self.target * batch.sum(dim=1, keepdim=True)).square().mean()
-        loss.backward()
-        return loss.detach()
-
-    def validate(self) -> dict[str, float]:
-        self.model.eval()
-        if self.metrics is not None:
-            return {"error": self.metrics[self.calls[-1][0]]}
-        x = torch.randn(64, 3, generator=torch.Generator().manual_seed(99))
-        with torch.no_grad():
-            return {"error": (self.model(x) - x.sum(dim=1, keepdim=True)).square().mean().item()}
-
-    def describe(self, batch: Tensor) -> dict[str, Any]:
-        return {"first": batch[0, 0].item()}
-
-
-def new_model() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
-
-
-def train(directory: Path, **changes: Any) -> tuple[Regression, RunState, list[Row]]:
-    model = new_model()
-    fields = {name: changes.pop(name) for name in ("tick", "metrics", "target") if name in changes}
-    task = Regression(model, **fields)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    state = RunState(directory, {"model": model}, optimizer, eval_model=model)
-    arguments: dict[str, Any] = {"epochs": 3, "learning_rate": 0.1, "schedule": Step(2, 0.5), **changes}
-    return task, state, run_epochs(task, state, **arguments)
-
-
-def equal_weights(first: nn.Module, second: nn.Module) -> bool:
-    """Whether two modules are equal bit for bit."""
-    state = second.state_dict()
-    return all(torch.equal(state[name], tensor) for name, tensor in first.state_dict().items())
+from tests.bifocal.training.regression import STEPS, Regression, new_model, train
 
 
 def test_history_has_one_row_per_epoch(tmp_path: Path) -> None:
@@ -161,69 +96,6 @@ def test_task_without_a_monitor_keeps_the_last_epoch_only(tmp_path: Path) -> Non
     assert (progress["epoch"], progress["step"], len(progress["history"])) == (2, 0, 2)
     for name, tensor in model.state_dict().items():
         assert torch.equal(last[f"model.model.{name}"], tensor)
-
-
-@pytest.mark.parametrize("every", [None, 1, 3])
-@pytest.mark.parametrize("step", [1, 2, STEPS, STEPS + 1, 3 * STEPS])
-def test_killed_run_resumes_bit_for_bit(tmp_path: Path, kill_at: Interrupt, step: int, every: int | None) -> None:
-    expected, _, history = train(tmp_path / "whole")
-    arguments: dict[str, Any] = {"checkpoint_every_steps": every}
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "killed", tick=kill_at(step), **arguments)
-    resumed, _, again = train(tmp_path / "killed", **arguments)
-    assert again == history
-    assert equal_weights(expected.model, resumed.model)
-
-
-@pytest.mark.parametrize("step", [1, STEPS - 1, STEPS, 3 * STEPS])
-def test_sigterm_finishes_the_step_and_the_next_run_resumes(tmp_path: Path, sigterm_at: Interrupt, step: int) -> None:
-    handler = signal.getsignal(signal.SIGTERM)
-    expected, _, history = train(tmp_path / "whole")
-    model = new_model()
-    task = Regression(model, sigterm_at(step))
-    state = RunState(tmp_path / "run", {"model": model}, torch.optim.Adam(model.parameters(), lr=0.1), model)
-    arguments: dict[str, Any] = {"epochs": 3, "learning_rate": 0.1, "schedule": Step(2, 0.5)}
-    with pytest.raises(SystemExit) as end:
-        run_epochs(task, state, **arguments)
-    assert end.value.code == 143
-    assert len(task.calls) == step
-    assert signal.getsignal(signal.SIGTERM) is handler
-    resumed, _, again = train(tmp_path / "run")
-    assert task.calls + resumed.calls == expected.calls  # no step is lost or repeated
-    assert again == history
-    assert equal_weights(expected.model, resumed.model)
-
-
-def test_hook_is_called_after_each_checkpoint_and_knows_the_last(tmp_path: Path, sigterm_at: Interrupt) -> None:
-    calls: list[tuple[int, int, bool]] = []
-
-    def hook(*, is_last: bool) -> None:
-        progress = read_tensors(tmp_path / "last.safetensors")[1]
-        calls.append((progress["epoch"], progress["step"], is_last))
-
-    with checkpoint_hook(hook), pytest.raises(SystemExit):
-        train(tmp_path, tick=sigterm_at(STEPS + 1), checkpoint_every_steps=2)
-    train(tmp_path)
-    assert calls == [(0, 2, False), (1, 0, False), (1, 1, True)]
-
-
-def test_sigterm_during_validation_saves_the_finished_epoch(tmp_path: Path, sigterm_at: Interrupt) -> None:
-    expected, _, history = train(tmp_path / "whole")
-    terminate = sigterm_at(2)
-    with pytest.raises(SystemExit):
-        train(tmp_path / "run", on_epoch=lambda row: terminate())
-    resumed, _, again = train(tmp_path / "run")
-    assert resumed.calls == [(2, step) for step in range(STEPS)]
-    assert again == history
-    assert equal_weights(expected.model, resumed.model)
-
-
-def test_finished_run_returns_its_history_without_training(tmp_path: Path) -> None:
-    expected, _, history = train(tmp_path)
-    task, _, again = train(tmp_path)
-    assert task.calls == []
-    assert again == history
-    assert equal_weights(expected.model, task.model)
 
 
 @pytest.mark.parametrize("target", [math.nan, math.inf])

@@ -1,4 +1,4 @@
-"""Promotion of tiny ONNX models in a registry with a real sqlite store, by one process and by several at once."""
+"""Promotion of tiny ONNX models in a registry with a real sqlite store, by the step and by the command."""
 
 import json
 import os
@@ -6,82 +6,20 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import mlflow
 import pytest
 from click.testing import CliRunner
 
-from bifocal.datasets import Dataset, read_dataset
+from bifocal.datasets import Dataset
 from bifocal.evaluation.exported_model import ExportedModel
-from components.cluster.promote.run import Decision, promote, run
-from components.cluster.promote.spec import PromoteParams, PromotionPolicy
+from components.cluster.promote.run import run
+from components.cluster.promote.spec import PromoteParams
 from pipelines.__main__ import main
-from pipelines.promotion.policy import FILE, load
-from runtime.artifacts import commit, open_partial
-from runtime.mlflow import EVALUATION_DIR, get_version, reuse_version, roll_back, version_tags
-from tests.bifocal.evaluation.tiny_models import pointing, write_colors, write_evaluation, write_model
+from runtime.mlflow import get_version, reuse_version, roll_back, version_tags
+from tests.bifocal.evaluation.tiny_models import pointing, write_evaluation
 from tests.pipelines.compiled import ROOT
-
-POLICY = load(FILE).model_copy(
-    update={"min_images": 40, "max_latency_ratio": 100.0, "looks": 4, "max_drops": {"pointing": 9.0}}
-)
-
-
-@pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a complete ``dataset`` of 50 test images."""
-    folder = tmp_path_factory.mktemp("artifacts")
-    write_colors(open_partial(folder / "dataset", {}), 50)
-    commit(folder / "dataset.partial", folder / "dataset", {"component": "prepare_dataset", "inputs": {}})
-    return folder
-
-
-@pytest.fixture
-def dataset(artifacts: Path) -> Dataset:
-    return read_dataset(artifacts / "dataset")
-
-
-@pytest.fixture
-def store(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(mlflow_store)
-    # Another test of this process may have selected an experiment of another store.
-    mlflow.set_experiment("promotion")
-    return mlflow_store
-
-
-def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0ffee", hits: float = 0.5) -> int:
-    """Register a version with all its files; return its number."""
-    write_model(folder / "onnx", len(dataset.images), noise)
-    write_evaluation(folder / "evidence", dataset, pointing(dataset, hits))
-    client = mlflow.MlflowClient()
-    with mlflow.start_run() as active:
-        mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
-    if not client.search_registered_models(f"name = '{POLICY.model}'"):
-        client.create_registered_model(POLICY.model)
-    version = client.create_model_version(
-        POLICY.model, (folder / "onnx").as_uri(), active.info.run_id, tags={"git_commit": commit}
-    )
-    client.set_registered_model_alias(POLICY.model, POLICY.candidate, version.version)
-    return int(version.version)
-
-
-def decide(artifacts: Path, policy: PromotionPolicy = POLICY, **options: Any) -> Decision:
-    return promote(policy, artifacts / "dataset", artifacts / "features", **options)
-
-
-def number_of(alias: str) -> int | None:
-    version = get_version(POLICY.model, alias)
-    return version.number if version else None
-
-
-def decisions(number: int) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    client = mlflow.MlflowClient()
-    version = client.get_model_version(POLICY.model, str(number))
-    files = client.list_artifacts(version.run_id, "promotion")
-    texts = [Path(mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=f.path)) for f in files]
-    return version.tags, [json.loads(path.read_text()) for path in texts]
+from tests.pipelines.promotion.versions import POLICY, decide, decisions, number_of, register
 
 
 def test_promotion_moves_the_aliases_and_logs_every_decision(
@@ -237,54 +175,3 @@ def test_promote_prints_no_credentials_of_the_server() -> None:
     assert done.returncode == 1
     assert "MLflow at http://***@127.0.0.1:9" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr
-
-
-PROMOTERS = """
-import os, sys, traceback
-from pathlib import Path
-from components.cluster.promote.run import promote
-from components.cluster.promote.spec import PromotionPolicy
-policy = PromotionPolicy.model_validate_json(sys.argv[1])
-children = []
-for number in range(int(sys.argv[2])):
-    child = os.fork()
-    if child == 0:
-        try:
-            promote(policy.model_copy(update={"candidate": f"c{number}"}), Path(sys.argv[3]), Path("none"))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    children.append(child)
-sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children))
-"""
-
-
-def test_concurrent_promotions_leave_the_best_version_as_champion(
-    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
-) -> None:
-    client, noises = mlflow.MlflowClient(), (0.8, 0.05, 2.0)
-    numbers = [register(tmp_path / str(noise), dataset, noise) for noise in noises]
-    for index, number in enumerate(numbers):
-        client.set_registered_model_alias(POLICY.model, f"c{index}", str(number))
-    policy = POLICY.model_copy(update={"floors": {"recall_sum": 1.0}, "looks": 20})
-    arguments = [policy.model_dump_json(), str(len(noises)), str(artifacts / "dataset")]
-    done = subprocess.run(
-        [sys.executable, "-c", PROMOTERS, *arguments],
-        env={
-            "MLFLOW_TRACKING_URI": store,
-            "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert number_of(POLICY.champion) == numbers[1]
-    for number in numbers:
-        assert decisions(number)[0]["promotion"] in ("yes", "no")
-    former = decisions(numbers[1])[0]["promotion.champion"]  # "none" if the best version was promoted first
-    assert number_of(POLICY.previous) == (None if former == "none" else int(former))

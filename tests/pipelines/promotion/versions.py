@@ -1,0 +1,51 @@
+"""Versions of tiny ONNX models, and the decisions that the registry keeps about them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+
+from bifocal.datasets import Dataset
+from components.cluster.promote.run import Decision, promote
+from components.cluster.promote.spec import PromotionPolicy
+from pipelines.promotion.policy import FILE, load
+from runtime.mlflow import EVALUATION_DIR, get_version
+from tests.bifocal.evaluation.tiny_models import pointing, write_evaluation, write_model
+
+POLICY = load(FILE).model_copy(
+    update={"min_images": 40, "max_latency_ratio": 100.0, "looks": 4, "max_drops": {"pointing": 9.0}}
+)
+
+
+def register(folder: Path, dataset: Dataset, noise: float, *, commit: str = "c0ffee", hits: float = 0.5) -> int:
+    """Register a version with all its files; return its number."""
+    write_model(folder / "onnx", len(dataset.images), noise)
+    write_evaluation(folder / "evidence", dataset, pointing(dataset, hits))
+    client = mlflow.MlflowClient()
+    with mlflow.start_run() as active:
+        mlflow.log_artifacts(str(folder / "evidence"), EVALUATION_DIR)
+    if not client.search_registered_models(f"name = '{POLICY.model}'"):
+        client.create_registered_model(POLICY.model)
+    version = client.create_model_version(
+        POLICY.model, (folder / "onnx").as_uri(), active.info.run_id, tags={"git_commit": commit}
+    )
+    client.set_registered_model_alias(POLICY.model, POLICY.candidate, version.version)
+    return int(version.version)
+
+
+def decide(artifacts: Path, policy: PromotionPolicy = POLICY, **options: Any) -> Decision:
+    return promote(policy, artifacts / "dataset", artifacts / "features", **options)
+
+
+def number_of(alias: str) -> int | None:
+    version = get_version(POLICY.model, alias)
+    return version.number if version else None
+
+
+def decisions(number: int) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    client = mlflow.MlflowClient()
+    version = client.get_model_version(POLICY.model, str(number))
+    files = client.list_artifacts(version.run_id, "promotion")
+    texts = [Path(mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=f.path)) for f in files]
+    return version.tags, [json.loads(path.read_text()) for path in texts]
