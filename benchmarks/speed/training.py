@@ -35,7 +35,7 @@ from bifocal.training.validators.recall import RecallValidator
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192
 WORDS, WORD_DIM, CAPTION_WORDS = 500, 620, 10
-CHECKPOINT_EVERY = 50
+CHECKPOINT_EVERY_SECONDS = 300.0
 MAX_OVERHEAD = 5.0
 
 
@@ -120,7 +120,7 @@ def main(steps: int, folder: Path) -> None:
         learning_rate=0.001,
         max_grad_norm=2.0,
         precision="float32",
-        checkpoint_every_steps=CHECKPOINT_EVERY,
+        checkpoint_every_seconds=CHECKPOINT_EVERY_SECONDS,
         seed=0,
     )
     # Leave out the first step: it allocates memory and waits for the first batch.
@@ -129,14 +129,14 @@ def main(steps: int, folder: Path) -> None:
     saving = clock.now()
     save_checkpoint(folder / "again.safetensors", model, torch.optim.Adam(model.parameters()), {})
     # A new Adam has no moments yet; its two moments are as large as the weights.
-    saving = 3 * (clock.now() - saving) / CHECKPOINT_EVERY
+    saving = 3 * (clock.now() - saving)
     inside = (after - before) / counted
-    outside = (end - start) / counted - inside + saving
-    share = outside / (inside + outside)
+    outside = (end - start) / counted - inside
+    share = outside / (inside + outside) + saving / CHECKPOINT_EVERY_SECONDS
     report = Report("speed.training")
     report.add("forward, backward, optimizer", inside, "s / step")
-    reference = f"{saving:.3f} s of it for a checkpoint every {CHECKPOINT_EVERY} steps"
-    report.add("overhead", outside, "s / step", reference=reference)
+    report.add("overhead", outside, "s / step")
+    report.add("checkpoint", saving, "s", reference=f"one in {CHECKPOINT_EVERY_SECONDS:.0f} s")
     report.add("captions", BATCH / (inside + outside), "1 / s")
     report.add("overhead, share of a step", 100 * share, "%", at_most=MAX_OVERHEAD)
     report.write()

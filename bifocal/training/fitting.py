@@ -39,7 +39,7 @@ def fit(
     ema_decay: float = 0.0,
     precision: Precision = "float32",
     micro_batch_size: int | None = None,
-    checkpoint_every_steps: int | None = 50,
+    checkpoint_every_seconds: float = 300.0,
     seed: int = 0,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
@@ -65,7 +65,7 @@ def fit(
         precision: precision of matrix products in training; weights, sums and the loss stay float32.
         micro_batch_size: images, and captions, that are encoded at a time; the loss still compares the whole batch.
             None: the whole batch.
-        checkpoint_every_steps: steps between two checkpoints inside an epoch.
+        checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step.
         seed: seed of the random numbers of each step if several processes share it.
         on_epoch: called with each new row of the history.
 
@@ -102,7 +102,7 @@ def fit(
         learning_rate=learning_rate,
         schedule=schedule,
         max_grad_norm=max_grad_norm,
-        checkpoint_every_steps=checkpoint_every_steps,
+        checkpoint_every_seconds=checkpoint_every_seconds,
         on_epoch=on_epoch,
     )
     loss.eval()

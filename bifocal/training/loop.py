@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isnan
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -83,7 +83,7 @@ def run_epochs(
     learning_rate: float,
     schedule: Schedule = Constant(),  # noqa: B008 - immutable
     max_grad_norm: float | None = None,
-    checkpoint_every_steps: int | None = None,
+    checkpoint_every_seconds: float = inf,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """Train until ``epochs`` epochs are done, and return the history, one row per epoch.
@@ -95,7 +95,8 @@ def run_epochs(
     Args:
         learning_rate: base learning rate, multiplied by ``schedule(epoch, epochs)`` before every step.
         max_grad_norm: l2 norm to which gradients are clipped; None: no clipping.
-        checkpoint_every_steps: steps between two checkpoints inside an epoch; None: one checkpoint per epoch.
+        checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step. Each epoch
+            ends with one, too.
         on_epoch: called with each new row: epoch (from 1), loss (mean over the steps), learning_rate (of the last
             step), and the metrics of ``task.validate``.
 
@@ -128,7 +129,8 @@ def run_epochs(
     parameters = [parameter for group in state.optimizer.param_groups for parameter in group["params"]]
     device = parameters[0].device
     first_epoch, first_step, total, history = state.restore()
-    start, examples, status = time.monotonic(), 0, _Status()
+    start = saved = time.monotonic()
+    examples, status = 0, _Status()
 
     with sigterm_guard() as sigterm_received:
         for epoch in range(first_epoch, epochs):
@@ -158,8 +160,9 @@ def run_epochs(
                 status.text = f"loss {total / (step + 1):.4f}, learning rate {rate:.3g}, {pace:.0f} examples/s"
                 if world.any_rank(sigterm_received(), device):
                     state.terminate(Progress(epoch, step + 1, total, history))
-                if checkpoint_every_steps and (step + 1) % checkpoint_every_steps == 0 and step + 1 < count:
+                if time.monotonic() - saved >= checkpoint_every_seconds and step + 1 < count:
                     state.save(Progress(epoch, step + 1, total, history))
+                    saved = time.monotonic()
 
             # A run that stopped after the last step of an epoch has no step left, so compute the rate again.
             rate = learning_rate * schedule(epoch + (count - 1) / count, epochs)
@@ -170,6 +173,7 @@ def run_epochs(
             history.append(row)
             first_step, total = 0, 0.0
             state.save(Progress(epoch + 1, 0, 0.0, history))
+            saved = time.monotonic()
             if world.is_main:
                 minutes = (time.monotonic() - start) / (epoch + 1 - first_epoch) * (epochs - epoch - 1) / 60
                 summary = f"{_summary(row, task.shown)}; about {minutes:.0f} min left"

@@ -81,7 +81,11 @@ class TrainEmbeddingParams(Params):
     gradient_checkpointing: bool = Field(
         description="recompute the activations of a trained backbone instead of keeping them: less memory, more time"
     )
-    checkpoint_every_steps: int = Field(ge=1, description="steps between checkpoints: work that a killed run can lose")
+    checkpoint_every_seconds: float = Field(
+        ge=0,
+        description="least time between two checkpoints inside an epoch, in s: work that a killed run can lose; 0 for "
+        "one after every step",
+    )
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
@@ -175,6 +179,7 @@ COMPONENT = Component(
         "clip_norm": "train_embedding.max_grad_norm",
         "average": "train_embedding.ema_decay",
         "micro_batch": "train_embedding.micro_batch_size",
-        "checkpoint_every": "train_embedding.checkpoint_every_steps",
+        "checkpoint_every": "train_embedding.checkpoint_every_seconds",
+        "checkpoint_every_steps": "train_embedding.checkpoint_every_seconds",
     },
 )

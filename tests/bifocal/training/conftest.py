@@ -82,7 +82,7 @@ def train(pairs: ImageCaptionPairs, new_model: NewModel) -> Train:
             "ema_decay": 0.0,
             "precision": "float32",
             "micro_batch_size": None,
-            "checkpoint_every_steps": 2,
+            "checkpoint_every_seconds": 0.0,
             "seed": 3,
         }
         return model, fit(

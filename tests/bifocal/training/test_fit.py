@@ -116,11 +116,11 @@ def test_sigterm_saves_the_state_and_the_next_run_resumes(
     handler = signal.getsignal(signal.SIGTERM)
     expected, history = train(tmp_path / "whole", Interrupted(lambda: None, TripletLoss()))
     with pytest.raises(SystemExit) as end:
-        train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
+        train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_seconds=1000.0)
     assert end.value.code == 143
     assert steps[-1] == step
     assert signal.getsignal(signal.SIGTERM) is handler
-    resumed, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_steps=1000)
+    resumed, again = train(tmp_path / "terminated", Interrupted(tick, TripletLoss()), checkpoint_every_seconds=1000.0)
     assert len(steps) == 15  # no step is lost or repeated
     assert again == history
     assert equal_weights(expected, resumed)

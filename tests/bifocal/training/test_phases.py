@@ -145,7 +145,7 @@ def test_killed_training_resumes_in_its_phase(
     def train(folder: str, tick: Callable[[], None]) -> tuple[dict[str, Tensor], TrainingResult]:
         loss, model = Interrupted(tick), new_model()
         phases = [phase(loss=loss), phase(loss=loss, batches=CaptionBatches(batch_size=20))]
-        result = train_phases(model, phases, inputs, checkpoints=tmp_path / folder, seed=3, checkpoint_every_steps=2)
+        result = train_phases(model, phases, inputs, checkpoints=tmp_path / folder, seed=3, checkpoint_every_seconds=0.0)
         return weights(model), result
 
     expected, history = train("undisturbed", lambda: None)

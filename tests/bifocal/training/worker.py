@@ -56,7 +56,7 @@ def train(folder: Path, configuration: dict[str, Any], checkpoints: str, **chang
         "ema_decay": 0.5,
         "precision": "float32",
         "micro_batch_size": None,
-        "checkpoint_every_steps": 2,
+        "checkpoint_every_seconds": 0.0,
         "seed": 3,
     }
     stop_at = changes.pop("stop_at", 0)

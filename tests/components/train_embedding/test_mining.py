@@ -31,7 +31,7 @@ PHASE: dict[str, Any] = {
 
 def validated(recipe: str) -> TrainEmbeddingParams:
     values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / f"{recipe}.yaml"])["train_embedding"]
-    section = parameters.merge(values, {"model": {"dim": 16}, "phases": {0: PHASE}, "checkpoint_every_steps": 1000})
+    section = parameters.merge(values, {"model": {"dim": 16}, "phases": {0: PHASE}, "checkpoint_every_seconds": 1000.0})
     params = parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     return params

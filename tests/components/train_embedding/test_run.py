@@ -33,7 +33,7 @@ SECTION: dict[str, Any] = {
               "text_encoder": "BagOfWordsEncoder"},
     "phases": [PHASE],
     "precision": "float32",
-    "checkpoint_every_steps": 1000,
+    "checkpoint_every_seconds": 1000.0,
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ __all__ = ["scened"]  # a fixture of this file, too
 VALUES: dict[str, Any] = (
     parameters.load(ROOT / "params.yaml")["train_embedding"]
     | SECTION
-    | {"phases": [PHASE | {"epochs": 6}], "checkpoint_every_steps": 1}
+    | {"phases": [PHASE | {"epochs": 6}], "checkpoint_every_seconds": 0.0}
 )
 
 
