@@ -43,7 +43,8 @@ class TrainingResult:
     """History of all phases, and the epoch whose weights the model has.
 
     Attributes:
-        history: one row per epoch; epochs count from 1 through all phases, phases from 0.
+        history: one row per epoch; epochs count from 1 through all phases, phases from 0. Epoch 0, if there is one, is
+            the initialization.
         best: the row of the best epoch.
         monitor: the metric that chose it.
     """
@@ -60,6 +61,7 @@ def train_phases(
     *,
     checkpoints: Path,
     seed: int = 0,
+    initialized: bool = False,
     on_epoch: Callable[[Row], None] = lambda row: None,
     **options: Any,
 ) -> TrainingResult:
@@ -74,6 +76,8 @@ def train_phases(
         inputs: dataset, features and text.
         checkpoints: directory of this training alone; each phase has a directory below it.
         seed: of all random draws.
+        initialized: whether the weights of ``model`` are a result already, as epoch 0: they are validated first, and
+            kept unless a phase improves on them.
         on_epoch: called with each new row of the history.
         options: arguments of ``fit`` that all phases share, such as ``optimizer`` and ``precision``.
 
@@ -91,6 +95,10 @@ def train_phases(
     ]
     history: list[Row] = []
     result: TrainingResult | None = None
+    if initialized:
+        history.append(_initial_row(model, prepared[0]))
+        result = TrainingResult(history, history[0], prepared[0].validator.monitor)
+    trained = 0
     for index, (phase, batches) in enumerate(zip(phases, prepared, strict=True)):
         former_score = -inf if result is None else _former_score(result, batches, model)
         former_weights = copy.deepcopy(model.state_dict())
@@ -98,13 +106,14 @@ def train_phases(
             model,
             phase,
             batches,
-            numbering={"phase": index, "first_epoch": len(history)},
+            numbering={"phase": index, "first_epoch": trained},
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed,
             on_epoch=on_epoch,
             **options,
         )
         history += rows
+        trained += len(rows)
         monitor = batches.validator.monitor
         best = _best(rows, monitor)
         if result is None or _score(best, monitor) > former_score:
@@ -141,6 +150,12 @@ def _train_phase(
     for parameter in trainable:  # the modules that this phase froze may train in the next
         parameter.requires_grad_(True)
     return [_numbered(row, **numbering) for row in rows]
+
+
+def _initial_row(model: nn.Module, batches: PreparedBatches) -> Row:
+    """Return the validation of the weights that the training starts from, as epoch 0."""
+    metrics: Row = World.current().broadcast_from_main(lambda: batches.validator(model))
+    return {"phase": 0, "epoch": 0, **metrics}
 
 
 def _former_score(result: TrainingResult, batches: PreparedBatches, model: nn.Module) -> float:

@@ -16,31 +16,58 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, World, recompute_activations, torchrun_world, train_phases
 from bifocal.training.batches.base import TrainingInputs
+from bifocal.training.initialization.base import Initialization, initialize
+from bifocal.training.phases import TrainingResult
 from components.train_embedding.spec import PhaseParams, TrainEmbeddingParams
 from runtime.mlflow import log_metrics
+
+HISTORY = ["phase", "epoch", "loss", "recall_sum"]
+"""Columns of the history of a training without phases, which DVC draws."""
 
 
 def run(
     params: TrainEmbeddingParams, *, dataset: Path, features: Path, text: Path, sorter: Path, embedding: Path
 ) -> dict[str, float]:
-    """Train on the split "train", choose the epoch on "val", write the model and its history."""
+    """Train on the split "train", choose the epoch on "val", write the model and its history.
+
+    Returns:
+        The best epoch and its validation metrics; 0 and no validation if there is no phase to train.
+    """
     with torchrun_world() as (_, device):
         inputs = TrainingInputs(read_dataset(dataset), FeatureStore(features), TextStore(text), load_vectorizer(text))
         model = new_model(params, inputs, features).to(device)
-        result = train_phases(
-            model,
-            [build_phase(phase, sorter) for phase in params.phases],
-            inputs,
-            checkpoints=embedding / "checkpoints",
-            seed=params.seed,
-            on_epoch=lambda row: log_metrics(row, step=int(row["epoch"])),
-            **params.fit_options,
-        )
+        metrics: dict[str, float] = {}
+        if params.initialization is not None:
+            initialization: Initialization = build("bifocal.training.initialization", params.initialization)
+            checkpoints = embedding / "checkpoints"
+            metrics = initialize(model, initialization, inputs, checkpoints=checkpoints, seed=params.seed)
+        result = _train(params, model, inputs, sorter, embedding)
         if World.current().is_main:
             save_model(embedding, model)
-            pd.DataFrame(result.history).to_csv(embedding / "history.csv", index=False)
+            pd.DataFrame(result.history, columns=None if result.history else HISTORY).to_csv(
+                embedding / "history.csv", index=False
+            )
     chosen_by = {"recall_sum", result.monitor} & result.best.keys()
-    return {"best_epoch": result.best["epoch"]} | {f"validation_{name}": result.best[name] for name in chosen_by}
+    metrics |= {f"validation_{name}": result.best[name] for name in chosen_by}
+    return {"best_epoch": result.best["epoch"]} | metrics
+
+
+def _train(
+    params: TrainEmbeddingParams, model: Model, inputs: TrainingInputs, sorter: Path, embedding: Path
+) -> TrainingResult:
+    """Train the phases; without phases, the initialization is the result."""
+    if not params.phases:
+        return TrainingResult([], {"epoch": 0}, params.monitor)
+    return train_phases(
+        model,
+        [build_phase(phase, sorter) for phase in params.phases],
+        inputs,
+        checkpoints=embedding / "checkpoints",
+        seed=params.seed,
+        initialized=params.initialization is not None,
+        on_epoch=lambda row: log_metrics(row, step=int(row["epoch"])),
+        **params.fit_options,
+    )
 
 
 def new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, features: Path) -> Model:

@@ -56,10 +56,15 @@ class TrainEmbeddingParams(Params):
     model: Annotated[
         ClassRef, FromRegistry("bifocal.models", injected=("input_dim", "text_format", "vocabulary_size"))
     ] = Field(description="model with its image encoder, its text encoder and dim, the dimension of the joint space")
+    initialization: Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None = (
+        Field(
+            description="weights that the training starts from, and keeps unless it improves on them; null for random "
+            "weights"
+        )
+    )
     phases: list[PhaseParams] = Field(
-        min_length=1,
         description="trainings in order, each from the best weights of the one before; a phase that does not improve "
-        "its metric is undone",
+        "its metric is undone; empty to keep the weights of the initialization",
     )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="class of torch.optim; its learning rate is that of the phase"
@@ -89,6 +94,8 @@ class TrainEmbeddingParams(Params):
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
+        if not self.phases and self.initialization is None:
+            raise ValueError("phases is empty and initialization is null, so nothing is learned: set one of them")
         for encoder in ("image_encoder", "text_encoder"):
             if encoder not in self.model.arguments:
                 raise ValueError(f"model: {self.model.name} has no {encoder}: add {encoder}: {{name: ...}}")
@@ -106,12 +113,12 @@ class TrainEmbeddingParams(Params):
     @property
     def monitor(self) -> str:
         """Metric that chooses the epoch of the last phase."""
-        return MONITORS.get(self.phases[-1].batches.name, "recall_sum")
+        return MONITORS.get(self.phases[-1].batches.name, "recall_sum") if self.phases else "recall_sum"
 
     @property
     def fit_options(self) -> dict[str, Any]:
         """Arguments of ``fit`` that all phases share."""
-        others = {"seed", "model", "phases", "gradient_checkpointing"}
+        others = {"seed", "model", "initialization", "phases", "gradient_checkpointing"}
         return {name: getattr(self, name) for name in type(self).model_fields if name not in others}
 
 

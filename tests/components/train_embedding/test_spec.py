@@ -34,7 +34,6 @@ def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
         ({}, {"ema_decay": 1.0}, "ema_decay: got 1.0"),
         ({}, {"micro_batch_size": 0}, "micro_batch_size: got 0"),
         ({}, {"halve_after": [3]}, "halve_after: unknown key"),
-        ({}, {"phases": []}, "phases: got"),
         ({"frozen_until": {"text_encoder": -1}}, {}, r"phases\.0\.frozen_until\.text_encoder: got -1"),
         ({"loss": "StructurLoss"}, {}, r"phases\.0\.loss: bifocal\.losses has no 'StructurLoss'"),
         ({"batches": {"name": "CaptionBatches", "batch_size": 0}}, {}, r"phases\.0\.batches: batch_size is 0"),

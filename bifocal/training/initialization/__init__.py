@@ -1,0 +1,3 @@
+"""Initializations of a model, one per file: the weights that a training starts from, or that are the result."""
+
+from bifocal.training.initialization.from_embedding import FromEmbedding

@@ -1,0 +1,66 @@
+"""Base class of the initializations."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bifocal.checkpoint import read_tensors, write_tensors
+from bifocal.models.base import Model
+from bifocal.training.batches.base import TrainingInputs
+from bifocal.training.distributed import World
+
+
+class Initialization(ABC):
+    """Weights that a model has before its training: base of the parts of ``bifocal.training.initialization``.
+
+    A training without phases ends with these weights.
+    """
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that the constructor rejects."""
+        try:
+            cls(**arguments)
+        except ValueError as error:
+            yield str(error)
+
+    @abstractmethod
+    def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
+        """Set the weights of ``model`` in place.
+
+        Args:
+            model: with random weights, and the pretrained weights of a backbone that it trains.
+            inputs: dataset, features and text; only the split "train" may be learned from.
+            seed: of all random draws.
+
+        Returns:
+            Metrics of the initialization; empty if there is nothing to measure.
+
+        Raises:
+            ValueError: the initialization does not fit the model or the inputs.
+        """
+
+
+def initialize(
+    model: Model, initialization: Initialization, inputs: TrainingInputs, *, checkpoints: Path, seed: int
+) -> dict[str, float]:
+    """Set the weights of ``model`` in place, on every process of the training, and return the metrics.
+
+    A run that was killed after the initialization reads the weights from ``checkpoints``.
+
+    Args:
+        checkpoints: directory of the training.
+        seed: of all random draws.
+
+    Raises:
+        ValueError: the initialization does not fit the model or the inputs.
+    """
+    file = checkpoints / "initialization.safetensors"
+    world = World.current()
+    if world.is_main and not file.is_file():
+        metrics = initialization.apply(model, inputs, seed=seed)
+        write_tensors(file, model.state_dict(), metrics)
+    tensors, notes = world.broadcast_tensors(lambda: read_tensors(file))
+    model.load_state_dict(tensors)
+    return {name: float(value) for name, value in notes.items()}
