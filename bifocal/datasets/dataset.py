@@ -36,8 +36,13 @@ class Dataset:
         """
         if name not in SPLITS:
             raise ValueError(f"no split {name!r}; a dataset has {', '.join(SPLITS)}")
-        images = self.images[self.images["split"] == name]
+        return self._subset(self.images[self.images["split"] == name])
 
+    def first(self, images: int | None) -> "Dataset":
+        """Return the first ``images`` images with their captions, phrases and labels; None for all."""
+        return self if images is None else self._subset(self.images.iloc[:images])
+
+    def _subset(self, images: pd.DataFrame) -> "Dataset":
         def of_images(table: pd.DataFrame) -> pd.DataFrame:
             return table[table["image_id"].isin(images["image_id"])].reset_index(drop=True)
 

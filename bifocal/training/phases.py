@@ -9,12 +9,14 @@ from typing import Any
 
 from torch import nn
 
-from bifocal.training.batches.base import Batches, PreparedBatches, TrainingInputs
+from bifocal.training.batches.base import Batches, PreparedBatches
 from bifocal.training.distributed import World
 from bifocal.training.fitting import fit
 from bifocal.training.freezing import FreezeSchedule, check_module_names
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.loop import Row
 from bifocal.training.schedules import Constant, Schedule
+from bifocal.training.validators.base import Validation, Validator
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,13 @@ class TrainingPhase:
     """Batches, loss and learning rate of some epochs.
 
     Args:
-        batches: the examples that share a batch; they name the validator too.
+        batches: the examples that share a batch.
         loss: ``loss(scores, matches) -> scalar``.
         epochs: epochs of this phase.
         learning_rate: base learning rate, which ``schedule`` multiplies.
         schedule: factor of the learning rate.
         frozen_until: modules that are frozen in the first epochs of this phase, or in all of them, see ``fit``.
+        validator: the metric that chooses the epoch; None for that of the batches.
     """
 
     batches: Batches
@@ -36,6 +39,11 @@ class TrainingPhase:
     learning_rate: float
     schedule: Schedule = field(default_factory=Constant)
     frozen_until: FreezeSchedule = field(default_factory=dict)
+    validator: Validation | None = None
+
+    def prepare_validator(self, inputs: TrainingInputs) -> Validator:
+        """Return the validator of the split "val"."""
+        return (self.validator or self.batches.validator()).prepare(inputs)
 
 
 @dataclass(frozen=True)
@@ -93,19 +101,21 @@ def train_phases(
         phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
         for index, phase in enumerate(phases)
     ]
+    validators = [phase.prepare_validator(inputs) for phase in phases]
     history: list[Row] = []
     result: TrainingResult | None = None
     if initialized:
-        history.append(_initial_row(model, prepared[0]))
-        result = TrainingResult(history, history[0], prepared[0].validator.monitor)
+        history.append(_initial_row(model, validators[0]))
+        result = TrainingResult(history, history[0], validators[0].monitor)
     trained = 0
-    for index, (phase, batches) in enumerate(zip(phases, prepared, strict=True)):
-        former_score = -inf if result is None else _former_score(result, batches, model)
+    for index, (phase, batches, validator) in enumerate(zip(phases, prepared, validators, strict=True)):
+        former_score = -inf if result is None else _former_score(result, validator, model)
         former_weights = copy.deepcopy(model.state_dict())
         rows = _train_phase(
             model,
             phase,
             batches,
+            validator,
             numbering={"phase": index, "first_epoch": trained},
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed,
@@ -114,10 +124,9 @@ def train_phases(
         )
         history += rows
         trained += len(rows)
-        monitor = batches.validator.monitor
-        best = _best(rows, monitor)
-        if result is None or _score(best, monitor) > former_score:
-            result = TrainingResult(history, best, monitor)
+        best = _best(rows, validator.monitor)
+        if result is None or _score(best, validator.monitor) > former_score:
+            result = TrainingResult(history, best, validator.monitor)
         else:
             model.load_state_dict(former_weights)
     assert result is not None
@@ -128,6 +137,7 @@ def _train_phase(
     model: nn.Module,
     phase: TrainingPhase,
     batches: PreparedBatches,
+    validator: Validator,
     *,
     numbering: Mapping[str, int],
     on_epoch: Callable[[Row], None],
@@ -138,7 +148,7 @@ def _train_phase(
         model,
         phase.loss,
         batches.source,
-        batches.validator,
+        validator,
         sampler=batches.sampler,
         epochs=phase.epochs,
         learning_rate=phase.learning_rate,
@@ -152,15 +162,14 @@ def _train_phase(
     return [_numbered(row, **numbering) for row in rows]
 
 
-def _initial_row(model: nn.Module, batches: PreparedBatches) -> Row:
+def _initial_row(model: nn.Module, validator: Validator) -> Row:
     """Return the validation of the weights that the training starts from, as epoch 0."""
-    metrics: Row = World.current().broadcast_from_main(lambda: batches.validator(model))
+    metrics: Row = World.current().broadcast_from_main(lambda: validator(model))
     return {"phase": 0, "epoch": 0, **metrics}
 
 
-def _former_score(result: TrainingResult, batches: PreparedBatches, model: nn.Module) -> float:
+def _former_score(result: TrainingResult, validator: Validator, model: nn.Module) -> float:
     """Return the metric of the next phase for the weights that it starts from."""
-    validator = batches.validator
     if validator.monitor == result.monitor:
         return _score(result.best, result.monitor)
     return _score(World.current().broadcast_from_main(lambda: validator(model)), validator.monitor)

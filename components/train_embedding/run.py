@@ -15,8 +15,8 @@ from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, World, recompute_activations, torchrun_world, train_phases
-from bifocal.training.batches.base import TrainingInputs
 from bifocal.training.initialization.base import Initialization, initialize
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phases import TrainingResult
 from components.train_embedding.spec import PhaseParams, TrainEmbeddingParams
 from runtime.mlflow import log_metrics
@@ -99,4 +99,5 @@ def build_phase(phase: PhaseParams, sorter: Path) -> TrainingPhase:
         learning_rate=phase.learning_rate,
         schedule=build("bifocal.training.schedules", phase.schedule),
         frozen_until=phase.frozen_until,
+        validator=None if phase.validator is None else build("bifocal.training.validators", phase.validator),
     )

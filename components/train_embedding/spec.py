@@ -7,20 +7,17 @@ from pydantic import Field, model_validator
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
 
-MONITORS = {
-    "CaptionBatches": "recall_sum",
-    "DistinctImageBatches": "recall_sum",
-    "MinedTriplets": "ndcg",
-    "PhraseBoxes": "phrase_R@1",
-}
-"""Metric that chooses the epoch, by the batches; the parts themselves cannot be imported here, they need torch."""
+MONITORS = {"Recall": "recall_sum", "Phrases": "phrase_R@1", "Semantic": "ndcg"}
+"""Metric that chooses the epoch, by the validator; the parts themselves cannot be imported here, they need torch."""
+VALIDATORS = {"MinedTriplets": "Semantic", "PhraseBoxes": "Phrases"}
+"""Validator of a phase that names none, by the batches; ``Recall`` for the others."""
 
 
 class PhaseParams(StrictModel):
     """Batches, loss and learning rate of some epochs."""
 
     batches: Annotated[ClassRef, FromRegistry("bifocal.training.batches")] = Field(
-        description="the examples that share a batch, and the metric that chooses the epoch"
+        description="the examples that share a batch"
     )
     loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="loss of a batch; a loss with a sorter gets the pretrained one"
@@ -33,6 +30,11 @@ class PhaseParams(StrictModel):
     frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
         description="epochs of this phase during which a module is frozen, null for all: {text_encoder: 5, "
         "word_embedding: null}; the most specific name wins: {image_encoder: 8, image_encoder.projection: 0}"
+    )
+    validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
+        default=None,
+        description="metric on the split val that chooses the epoch; null: Semantic for MinedTriplets, Phrases for "
+        "PhraseBoxes, Recall for other batches",
     )
 
     @model_validator(mode="after")
@@ -48,6 +50,12 @@ class PhaseParams(StrictModel):
                 f"SemanticTripletLoss is inside {self.loss.name}, but MinedTriplets needs its margin: set it as loss"
             )
         return self
+
+    @property
+    def monitor(self) -> str:
+        """Metric that chooses the epoch."""
+        default = VALIDATORS.get(self.batches.name, "Recall")
+        return MONITORS[default if self.validator is None else self.validator.name]
 
 
 class TrainEmbeddingParams(Params):
@@ -113,7 +121,7 @@ class TrainEmbeddingParams(Params):
     @property
     def monitor(self) -> str:
         """Metric that chooses the epoch of the last phase."""
-        return MONITORS.get(self.phases[-1].batches.name, "recall_sum") if self.phases else "recall_sum"
+        return self.phases[-1].monitor if self.phases else MONITORS["Recall"]
 
     @property
     def fit_options(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Promises of every registered class of batches: which rows an epoch draws, and who validates the model."""
+"""Promises of every registered class of batches: which rows an epoch draws, and which validator it names."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from bifocal.models import build_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
-from bifocal.training.batches.base import Batches, PreparedBatches, TrainingInputs
+from bifocal.training.batches.base import Batches, PreparedBatches
+from bifocal.training.inputs import TrainingInputs
 
 BATCHES = registry.registered("bifocal.training.batches")
 ARGUMENTS: dict[str, dict[str, int]] = {
@@ -135,9 +136,9 @@ class TestEveryClass:
 
     def test_validates_with_the_metric_that_it_names(self, name: str, inputs: TrainingInputs) -> None:
         model, batches = new_model(inputs), new_batches(name)
-        validator = prepare(name, inputs, model=model).validator
+        validator = batches.validator().prepare(inputs)
         metrics: dict[str, Any] = validator(model)
-        assert validator.monitor == batches.monitor
+        assert validator.monitor == batches.validator.monitor
         assert 0 <= metrics[validator.monitor] <= 600
         assert not model.training
 

@@ -1,4 +1,4 @@
-"""Batch samplers, one per file: the examples that share a batch, and the validator of their training."""
+"""Batch samplers, one per file: the examples that share a batch."""
 
 from bifocal.training.batches.captions import CaptionBatches
 from bifocal.training.batches.distinct_images import DistinctImageBatches

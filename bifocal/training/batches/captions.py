@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,19 +10,16 @@ from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
     Sampler,
-    TrainingInputs,
     check_positive,
     epoch_generator,
 )
 from bifocal.training.batches.shuffling import shuffle_within_images
-from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.inputs import TrainingInputs
 
 
 @dataclass(frozen=True)
 class CaptionBatches(Batches):
     """Every caption once per epoch, in random order, with its image.
-
-    ``RecallValidator`` chooses the epoch.
 
     Args:
         batch_size: captions per batch; each image is encoded once per batch.
@@ -40,7 +36,6 @@ class CaptionBatches(Batches):
         [2, 2]
     """
 
-    monitor: ClassVar[str] = RecallValidator.monitor
     batch_size: int = 160
     captions_per_image: int = 1
     extra_captions_per_image: int = 0
@@ -57,8 +52,7 @@ class CaptionBatches(Batches):
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
         pairs = inputs.captions("train")
-        sampler = self.sampler(pairs.image_of_caption, seed)
-        return PreparedBatches(pairs, sampler, RecallValidator(inputs.captions("val")))
+        return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
         """Return the sampler of a collection of captions.

@@ -1,7 +1,6 @@
 """Batches of captions of distinct images."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +9,11 @@ from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
     Sampler,
-    TrainingInputs,
     check_positive,
     epoch_generator,
 )
 from bifocal.training.batches.shuffling import shuffle_within_images
-from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.inputs import TrainingInputs
 
 
 @dataclass(frozen=True)
@@ -23,8 +21,7 @@ class DistinctImageBatches(Batches):
     """Captions of distinct images, every batch of exactly ``batch_size``.
 
     For a loss with a sorter of one length, and for a loss that takes every other caption as a negative. Captions that
-    do not fill a batch are left out of the epoch; they differ from epoch to epoch. ``RecallValidator`` chooses the
-    epoch.
+    do not fill a batch are left out of the epoch; they differ from epoch to epoch.
 
     Args:
         batch_size: captions per batch, and as many images.
@@ -38,7 +35,6 @@ class DistinctImageBatches(Batches):
         [2, 2]
     """
 
-    monitor: ClassVar[str] = RecallValidator.monitor
     batch_size: int = 160
 
     def __post_init__(self) -> None:
@@ -46,8 +42,7 @@ class DistinctImageBatches(Batches):
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
         pairs = inputs.captions("train")
-        sampler = self.sampler(pairs.image_of_caption, seed)
-        return PreparedBatches(pairs, sampler, RecallValidator(inputs.captions("val")))
+        return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
         """Return the sampler of a collection of captions.

@@ -13,13 +13,14 @@ from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
     Sampler,
-    TrainingInputs,
     check_positive,
     epoch_generator,
 )
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.mining.triplets import mine_triplets, relevant_images
 from bifocal.training.pairs.semantic import SemanticPairs
-from bifocal.training.validators.semantic import SemanticValidator
+from bifocal.training.validators.base import Validation
+from bifocal.training.validators.semantic import Semantic
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class MinedTriplets(Batches):
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 5.1 and 6.1. An image is relevant to
     a query if its captions are among the nearest of the query's. At the beginning of an epoch the model embeds a pool
     of images, and the triplets with the largest loss of the pool are drawn from. The loss is ``SemanticTripletLoss``;
-    ``SemanticValidator`` chooses the epoch.
+    the validator ``Semantic`` chooses the epoch.
 
     Args:
         batch_size: triplets per batch.
@@ -43,7 +44,7 @@ class MinedTriplets(Batches):
         ValueError: a value is below 1, or ``positives_per_query`` above ``neighbors``.
     """
 
-    monitor: ClassVar[str] = SemanticValidator.monitor
+    validator: ClassVar[type[Validation]] = Semantic
     batch_size: int = 64
     neighbors: int = 32
     queries_per_pool: int = 500
@@ -75,8 +76,8 @@ class MinedTriplets(Batches):
         encoder = dual_encoder(model)
         if not isinstance(loss, SemanticTripletLoss):
             raise TypeError(f"MinedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
-        pairs, validation = SemanticPairs(inputs.captions("train")), SemanticPairs(inputs.captions("val"))
-        return PreparedBatches(pairs, self.sampler(pairs, encoder, loss.margin, seed), SemanticValidator(validation))
+        pairs = SemanticPairs(inputs.captions("train"))
+        return PreparedBatches(pairs, self.sampler(pairs, encoder, loss.margin, seed))
 
     def sampler(self, pairs: SemanticPairs, model: DualEncoder, margin: float, seed: int) -> Sampler:
         """Return the sampler of a collection of images.

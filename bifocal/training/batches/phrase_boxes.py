@@ -12,13 +12,14 @@ from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
     Sampler,
-    TrainingInputs,
     check_positive,
     epoch_generator,
 )
 from bifocal.training.batches.shuffling import shuffle_within_images
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
-from bifocal.training.validators.phrases import PhraseValidator
+from bifocal.training.validators.base import Validation
+from bifocal.training.validators.phrases import Phrases
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class PhraseBoxes(Batches):
     one more of its phrases, so that the structure terms of ``StructurePreservingLoss`` have neighbors. Phase 2,
     ``negatives_per_phrase`` above 0 and structure weights of 0: each phrase gets boxes that the current model scores
     above one of its positives, mined at the beginning of each epoch. The features have one vector per box
-    (``Proposals``); ``PhraseValidator`` chooses the epoch.
+    (``Proposals``); the validator ``Phrases`` chooses the epoch.
 
     Args:
         batch_size: pairs per batch.
@@ -42,7 +43,7 @@ class PhraseBoxes(Batches):
         ValueError: a value is below its minimum, or ``negatives_per_phrase`` above ``max_negatives``.
     """
 
-    monitor: ClassVar[str] = PhraseValidator.monitor
+    validator: ClassVar[type[Validation]] = Phrases
     batch_size: int = 1500
     boxes_per_phrase: int = 10
     negatives_per_phrase: int = 0
@@ -75,7 +76,7 @@ class PhraseBoxes(Batches):
             TypeError: the model has no single vector per image.
         """
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
-        return PreparedBatches(pairs, self.sampler(pairs, encoder, seed), PhraseValidator(inputs.phrases("val")))
+        return PreparedBatches(pairs, self.sampler(pairs, encoder, seed))
 
     def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> Sampler:
         """Return the sampler of a collection of phrases and boxes.

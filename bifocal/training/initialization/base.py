@@ -7,8 +7,8 @@ from typing import Any
 
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.models.base import Model
-from bifocal.training.batches.base import TrainingInputs
 from bifocal.training.distributed import World
+from bifocal.training.inputs import TrainingInputs
 
 
 class Initialization(ABC):

@@ -6,8 +6,8 @@ from pathlib import Path
 from bifocal.models import load_model
 from bifocal.models.base import Model
 from bifocal.models.inputs import check_inputs
-from bifocal.training.batches.base import TrainingInputs
 from bifocal.training.initialization.base import Initialization
+from bifocal.training.inputs import TrainingInputs
 
 
 class FromEmbedding(Initialization):

@@ -1,8 +1,12 @@
 """The contract of validators."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Protocol
 
 from torch import nn
+
+from bifocal.training.inputs import TrainingInputs
 
 
 class Validator(Protocol):
@@ -16,3 +20,29 @@ class Validator(Protocol):
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Return the metrics, in percent; leave the model in evaluation mode."""
         ...
+
+
+class Validation(ABC):
+    """Choice of the validation metric: base of the parts of ``bifocal.training.validators``.
+
+    Attributes:
+        monitor: name of the metric that chooses the epoch.
+    """
+
+    monitor: ClassVar[str]
+
+    @abstractmethod
+    def prepare(self, inputs: TrainingInputs) -> Validator:
+        """Return the validator of the split "val".
+
+        Raises:
+            ValueError: the split lacks what the metric needs.
+        """
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that the constructor rejects."""
+        try:
+            cls(**arguments)
+        except ValueError as error:
+            yield str(error)

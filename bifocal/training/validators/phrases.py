@@ -8,7 +8,19 @@ from torch import nn
 
 from bifocal.batch import to_device
 from bifocal.embedding import dual_encoder
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
+from bifocal.training.validators.base import Validation
+
+
+class Phrases(Validation):
+    """R@1 of phrases with boxes: see ``PhraseValidator``."""
+
+    monitor: ClassVar[str] = "phrase_R@1"
+
+    def prepare(self, inputs: TrainingInputs) -> "PhraseValidator":
+        """Return the validator of the phrases of "val"."""
+        return PhraseValidator(inputs.phrases("val"))
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,7 @@ class PhraseValidator:
         TypeError: when called, the model has no single vector per box.
     """
 
-    monitor: ClassVar[str] = "phrase_R@1"
+    monitor: ClassVar[str] = Phrases.monitor
     pairs: PhraseBoxPairs
 
     @torch.inference_mode()

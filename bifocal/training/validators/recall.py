@@ -8,6 +8,8 @@ from torch import nn
 from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.metrics import Ranks, retrieval_ranks, summarize
+from bifocal.training.inputs import TrainingInputs
+from bifocal.training.validators.base import Validation
 
 KS = (1, 5, 10)
 
@@ -22,6 +24,29 @@ class SelfRanking(Protocol):
 
 
 @dataclass(frozen=True)
+class Recall(Validation):
+    """R@1, R@5 and R@10 of caption and image retrieval; their sum chooses the epoch.
+
+    Args:
+        images: number of images of the split to rank, the first ones, with all their captions; None for all.
+
+    Raises:
+        ValueError: ``images`` is below 2.
+    """
+
+    monitor: ClassVar[str] = "recall_sum"
+    images: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.images is not None and self.images < 2:
+            raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
+
+    def prepare(self, inputs: TrainingInputs) -> "RecallValidator":
+        """Return the validator of the images and captions of "val"."""
+        return RecallValidator(inputs.captions("val", self.images))
+
+
+@dataclass(frozen=True)
 class RecallValidator:
     """R@1, R@5, R@10 of caption and image retrieval, in percent, and their sum ``recall_sum``.
 
@@ -32,7 +57,7 @@ class RecallValidator:
         TypeError: when called, the model neither embeds nor ranks.
     """
 
-    monitor: ClassVar[str] = "recall_sum"
+    monitor: ClassVar[str] = Recall.monitor
     pairs: ImageCaptionPairs
 
     def __call__(self, model: nn.Module) -> dict[str, float]:

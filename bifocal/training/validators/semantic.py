@@ -8,10 +8,22 @@ from torch import Tensor, nn
 
 from bifocal.embedding import dual_encoder, embed
 from bifocal.metrics import area_under, choose_queries, retrieval_ranks, semantic_curves
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.semantic import SemanticPairs
+from bifocal.training.validators.base import Validation
 from bifocal.training.validators.recall import recall_metrics
 
 RS = (8, 16, 32, 64, 128)
+
+
+class Semantic(Validation):
+    """NDCG of images retrieved by images: see ``SemanticValidator``."""
+
+    monitor: ClassVar[str] = "ndcg"
+
+    def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
+        """Return the validator of the images and texts of "val"."""
+        return SemanticValidator(SemanticPairs(inputs.captions("val")))
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,7 @@ class SemanticValidator:
         TypeError: when called, the model has no single vector per image.
     """
 
-    monitor: ClassVar[str] = "ndcg"
+    monitor: ClassVar[str] = Semantic.monitor
     pairs: SemanticPairs
 
     def __call__(self, model: nn.Module) -> dict[str, float]:

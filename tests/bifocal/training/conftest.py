@@ -1,5 +1,6 @@
 """A small model with a short training, images with joined captions, and phrases with boxes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +17,10 @@ from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
-from bifocal.text.vectorizers.base import FittedVectorizer, write_text
+from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text
 from bifocal.training import fit
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs import PhraseBoxPairs, SemanticPairs
 from bifocal.training.schedules import MultiStep
 from bifocal.training.validators.recall import RecallValidator
@@ -61,6 +63,15 @@ def new_model(configuration: dict[str, Any]) -> NewModel:
         return build_model(**configuration | {"model": configuration["model"] | changes})
 
     return build
+
+
+@pytest.fixture
+def inputs(stores: tuple[Dataset, FeatureStore, TextStore]) -> TrainingInputs:
+    """The images of ``stores``: 32 to train on, 8 to validate with."""
+    dataset, features, text = stores
+    images = dataset.images.assign(split=["train"] * 32 + ["val"] * 8)
+    dataset = replace(dataset, images=images, phrases=pd.DataFrame({"image_id": []}))
+    return TrainingInputs(dataset, features, text, load_vectorizer(dataset.image_root / "text"))
 
 
 @pytest.fixture(scope="session")

@@ -5,42 +5,39 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 
-from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore
 from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
-from bifocal.text import TextStore
-from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.batches.base import Batches, PreparedBatches, TrainingInputs
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phases import TrainingResult
+from bifocal.training.validators.base import Validation, Validator
 
 
-class Validated(Batches):
-    """CaptionBatches with a validator that returns the given values, one per call."""
+class Values:
+    """A validator that returns the given values, one per call."""
 
     def __init__(self, monitor: str, values: list[float]) -> None:
-        self.batch_size, self.validator_name, self.values = 16, monitor, iter(values)
+        self.monitor, self.values = monitor, iter(values)
 
-    def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
-        batches = self
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        model.eval()
+        return {self.monitor: next(self.values)}
 
-        class Validator:
-            monitor = batches.validator_name
 
-            def __call__(self, model: nn.Module) -> dict[str, float]:
-                model.eval()
-                return {self.monitor: next(batches.values)}
+class Given(Validation):
+    """Validation with the given values."""
 
-        pairs = inputs.captions("train")
-        return PreparedBatches(pairs, CaptionBatches(16).sampler(pairs.image_of_caption, seed), Validator())
+    def __init__(self, monitor: str, values: list[float]) -> None:
+        self.validator = Values(monitor, values)
+
+    def prepare(self, inputs: TrainingInputs) -> Validator:
+        return self.validator
 
 
 class Interrupted(nn.Module):
@@ -54,15 +51,6 @@ class Interrupted(nn.Module):
         self.tick()
         value: Tensor = self.loss(scores, matches)
         return value
-
-
-@pytest.fixture
-def inputs(stores: tuple[Dataset, FeatureStore, TextStore]) -> TrainingInputs:
-    """The images of ``stores``: 32 to train on, 8 to validate with."""
-    dataset, features, text = stores
-    images = dataset.images.assign(split=["train"] * 32 + ["val"] * 8)
-    dataset = replace(dataset, images=images, phrases=pd.DataFrame({"image_id": []}))
-    return TrainingInputs(dataset, features, text, load_vectorizer(dataset.image_root / "text"))
 
 
 def phase(epochs: int = 1, **changes: Any) -> TrainingPhase:
@@ -101,9 +89,9 @@ def test_phase_that_does_not_improve_its_metric_is_undone(
         result = train_phases(model, phases, inputs, checkpoints=checkpoints / folder)
         return weights(model), result
 
-    one, _ = train("one", phase(2, batches=Validated("score", [20.0, 50.0])))
-    second = phase(batches=Validated("score", [value]))
-    two, result = train("two", phase(2, batches=Validated("score", [20.0, 50.0])), second)
+    one, _ = train("one", phase(2, validator=Given("score", [20.0, 50.0])))
+    second = phase(validator=Given("score", [value]))
+    two, result = train("two", phase(2, validator=Given("score", [20.0, 50.0])), second)
     assert same(one, two) != kept
     assert result.best["epoch"] == (3 if kept else 2)
     assert len(result.history) == 3
@@ -113,7 +101,7 @@ def test_phase_that_does_not_improve_its_metric_is_undone(
 def test_phase_with_another_metric_is_compared_with_its_start(
     inputs: TrainingInputs, new_model: Callable[[], TwoBranchModel], checkpoints: Path, start: float, kept: bool
 ) -> None:
-    phases = [phase(batches=Validated("recall", [90.0])), phase(batches=Validated("ndcg", [start, 40.0]))]
+    phases = [phase(validator=Given("recall", [90.0])), phase(validator=Given("ndcg", [start, 40.0]))]
     result = train_phases(new_model(), phases, inputs, checkpoints=checkpoints)
     assert (result.monitor, result.best["epoch"]) == (("ndcg", 2) if kept else ("recall", 1))
 
@@ -123,13 +111,13 @@ def test_frozen_modules_of_a_phase_train_in_the_next(
 ) -> None:
     model = new_model()
     start = weights(model)
-    frozen = phase(batches=Validated("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None})
+    frozen = phase(validator=Given("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None})
     train_phases(model, [frozen], inputs, checkpoints=checkpoints / "one")
     moved = {name.partition(".")[0] for name, tensor in weights(model).items() if not torch.equal(tensor, start[name])}
     assert moved == {"image_encoder"}
     model = new_model()
-    frozen = phase(batches=Validated("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None})
-    train_phases(model, [frozen, phase(batches=Validated("score", [2.0]))], inputs, checkpoints=checkpoints / "two")
+    frozen = phase(validator=Given("score", [1.0]), frozen_until={"text_encoder": None, "word_embedding": None})
+    train_phases(model, [frozen, phase(validator=Given("score", [2.0]))], inputs, checkpoints=checkpoints / "two")
     moved = {name.partition(".")[0] for name, tensor in weights(model).items() if not torch.equal(tensor, start[name])}
     assert moved == {"image_encoder", "text_encoder", "word_embedding"}
 
@@ -145,7 +133,9 @@ def test_killed_training_resumes_in_its_phase(
     def train(folder: str, tick: Callable[[], None]) -> tuple[dict[str, Tensor], TrainingResult]:
         loss, model = Interrupted(tick), new_model()
         phases = [phase(loss=loss), phase(loss=loss, batches=CaptionBatches(batch_size=20))]
-        result = train_phases(model, phases, inputs, checkpoints=tmp_path / folder, seed=3, checkpoint_every_seconds=0.0)
+        result = train_phases(
+            model, phases, inputs, checkpoints=tmp_path / folder, seed=3, checkpoint_every_seconds=0.0
+        )
         return weights(model), result
 
     expected, history = train("undisturbed", lambda: None)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bifocal import registry
-from components.train_embedding.spec import COMPONENT, MONITORS, TrainEmbeddingParams
+from components.train_embedding.spec import COMPONENT, MONITORS, VALIDATORS, TrainEmbeddingParams
 from runtime import parameters
 from runtime.parameters import ParameterError
 
@@ -85,9 +85,20 @@ def test_matching_parts_are_valid() -> None:
     assert validated({"loss": "GroundingLoss"}, model=GROUNDING).monitor == "recall_sum"
 
 
-@pytest.mark.parametrize("name", sorted(registry.registered("bifocal.training.batches")))
-def test_monitors_are_those_of_the_parts(name: str) -> None:
-    assert MONITORS[name] == registry.get("bifocal.training.batches", name).monitor
+def test_validators_and_monitors_are_those_of_the_parts() -> None:
+    parts = registry.registered("bifocal.training.validators")
+    assert {name: part.monitor for name, part in parts.items()} == MONITORS
+    for name, batches in registry.registered("bifocal.training.batches").items():
+        assert VALIDATORS.get(name, "Recall") == batches.validator.__name__
+
+
+def test_validator_names_the_monitored_metric() -> None:
+    assert validated({"validator": {"name": "Recall", "images": 100}}).monitor == "recall_sum"
+    assert validated({"validator": "Semantic"}).monitor == "ndcg"
+    with pytest.raises(ParameterError, match="images is 1: expected 2 or more"):
+        validated({"validator": {"name": "Recall", "images": 1}})
+    with pytest.raises(ParameterError, match="has no 'Recalls'; did you mean 'Recall'"):
+        validated({"validator": "Recalls"})
 
 
 def test_plot_draws_the_monitored_metric() -> None:

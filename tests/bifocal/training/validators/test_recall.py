@@ -9,7 +9,8 @@ from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import embed
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import TwoBranchModel
-from bifocal.training.validators.recall import RecallValidator
+from bifocal.training.inputs import TrainingInputs
+from bifocal.training.validators.recall import Recall, RecallValidator
 
 
 def test_recall_validator_returns_the_recalls_and_their_sum(
@@ -30,3 +31,17 @@ def test_recall_validator_returns_the_recalls_and_their_sum(
 def test_recall_validator_rejects_a_model_that_neither_embeds_nor_ranks(pairs: ImageCaptionPairs) -> None:
     with pytest.raises(TypeError, match="Identity cannot be validated"):
         RecallValidator(pairs)(nn.Identity())
+
+
+def test_recall_ranks_the_first_images_of_the_split(
+    inputs: TrainingInputs, new_model: Callable[[], TwoBranchModel]
+) -> None:
+    validation, model = inputs.captions("val"), new_model()
+    images, captions = embed(model, validation)
+    first = validation.image_of_caption < 3
+    ranks = retrieval_ranks(images[:3], captions[first], validation.image_of_caption[first])
+    metrics = Recall(images=3).prepare(inputs)(model)
+    assert metrics["caption_retrieval.R@1"] == pytest.approx(100 * ranks[0].recall(1))
+    assert metrics["image_retrieval.R@1"] == pytest.approx(100 * ranks[1].recall(1))
+    assert inputs.captions("val", 3).image_ids == validation.image_ids[:3]
+    assert Recall().prepare(inputs)(model) == RecallValidator(validation)(model)
