@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -111,17 +110,14 @@ class ImageCaptionPairs:
 
     def image_batches(self, size: int) -> Iterator[RegionBatch]:
         """Yield the features of all images, in order."""
-        return (self.features.gather(rows) for rows in _split(self._feature_rows, size))
+        return self.features.batches(self._feature_rows, size)
 
     def caption_batches(self, size: int) -> Iterator[TextBatch]:
         """Yield the text of all captions, in order."""
-        return (self.text.gather(rows) for rows in _split(self._text_rows, size))
+        rows = self._text_rows
+        return (self.text.gather(rows[start : start + size]) for start in range(0, len(rows), size))
 
 
 def to_device(modality: Modality, device: torch.device) -> Modality:
     """Return the images or captions on ``device``."""
     return type(modality)(*(tensor.to(device, non_blocking=True) for tensor in modality))
-
-
-def _split(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))

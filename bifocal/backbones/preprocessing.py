@@ -11,8 +11,9 @@ from torch import Tensor
 
 T = TypeVar("T")
 
-Resize = Literal["square", "aspect"]
-"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size."""
+Resize = Literal["square", "aspect", "limit"]
+"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
+``limit``: a longer side above size becomes size; a smaller image stays as it is."""
 
 
 def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
@@ -26,14 +27,23 @@ def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: s
         >>> resize_image(Image.new("RGB", (80, 40)), 20, "aspect", "bicubic").size
         (20, 10)
     """
+    resized = resized_size(*image.size, size, resize)
+    return image if image.size == resized else image.resize(resized, Image.Resampling[interpolation.upper()])
+
+
+def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[int, int]:
+    """Return the width and height of a resized image, in pixels.
+
+    Example:
+        >>> resized_size(80, 40, 20, "aspect"), resized_size(80, 40, 100, "limit")
+        ((20, 10), (80, 40))
+    """
     if resize == "square":
-        width = height = size
-    else:
-        scale = size / max(image.size)
-        width, height = (max(1, round(side * scale)) for side in image.size)
-    if image.size == (width, height):
-        return image
-    return image.resize((width, height), Image.Resampling[interpolation.upper()])
+        return size, size
+    longer = max(width, height)
+    if resize == "limit" and longer <= size:
+        return width, height
+    return max(1, round(width * size / longer)), max(1, round(height * size / longer))
 
 
 def to_pixels(image: Image.Image) -> Tensor:

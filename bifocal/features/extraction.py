@@ -31,7 +31,7 @@ def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureW
     with writer:
         for image_id, regions in track(records, "extracting features", total=total, done=len(writer.written)):
             boxes, scores = (None if values is None else values.float().cpu().numpy() for values in regions[1:])
-            features = regions.features if writer.dtype == np.uint8 else regions.features.half()
+            features = regions.features.half() if writer.dtype == np.float16 else regions.features
             writer.add(image_id, features.cpu().numpy(), boxes, scores)
 
 

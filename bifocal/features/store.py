@@ -2,7 +2,7 @@
 
 import json
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 METADATA = b"bifocal"
+PIXELS, IMAGE_FILES = "pixels", "image files"
+"""``layer`` in the metadata of a store of images, and of a store of their sizes alone."""
 MAX_BYTES_MAPPED = 1 << 30
 """Approximate limit on the bytes of file pages that a store keeps mapped between two gathers."""
 MAX_BYTES_PER_THREAD = 1 << 20
@@ -22,7 +24,7 @@ MAX_BYTES_PER_THREAD = 1 << 20
 
 
 class RegionBatch(NamedTuple):
-    """The regions of B images, or their pixels (extractor Pixels).
+    """The regions of B images, or their pixels (extractors Pixels and ImageFiles).
 
     Attributes:
         features: (B, R, D) float16, zero where there is no region; or (B, 3, H, W) uint8, zero in the padding.
@@ -60,7 +62,7 @@ class FeatureStore:
         image_ids: (N,) in the order of the rows.
         regions: R, the maximum number of regions per image.
         dim: D, the dimension of a region's features; 3 for pixels, whose files have R = H rows of R x 3 numbers.
-        pixels: whether the store holds images.
+        pixels: whether ``gather`` returns images.
         metadata: the writer's metadata: extractor, backbone, layer, SHA-256 of the weights, preprocessing.
 
     Raises:
@@ -86,7 +88,7 @@ class FeatureStore:
         for path, file in zip(paths, self._files, strict=True):
             check_same_metadata(path, file.metadata, self.metadata)
         self.regions: int = self.metadata["regions"]
-        self.pixels = self.metadata.get("layer") == "pixels"
+        self.pixels = self.metadata.get("layer") in (PIXELS, IMAGE_FILES)
         self.dim: int = 3 if self.pixels else self.metadata["dim"]
         self._row_shape, self._dtype = (self.regions, self.metadata["dim"]), feature_type(self.metadata)
         self.image_ids = [image_id for file in self._files for image_id in file.image_ids]
@@ -124,7 +126,13 @@ class FeatureStore:
         return np.array([self._row[image_id] for image_id in requested], dtype=np.int64)
 
     def gather(self, rows: ArrayLike | Tensor) -> RegionBatch:
-        """Return the regions of the images in ``rows`` (B,), in that order; a row may occur more than once."""
+        """Return the regions of the images in ``rows`` (B,), in that order; a row may occur more than once.
+
+        Raises:
+            ValueError: the store holds no features, but the sizes of image files.
+        """
+        if self.metadata.get("layer") == IMAGE_FILES:
+            raise ValueError("these features are image files of a dataset: open them with open_features()")
         index = np.asarray(rows, dtype=np.int64)
         # NumPy allocates huge pages, torch does not: this takes a third of the time.
         features = np.empty((len(index), *self._row_shape), self._dtype)
@@ -144,6 +152,10 @@ class FeatureStore:
             torch.from_numpy(np.arange(self.regions) < self._counts[index, None]),
             torch.from_numpy(self._boxes[index]),
         )
+
+    def batches(self, rows: NDArray[np.int64], size: int) -> Iterator[RegionBatch]:
+        """Yield the regions of the images in ``rows``, ``size`` images at a time, in that order."""
+        return (self.gather(rows[start : start + size]) for start in range(0, len(rows), size))
 
     def scores(self, rows: ArrayLike | Tensor) -> Tensor:
         """Return the region scores of the images in ``rows``: (B, R) float32, zero where there is no region."""
@@ -168,7 +180,7 @@ class FeatureStore:
 
 
 def feature_type(metadata: Mapping[str, Any]) -> np.dtype[Any]:
-    """Return the dtype of a store's features: float16, unless the metadata have ``"dtype": "uint8"``."""
+    """Return the dtype of a store's features: float16, unless the metadata have ``dtype``, such as "uint8"."""
     name: str = metadata.get("dtype", "float16")
     return np.dtype(name)
 

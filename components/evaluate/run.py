@@ -8,7 +8,7 @@ from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metrics, summary_metrics
 from bifocal.evaluation.page import build_page, data_sentence
 from bifocal.evaluation.rank_tables import write_rank_tables
-from bifocal.features import FeatureStore
+from bifocal.features import open_features
 from bifocal.models import load_model
 from bifocal.progress import log_line
 from bifocal.registry import build
@@ -29,8 +29,9 @@ def run(
 ) -> dict[str, float]:
     """Run the evaluators; write metrics, ranks, tables, figures, the model card and the report."""
     model = load_model(embedding, "cuda" if torch.cuda.is_available() else "cpu")
-    stores = (FeatureStore(features), TextStore(text), load_vectorizer(text))
-    subject = Subject(model, read_dataset(dataset), params.split, *stores, seed=params.seed)
+    tables = read_dataset(dataset)
+    stores = (open_features(features, tables), TextStore(text), load_vectorizer(text))
+    subject = Subject(model, tables, params.split, *stores, seed=params.seed)
     available = {
         "bootstrap_resamples": params.bootstrap_resamples,
         "shown_queries": params.report.queries,

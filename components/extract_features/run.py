@@ -10,6 +10,7 @@ from bifocal.datasets import Dataset, read_dataset
 from bifocal.features import FeatureWriter
 from bifocal.features.base import FeatureExtractor, FeatureReader, FeatureSource
 from bifocal.features.extraction import NetworkFeatures, write_features
+from bifocal.features.extractors import ImageFiles
 from bifocal.registry import build
 from components.extract_features.spec import EXTRACTORS, WEIGHTS, ExtractFeaturesParams
 from runtime.shards import items_of_shard, parse_shard
@@ -62,5 +63,6 @@ def _open_source(
     digest, metrics = weights.prepare(
         extractor, dataset, features, batch_size=params.batch_size, seed=params.seed, sharded=sharded
     )
-    source = NetworkFeatures(extractor, dataset, params.batch_size)
-    return source, metadata | {"weights": digest}, metrics
+    if isinstance(extractor, ImageFiles):
+        return extractor.sizes(dataset), metadata | {"weights": digest}, metrics
+    return NetworkFeatures(extractor, dataset, params.batch_size), metadata | {"weights": digest}, metrics

@@ -6,7 +6,7 @@ import pandas as pd
 import torch
 
 from bifocal.datasets import read_dataset
-from bifocal.features import FeatureStore
+from bifocal.features import open_features
 from bifocal.models import build_model, save_model
 from bifocal.models.base import Model
 from bifocal.models.inputs import input_identity
@@ -34,7 +34,8 @@ def run(
         The best epoch and its validation metrics; 0 and no validation if there is no phase to train.
     """
     with torchrun_world() as (_, device):
-        inputs = TrainingInputs(read_dataset(dataset), FeatureStore(features), TextStore(text), load_vectorizer(text))
+        tables = read_dataset(dataset)
+        inputs = TrainingInputs(tables, open_features(features, tables), TextStore(text), load_vectorizer(text))
         model = new_model(params, inputs, features).to(device)
         metrics: dict[str, float] = {}
         if params.initialization is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from bifocal.datasets import read_dataset
-from bifocal.features import FeatureStore
+from bifocal.features import open_features
 from bifocal.ranking_heads.labeled import LabeledFeatures, pool_by_group, score
 from bifocal.ranking_heads.serialization import save_head
 from bifocal.ranking_heads.training import fit_head, predict
@@ -34,7 +34,8 @@ def run(
     """
     losses = {"loss": params.loss} | ({"surrogate": params.surrogate} if params.surrogate else {})
     _check_sorter(params, losses)
-    tables, store = read_dataset(dataset), FeatureStore(features)
+    tables = read_dataset(dataset)
+    store = open_features(features, tables)
     splits = {name: LabeledFeatures(tables.split(name), store, params.task) for name in ("train", "val", "test")}
     report: dict[str, Any] = {"task": params.task, "measure": params.metric}
     histories: list[pd.DataFrame] = []

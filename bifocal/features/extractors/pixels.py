@@ -9,6 +9,7 @@ from torch import Tensor
 from bifocal.backbones.preprocessing import Resize
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
+from bifocal.features.store import PIXELS
 
 
 class Pixels(TimmExtractor):
@@ -45,7 +46,7 @@ class Pixels(TimmExtractor):
         self.regions, self.dim = size, 3 * size
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"layer": "pixels", "dtype": self.dtype}
+        return super().describe() | {"layer": PIXELS, "dtype": self.dtype}
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """Return the rows of each image, the three channels of a pixel adjacent; the score of a row is its width."""

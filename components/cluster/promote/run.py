@@ -14,7 +14,7 @@ from bifocal.evaluation.checks import Check
 from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.looks import Look
 from bifocal.evaluation.rank_tables import training_hashes
-from bifocal.features import FeatureStore
+from bifocal.features import open_features
 from bifocal.progress import log_line
 from components.cluster.promote.spec import PromoteParams, PromotionPolicy
 from runtime.artifacts import artifact_hash, write_json
@@ -123,7 +123,7 @@ def _assess(
         store = None
         if not all(model.reads_images for model in models):
             _check_artifact("features", features, tags)
-            store = FeatureStore(features)
+            store = open_features(features, tables)
         return assess(
             tables,
             models,

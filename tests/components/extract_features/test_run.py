@@ -10,9 +10,9 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from bifocal.backbones.weights import train_on_phrases
-from bifocal.datasets import write_dataset
+from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
-from bifocal.features import FeatureStore
+from bifocal.features import FeatureStore, open_features
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
 from bifocal.registry import registered
@@ -136,6 +136,23 @@ def test_pixels_keep_the_classifier_that_an_encoder_starts_from(classified: tupl
     encoder.load_pretrained(folder)
     assert encoder.adaptation.weight.equal(load_file(folder / "weights.safetensors")["adaptation.weight"])
     assert FeatureStore(folder).gather([0]).features.shape == (1, 3, 64, 64)
+
+
+def test_image_files_keep_weights_and_no_pixels(
+    dataset: Path, classified: tuple[Path, dict[str, float]], tmp_path: Path
+) -> None:
+    weights = {"name": "FromFile", "path": str(classified[0] / "weights.safetensors")}
+    params = validated(extractor=PIXELS | {"name": "ImageFiles", "resize": "square"}, weights=weights)
+    for shard in ("1/2", "2/2"):
+        stage.run(params, dataset=dataset, features=tmp_path, shard=shard)
+    pixels, files = FeatureStore(classified[0]), open_features(tmp_path, read_dataset(dataset))
+    assert files.image_ids == pixels.image_ids
+    assert files.gather(range(24)).features.equal(pixels.gather(range(24)).features)
+    stored = [sum(path.stat().st_size for path in folder.glob("*.arrow")) for folder in (classified[0], tmp_path)]
+    assert stored[1] < stored[0] / 20
+    encoder = BEANEncoder(dim=5, maps=9, backbone="resnet10t", model_arguments=MODEL)
+    encoder.load_pretrained(tmp_path)
+    assert encoder.adaptation.weight.equal(load_file(classified[0] / "weights.safetensors")["adaptation.weight"])
 
 
 def test_rmac_keeps_its_whitening_and_shards_load_it(
