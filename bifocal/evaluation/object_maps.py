@@ -10,8 +10,8 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.masks import decode_mask
-from bifocal.evaluation.phrase_locator import PhraseLocator, embed_texts
 from bifocal.localization import peak_points, rasterize
+from bifocal.localization.phrase_locator import PhraseLocator, embed_texts
 from bifocal.metrics import mask_iou, mask_mean_ap
 
 IMAGES_PER_BATCH = 32

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
 
-MONITORS = {"Recall": "recall_sum", "Phrases": "phrase_R@1", "Semantic": "ndcg"}
+MONITORS = {"Recall": "recall_sum", "Phrases": "phrase_R@1", "Pointing": "pointing", "Semantic": "ndcg"}
 """Metric that chooses the epoch, by the validator; the parts themselves cannot be imported here, they need torch."""
 VALIDATORS = {"MinedTriplets": "Semantic", "PhraseBoxes": "Phrases"}
 """Validator of a phase that names none, by the batches; ``Recall`` for the others."""

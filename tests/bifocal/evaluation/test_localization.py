@@ -13,8 +13,7 @@ from bifocal.evaluation import ObjectLocalization, PhraseLocalization, PointingG
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.object_maps import localize_objects, true_mask
 from bifocal.evaluation.phrase_localization import regions_are_proposals
-from bifocal.evaluation.phrase_locator import PhraseLocator, phrases_in_context
-from bifocal.evaluation.pointing import choose_locator, point_at_phrases
+from bifocal.evaluation.pointing import choose_locator
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder
 from bifocal.localization import (
@@ -25,6 +24,8 @@ from bifocal.localization import (
     phrase_heatmap,
     sentence_heatmap,
 )
+from bifocal.localization.phrase_locator import PhraseLocator, phrases_in_context
+from bifocal.localization.pointing import point_at_phrases
 from bifocal.metrics import box_iou
 from bifocal.models import GroundingModel, TwoBranchModel
 from bifocal.text.elmo.format import ElmoOptions

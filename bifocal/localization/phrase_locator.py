@@ -12,8 +12,8 @@ from torch import Tensor
 from bifocal.batch import to_device
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.localization import find_phrase
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
+from bifocal.localization.phrases import find_phrase
 from bifocal.text import tokenize
 from bifocal.text.vectorizers.base import FittedVectorizer
 
@@ -56,8 +56,18 @@ class PhraseLocator:
         """Return the region scores of phrases, rows of ``phrases_in_context``, on the CPU."""
         images, rows = np.unique(phrases["image_id"].to_numpy(dtype=str), return_inverse=True)
         vectors = self.encode(images.tolist()).of(torch.from_numpy(rows).to(self.model.device))
-        texts = embed_texts(self.model, self.vectorizer, list(phrases["phrase"]))
-        return self.score(vectors, texts, self._words(phrases))
+        words = self._words(phrases)
+        return self.score(vectors, self._texts(list(phrases["phrase"]), words), words)
+
+    def _texts(self, phrases: list[str], words: Sequence[Tensor | None]) -> Tensor:
+        """Return the embeddings (T, d) of the phrases; zero for a phrase that is scored by its words."""
+        alone = [phrase for phrase, vectors in zip(phrases, words, strict=True) if vectors is None]
+        if not alone:
+            return torch.zeros(len(phrases), self.model.image_encoder.dim, device=self.model.device)
+        embedded = embed_texts(self.model, self.vectorizer, alone)
+        texts = embedded.new_zeros(len(phrases), embedded.shape[1])
+        texts[torch.tensor([vectors is None for vectors in words], device=texts.device)] = embedded
+        return texts
 
     def _words(self, phrases: pd.DataFrame) -> list[Tensor | None]:
         """Return the word vectors of each phrase inside its sentence; None for a phrase without a sentence."""

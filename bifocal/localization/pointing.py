@@ -1,0 +1,44 @@
+"""Points that a model predicts for phrases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bifocal.datasets import Dataset
+from bifocal.localization.peak_points import peak_points
+from bifocal.localization.phrase_locator import BATCH, PhraseLocator, phrases_in_context
+from bifocal.metrics import pointing_hits
+
+
+@dataclass(frozen=True)
+class PointingResult:
+    """Phrases and the point that the model predicts for each.
+
+    Attributes:
+        phrases: rows of ``phrases_in_context``.
+        sizes: (P, 2), width and height of each phrase's image, pixels.
+        points: (P, 2), x y in pixels.
+        hits: (P,) bool.
+    """
+
+    phrases: pd.DataFrame
+    sizes: NDArray[np.float64]
+    points: NDArray[np.float64]
+    hits: NDArray[np.bool_]
+
+
+def point_at_phrases(locator: PhraseLocator, dataset: Dataset, rows: Sequence[int] | None = None) -> PointingResult:
+    """Predict a point for the phrases of ``dataset``, or for the phrases in ``rows``."""
+    phrases = phrases_in_context(dataset)
+    if rows is not None:
+        phrases = phrases.iloc[list(rows)]
+    sizes = dataset.images.set_index("image_id").loc[phrases["image_id"], ["width", "height"]].to_numpy(np.float64)
+    batches = [
+        peak_points(locator.locate(phrases.iloc[start : start + BATCH])).numpy()
+        for start in range(0, len(phrases), BATCH)
+    ]
+    predicted = np.concatenate(batches).astype(np.float64) * sizes
+    return PointingResult(phrases, sizes, predicted, pointing_hits(predicted, list(phrases["boxes"])))

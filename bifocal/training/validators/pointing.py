@@ -1,0 +1,93 @@
+"""Validation by pointing at phrases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import nn
+
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore
+from bifocal.localization import AutoLocalizer
+from bifocal.localization.base import Localizer
+from bifocal.localization.phrase_locator import PhraseLocator
+from bifocal.localization.pointing import point_at_phrases
+from bifocal.text.vectorizers.base import FittedVectorizer
+from bifocal.text.vectorizers.cached import CachedVectorizer
+from bifocal.training.inputs import TrainingInputs
+from bifocal.training.validators.base import Validation
+
+
+@dataclass(frozen=True)
+class Pointing(Validation):
+    """Accuracy of the pointing game on the phrases of "val".
+
+    Akbari et al., CVPR 2019, section 4.1, choose the epoch of a model trained on COCO by the phrases of Flickr30k
+    Entities: give ``val`` of the corpus ``Combined`` these images.
+
+    Args:
+        phrases: number of phrases, drawn once at random; None for all.
+        localizer: part of ``bifocal.localization``; None for the encoder's own.
+
+    Raises:
+        ValueError: ``phrases`` is below 1.
+    """
+
+    monitor: ClassVar[str] = "pointing"
+    parts: ClassVar[Mapping[str, str]] = {"localizer": "bifocal.localization"}
+    phrases: int | None = None
+    localizer: Localizer | AutoLocalizer | None = None
+
+    def __post_init__(self) -> None:
+        if self.phrases is not None and self.phrases < 1:
+            raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
+
+    def prepare(self, inputs: TrainingInputs) -> "PointingValidator":
+        """Return the validator of the phrases of "val".
+
+        Raises:
+            ValueError: the split has no phrases with boxes, or its features have no boxes.
+        """
+        dataset = inputs.dataset.split("val")
+        if not len(dataset.phrases):
+            raise ValueError(
+                "the split val has no phrases with boxes to point at: choose another validator, or add phrases"
+            )
+        features = inputs.features
+        if not features.pixels and features.gather(features.rows(dataset.images["image_id"][:1])).boxes.isnan().all():
+            raise ValueError("the features have no boxes to point at: choose another validator, or extract a grid")
+        drawn = np.random.default_rng(0).permutation(len(dataset.phrases))[: self.phrases]
+        vectorizer, localizer = CachedVectorizer(inputs.vectorizer.vectorizer), self.localizer or AutoLocalizer()
+        return PointingValidator(dataset, features, vectorizer, localizer, sorted(drawn.tolist()))
+
+
+@dataclass(frozen=True)
+class PointingValidator:
+    """Share of phrases with the highest value of their heatmap in one of their boxes, in percent.
+
+    Args:
+        dataset: images of the validation split with the phrases to point at.
+        features: store that holds the images.
+        vectorizer: of phrases and of their sentences.
+        localizer: turns a phrase into a heatmap.
+        rows: the phrases of ``dataset`` to point at.
+
+    Raises:
+        TypeError: when called, the model has no localizer.
+    """
+
+    monitor: ClassVar[str] = Pointing.monitor
+    dataset: Dataset
+    features: FeatureStore
+    vectorizer: FittedVectorizer
+    localizer: Localizer | AutoLocalizer
+    rows: Sequence[int]
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        model.eval()
+        localizer = self.localizer.for_model(model)
+        if localizer is None:
+            raise TypeError(f"{type(model.image_encoder).__name__} has no localizer: choose another validator")
+        locator = PhraseLocator(model, localizer, self.features, self.vectorizer)
+        return {self.monitor: 100 * float(point_at_phrases(locator, self.dataset, self.rows).hits.mean())}
