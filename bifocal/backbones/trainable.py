@@ -100,14 +100,15 @@ def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
     return [image[:, :h, :w] for image, h, w in zip(pixels, heights, widths, strict=True)]
 
 
-def random_crops(pixels: Tensor, mask: Tensor, size: int) -> Tensor:
+def random_crops(pixels: Tensor, mask: Tensor, size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
     """Return a random crop of each image, resized to (B, 3, size, size).
 
-    A crop has 8 % to 100 % of the area and an aspect ratio of 3/4 to 4/3, as in VSE++ and BEAN (section 4.1).
+    A crop has ``min_area`` to 100 % of the area, by default 8 % as in VSE++ and BEAN (section 4.1), and an aspect ratio
+    of 3/4 to 4/3.
     """
     from torchvision.transforms.v2 import RandomResizedCrop  # imported here: it takes seconds
 
-    transform = RandomResizedCrop(size, scale=(MIN_CROP_AREA, 1.0), ratio=CROP_ASPECTS)
+    transform = RandomResizedCrop(size, scale=(min_area, 1.0), ratio=CROP_ASPECTS)
     crops = []
     for image in whole_images(pixels, mask):
         box = transform.make_params([image])

@@ -16,8 +16,12 @@ def input_identity(features: FeatureStore, text: TextStore) -> dict[str, object]
 
     The images and captions are not part of it, so a model can be evaluated on another dataset.
     """
-    shared = {key: features.metadata[key] for key in FEATURE_KEYS if key in features.metadata}
-    return {**shared, "vectorizer": vectorizer_digest(text.directory)}
+    return {**feature_identity(features), "vectorizer": vectorizer_digest(text.directory)}
+
+
+def feature_identity(features: FeatureStore) -> dict[str, object]:
+    """Return how features are computed."""
+    return {key: features.metadata[key] for key in FEATURE_KEYS if key in features.metadata}
 
 
 def check_inputs(model: Model, features: FeatureStore, text: TextStore) -> None:
@@ -28,16 +32,25 @@ def check_inputs(model: Model, features: FeatureStore, text: TextStore) -> None:
             shape would then have another meaning.
     """
     expected: Mapping[str, object] = model.config.get("inputs") or {}
-    actual = input_identity(features, text)
-    for name, value in expected.items():
-        if actual.get(name) == value:
-            continue
-        if name == "vectorizer":
-            raise ValueError(
-                f"the text {text.directory} has another vectorizer than the model was trained with, so its values mean "
-                "other words: vectorize the captions with FromText, whose path is the folder of the model's text"
-            )
+    check_features(model, features)
+    if "vectorizer" in expected and expected["vectorizer"] != vectorizer_digest(text.directory):
         raise ValueError(
-            f"the features have {name} {actual.get(name)!r}, but the model was trained on features with {name} "
-            f"{value!r}: extract the features of these images in the same way, with the same weights"
+            f"the text {text.directory} has another vectorizer than the model was trained with, so its values mean "
+            "other words: vectorize the captions with FromText, whose path is the folder of the model's text"
         )
+
+
+def check_features(model: Model, features: FeatureStore) -> None:
+    """Compare the features with those that the model was trained with; a model built by hand remembers none.
+
+    Raises:
+        ValueError: the features are computed in another way.
+    """
+    expected: Mapping[str, object] = model.config.get("inputs") or {}
+    actual = feature_identity(features)
+    for name, value in expected.items():
+        if name != "vectorizer" and actual.get(name) != value:
+            raise ValueError(
+                f"the features have {name} {actual.get(name)!r}, but the model was trained on features with {name} "
+                f"{value!r}: extract the features of these images in the same way, with the same weights"
+            )

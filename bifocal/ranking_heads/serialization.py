@@ -1,35 +1,72 @@
-"""Ranking heads on disk: ``config.json`` and ``model.safetensors``."""
+"""Ranking models: built from references, saved as ``config.json`` and ``model.safetensors``, and loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from bifocal.registry import build
+from bifocal.ranking_heads.backbones.base import RankingBackbone
+from bifocal.ranking_heads.model import RankingModel
+from bifocal.registry import build, split
 from bifocal.serialization import load_config, load_state, save_network
+
+BACKBONES = "bifocal.ranking_heads.backbones"
+
+
+def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:
+    """Return a ranking model with random weights.
+
+    Args:
+        head: reference to a part of ``bifocal.ranking_heads``.
+        backbone: reference to a part of ``bifocal.ranking_heads.backbones``; None for a head on stored features.
+        input_dim: D, channels of a stored region; 3 for pixels.
+        labels: C, scores per image.
+
+    Raises:
+        ValueError: a name or an argument is unknown, or the backbone does not read these features.
+
+    Example:
+        >>> model = build_ranking_model({"name": "MLPHead", "hidden": 8}, None, input_dim=4, labels=2)
+        >>> sum(parameter.numel() for parameter in model.parameters())  # 4 * 8 + 8 + 8 * 2 + 2
+        58
+    """
+    network: RankingBackbone | None = None if backbone is None else build(BACKBONES, backbone, input_dim=input_dim)
+    dim = input_dim if network is None else network.dim
+    return RankingModel(build("bifocal.ranking_heads", head, input_dim=dim, labels=labels), network)
 
 
 def save_head(
-    directory: Path, head: nn.Module, arguments: Mapping[str, Any], *, input_dim: int, task: str, labels: Sequence[str]
+    directory: Path,
+    model: RankingModel,
+    head: Any,
+    backbone: Any | None,
+    *,
+    input_dim: int,
+    task: str,
+    labels: Sequence[str],
 ) -> None:
-    """Write ``head`` to ``directory``.
+    """Write ``model`` to ``directory``.
 
     Args:
-        arguments: arguments of its class, without ``input_dim`` and ``labels``.
+        head, backbone, input_dim: as ``build_ranking_model`` got them.
         labels: names of its scores, in their order.
     """
-    ref = {"name": type(head).__name__, **arguments, "input_dim": input_dim, "labels": len(labels)}
-    save_network(directory, {"head": ref, "task": task, "labels": list(labels)}, head.state_dict())
+    config = {"head": _as_mapping(head), "backbone": None if backbone is None else _as_mapping(backbone)}
+    save_network(directory, config | {"input_dim": input_dim, "task": task, "labels": list(labels)}, model.state_dict())
 
 
-def load_head(directory: Path) -> tuple[nn.Module, list[str]]:
-    """Return the head that ``save_head`` wrote, in evaluation mode, and the names of its scores.
+def load_head(directory: Path) -> tuple[RankingModel, list[str]]:
+    """Return the ranking model that ``save_head`` wrote, in evaluation mode, and the names of its scores.
 
     Raises:
         FileNotFoundError: the directory holds no ranking head.
     """
     config = load_config(directory, "ranking head")
-    head: nn.Module = build("bifocal.ranking_heads", config["head"])
-    head.load_state_dict(load_state(directory, "ranking head"))
-    return head.eval(), config["labels"]
+    labels: list[str] = config["labels"]
+    model = build_ranking_model(config["head"], config["backbone"], input_dim=config["input_dim"], labels=len(labels))
+    model.load_state_dict(load_state(directory, "ranking head"))
+    return model.eval(), labels
+
+
+def _as_mapping(ref: Any) -> dict[str, Any]:
+    name, arguments = split(ref)
+    return {"name": name, **arguments}

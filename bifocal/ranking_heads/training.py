@@ -1,24 +1,39 @@
-"""Train a ranking head on stored features with any loss on scores."""
+"""Train a ranking head, and the backbone below it, with any loss on scores."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from bifocal.batch import to_device
 from bifocal.features import RegionBatch
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
+from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
+from bifocal.training.freezing import FreezeSchedule, apply_freezing
+from bifocal.training.gradients import CachedEncodings, Precision, autocast_for, batch_norms
 from bifocal.training.loop import Row, TrainingTask, run_epochs
+from bifocal.training.optimizers import build_optimizer, parameter_groups
+from bifocal.training.prefetch import prefetch
 from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.state import RunState
 
-PREDICTION_BATCH_SIZE = 256
+PREDICTION_BATCH_SIZE = 128
+
+
+class HeadBatch(NamedTuple):
+    """Images of a batch, (B,) int64, and their features or pixels."""
+
+    images: Tensor
+    regions: RegionBatch
 
 
 def fit_head(
-    head: nn.Module,
+    model: RankingModel,
     loss: nn.Module,
     train: LabeledFeatures,
     validation: LabeledFeatures,
@@ -29,13 +44,20 @@ def fit_head(
     batch_size: int,
     learning_rate: float,
     schedule: Schedule = Constant(),  # noqa: B008 - immutable
+    frozen_until: FreezeSchedule | None = None,
+    learning_rate_factors: Mapping[str, float] | None = None,
+    optimizer: Any = "Adam",
+    precision: Precision = "float32",
+    max_grad_norm: float | None = None,
+    micro_batch_size: int | None = None,
+    checkpoint_every_seconds: float = inf,
     seed: int,
     on_epoch: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Train ``head`` in place with Adam, load the weights of its best epoch, and return the history.
+    """Train ``model`` in place, load the weights of its best epoch, and return the history.
 
-    Parameters and buffers of the loss (a sorter that is fine-tuned) are trained and saved with the head. An interrupted
-    run resumes at its last checkpoint, see ``run_epochs``.
+    Parameters and buffers of the loss (a sorter that is fine-tuned) are trained and saved with the model. An
+    interrupted run resumes at its last checkpoint, see ``run_epochs``.
 
     Args:
         loss: ``loss(scores, matches) -> scalar`` with ``scores.cross`` (C labels, images of the batch).
@@ -44,66 +66,99 @@ def fit_head(
         batch_size: images of every batch, since a sorter may accept one length only; the last batch of an epoch is
             completed with images of the first.
         learning_rate: base learning rate, which ``schedule`` multiplies.
+        frozen_until: ``{"backbone": 15}``: that module is frozen in the first 15 epochs; None: in all epochs.
+        learning_rate_factors: ``{"backbone": 0.1}``: factor of that module's learning rate.
+        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
+        precision: precision of matrix products in training; weights, sums and the loss stay float32.
+        max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
+        micro_batch_size: images that the model scores at a time; the loss still ranks the whole batch. None: all.
+        checkpoint_every_seconds: least time between two checkpoints inside an epoch.
         on_epoch: called with each row: epoch, loss, learning_rate, and the metric under its name.
 
     Raises:
-        ValueError: there are fewer images than ``batch_size``, or the splits have different labels.
+        ValueError: there are fewer images than ``batch_size``, the splits have different labels, or
+            ``learning_rate_factors`` names a module that the model lacks.
         FloatingPointError: the loss is NaN or infinite.
     """
     if len(train) < batch_size:
         raise ValueError(f"batch_size is {batch_size}, but the split has {len(train)} images with a label: lower it")
     if train.labels != validation.labels:
         raise ValueError(f"the splits have different labels: training {train.labels}, validation {validation.labels}")
-    loss.to(next(head.parameters()).device)
-    parameters = [parameter for parameter in (*head.parameters(), *loss.parameters()) if parameter.requires_grad]
-    optimizer = torch.optim.Adam(parameters, learning_rate)
-    state = RunState(checkpoints, {"head": head, "loss": loss}, optimizer, eval_model=head)
-    task = _HeadTask(head, loss, train, validation, metric, batch_size, seed)
-    history = run_epochs(task, state, epochs=epochs, learning_rate=learning_rate, schedule=schedule, on_epoch=on_epoch)
-    state.load_best(head)
-    head.eval()
+    loss.to(next(model.parameters()).device)
+    groups = parameter_groups(model, learning_rate_factors or {})
+    own = [parameter for parameter in loss.parameters() if parameter.requires_grad]
+    built = build_optimizer(optimizer, [*groups, *([{"params": own}] if own else [])], learning_rate)
+    state = RunState(checkpoints, {"model": model, "loss": loss}, built, eval_model=model)
+    task = _HeadTask(
+        model, loss, train, validation, metric, batch_size, frozen_until or {}, precision, micro_batch_size, seed
+    )
+    history = run_epochs(
+        task,
+        state,
+        epochs=epochs,
+        learning_rate=learning_rate,
+        schedule=schedule,
+        max_grad_norm=max_grad_norm,
+        checkpoint_every_seconds=checkpoint_every_seconds,
+        on_epoch=on_epoch,
+    )
+    state.load_best(model)
+    model.eval()
     return history
 
 
 @dataclass
-class _HeadTask(TrainingTask[Tensor]):
-    head: nn.Module
+class _HeadTask(TrainingTask[HeadBatch]):
+    model: RankingModel
     loss: nn.Module
     train: LabeledFeatures
     validation: LabeledFeatures
     metric: MetricName
     batch_size: int
+    frozen_until: FreezeSchedule
+    precision: Precision
+    micro_batch_size: int | None
     seed: int
 
     name = "ranking head"
 
     def __post_init__(self) -> None:
         self.monitor = self.metric
-        self.device = next(self.head.parameters()).device
+        self.device = next(self.model.parameters()).device
+        self.cast, self.norms = autocast_for(self.device.type, self.precision), batch_norms(self.model)
 
-    def batches(self, epoch: int, first_step: int) -> tuple[int, Tensor]:
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[HeadBatch]]:
         rows = epoch_batches(len(self.train), self.batch_size, self.seed, epoch)
-        return len(rows), rows[first_step:]
+        return len(rows), prefetch(self._read, list(rows[first_step:]))
 
     def start_epoch(self, epoch: int) -> None:
-        self.head.train()
+        apply_freezing(self.model, self.frozen_until, epoch)
         self.loss.train()
 
-    def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
-        scores = Scores(_scores(self.head, self.train.batch(batch), self.device).T)
-        value: Tensor = self.loss(scores, self.train.targets(batch, self.metric).to(self.device))
+    def backward(self, batch: HeadBatch, epoch: int, step: int) -> Tensor:
+        regions = to_device(batch.regions, self.device)
+        scores = CachedEncodings(self._score, regions, self.micro_batch_size, self.cast, self.norms)
+        targets = self.train.targets(batch.images, self.metric).to(self.device)
+        value: Tensor = self.loss(Scores(scores.encodings[0].float().T), targets)
         value.backward()
+        scores.backpropagate()
         return value.detach()
 
     def validate(self) -> dict[str, float]:
-        predictions = pool_by_group(self.validation, predict(self.head, self.validation))
+        predictions = pool_by_group(self.validation, predict(self.model, self.validation))
         return {self.metric: score(predictions, self.metric)}
 
-    def size(self, batch: Tensor) -> int:
-        return len(batch)
+    def size(self, batch: HeadBatch) -> int:
+        return len(batch.images)
 
-    def describe(self, batch: Tensor) -> dict[str, list[str]]:
-        return {"images": [self.train.image_ids[row] for row in batch.tolist()]}
+    def describe(self, batch: HeadBatch) -> dict[str, list[str]]:
+        return {"images": [self.train.image_ids[row] for row in batch.images.tolist()]}
+
+    def _read(self, images: Tensor) -> HeadBatch:
+        return HeadBatch(images, self.train.batch(images))
+
+    def _score(self, regions: RegionBatch) -> Tensor:
+        return _scores(self.model, regions)
 
 
 def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:
@@ -121,18 +176,15 @@ def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:
     return torch.cat([order, order[: batches * batch_size - count]]).view(batches, batch_size)
 
 
-def predict(head: nn.Module, samples: LabeledFeatures) -> Tensor:
-    """Return the scores of all images, (n, C) float32 on the CPU; leave the head in evaluation mode."""
-    head.eval()
-    device = next(head.parameters()).device
+def predict(model: RankingModel, samples: LabeledFeatures) -> Tensor:
+    """Return the scores of all images, (n, C) float32 on the CPU; leave the model in evaluation mode."""
+    model.eval()
+    device = next(model.parameters()).device
+    batches = prefetch(samples.batch, torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE))
     with torch.inference_mode():
-        return torch.cat([_scores(head, regions, device).cpu() for regions in _read(samples)])
+        return torch.cat([_scores(model, to_device(regions, device)).cpu() for regions in batches])
 
 
-def _read(samples: LabeledFeatures) -> Iterator[RegionBatch]:
-    return (samples.batch(rows) for rows in torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE))
-
-
-def _scores(head: nn.Module, regions: RegionBatch, device: torch.device) -> Tensor:
-    scores: Tensor = head(regions.features.to(device).float(), regions.mask.to(device))
+def _scores(model: RankingModel, regions: RegionBatch) -> Tensor:
+    scores: Tensor = model(regions.features.float(), regions.mask)
     return scores

@@ -1,6 +1,6 @@
 """Freezing: which modules of a model train from which epoch on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import nn
 
@@ -10,16 +10,16 @@ FreezeSchedule = Mapping[str, int | None]
 """``{"image_encoder.backbone": 8}``: a module or parameter is frozen until this epoch, from 0; None: always."""
 
 
-def check_module_names(model: nn.Module, frozen_until: FreezeSchedule) -> None:
-    """Raise ``ValueError`` if ``frozen_until`` names a module or parameter that the model lacks."""
+def check_module_names(model: nn.Module, names: Iterable[str], argument: str = "frozen_until") -> None:
+    """Raise ``ValueError`` if ``argument`` names a module or parameter that the model lacks."""
     known = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
-    for name in frozen_until:
+    for name in names:
         if name not in known:
             # List the siblings alone: all names of a backbone would fill the screen.
             parent = name.rpartition(".")[0]
             siblings = {other for other in known if other.rpartition(".")[0] == parent}
             siblings = siblings or {child for child, _ in model.named_children()}
-            raise ValueError(f"frozen_until: the model has no {name!r}; {registry.suggest(name, siblings)}")
+            raise ValueError(f"{argument}: the model has no {name!r}; {registry.suggest(name, siblings)}")
 
 
 def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:
@@ -38,17 +38,18 @@ def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -
     """
     model.train()
     for name, parameter in model.named_parameters():
-        rule = _most_specific_rule(name, frozen_until)
+        rule = most_specific_rule(name, frozen_until)
         if rule is not None:
             parameter.requires_grad_(_trains(frozen_until[rule], epoch))
     for name, module in model.named_modules():
-        rule = _most_specific_rule(name, frozen_until)
+        rule = most_specific_rule(name, frozen_until)
         if rule is not None and any(True for _ in module.buffers(recurse=False)):
             module.train(_trains(frozen_until[rule], epoch))
 
 
-def _most_specific_rule(name: str, frozen_until: FreezeSchedule) -> str | None:
-    rules = [rule for rule in frozen_until if name == rule or name.startswith(rule + ".")]
+def most_specific_rule(name: str, module_names: Iterable[str]) -> str | None:
+    """Return the longest of ``module_names`` that is ``name`` or a parent of it; None if there is none."""
+    rules = [rule for rule in module_names if name == rule or name.startswith(rule + ".")]
     return max(rules, key=len, default=None)
 
 

@@ -57,7 +57,7 @@ def backward(
     Raises:
         TypeError: micro-batches or several processes are asked for, and the model is no ``TwoTower``.
     """
-    cast = _autocast(batch.matches.device.type, precision)
+    cast = autocast_for(batch.matches.device.type, precision)
     if micro_batch_size is None and world.size == 1:
         with cast():
             scores = model(batch)
@@ -69,11 +69,11 @@ def backward(
             f"{type(model).__name__} encodes images and captions together: micro-batches and several processes need a "
             "model with embed_images, embed_captions and score"
         )
-    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
+    norms = batch_norms(model)
     if world.size > 1:
         torch.manual_seed(seed + 1 + world.rank)
-    images = _CachedEncodings(model.embed_images, batch.regions, micro_batch_size, cast, norms)
-    captions = _CachedEncodings(model.embed_captions, batch.text, micro_batch_size, cast, norms)
+    images = CachedEncodings(model.embed_images, batch.regions, micro_batch_size, cast, norms)
+    captions = CachedEncodings(model.embed_captions, batch.text, micro_batch_size, cast, norms)
     if world.size > 1:
         torch.manual_seed(seed)  # a loss that draws random numbers must draw the same on all ranks
     with cast():
@@ -83,6 +83,11 @@ def backward(
     images.backpropagate()
     captions.backpropagate()
     return value.detach()
+
+
+def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:
+    """Return the batch normalizations of ``model``."""
+    return [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
 
 
 def recompute_activations(model: nn.Module) -> None:
@@ -99,8 +104,16 @@ def recompute_activations(model: nn.Module) -> None:
             enable(True)
 
 
-class _CachedEncodings:
-    """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to the parameters."""
+class CachedEncodings:
+    """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to the parameters.
+
+    Args:
+        encode: a batch of images or captions -> its encodings, one row each.
+        inputs: the batch.
+        micro_batch_size: rows that are encoded at a time; None: all.
+        cast: new context of the precision.
+        norms: the batch normalizations, whose statistics are updated once per row.
+    """
 
     def __init__(
         self,
@@ -152,7 +165,8 @@ class _CachedEncodings:
         return encodings if isinstance(encodings, tuple) else (encodings,)
 
 
-def _autocast(device: str, precision: Precision) -> Callable[[], torch.autocast]:
+def autocast_for(device: str, precision: Precision) -> Callable[[], torch.autocast]:
+    """Return a function that opens a new context of the precision on a type of device."""
     # autocast caches weight casts; a cast made under no_grad would detach the next pass, so use a new context each
     # time.
     return lambda: torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")

@@ -93,7 +93,8 @@ def run_epochs(
     with 143. If the task has a monitor, ``state.load_best`` gives the weights of its best epoch.
 
     Args:
-        learning_rate: base learning rate, multiplied by ``schedule(epoch, epochs)`` before every step.
+        learning_rate: base learning rate, multiplied by ``schedule(epoch, epochs)`` before every step, and by the
+            "factor" of a parameter group that has one, see ``parameter_groups``.
         max_grad_norm: l2 norm to which gradients are clipped; None: no clipping.
         checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step. Each epoch
             ends with one, too.
@@ -145,7 +146,7 @@ def run_epochs(
             for step, batch in steps:
                 rate = learning_rate * schedule(epoch + step / count, epochs)
                 for group in state.optimizer.param_groups:
-                    group["lr"] = rate
+                    group["lr"] = rate * group.get("factor", 1.0)
                 state.optimizer.zero_grad()
                 value = task.backward(batch, epoch, step)
                 if not torch.isfinite(value):

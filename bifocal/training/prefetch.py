@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from torch import Tensor
 
-from bifocal.batch import Batch
+T = TypeVar("T")
 
 
-def prefetch(read: Callable[[Tensor], Batch], batches: Sequence[Tensor]) -> Iterator[Batch]:
+def prefetch(read: Callable[[Tensor], T], batches: Sequence[Tensor]) -> Iterator[T]:
     """Yield the batches in order; a thread reads the next batch while the caller works on the current one."""
     with ThreadPoolExecutor(max_workers=1) as reader:
         pending = [reader.submit(read, rows) for rows in batches[:1]]

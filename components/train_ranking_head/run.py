@@ -1,22 +1,27 @@
 """Stage train_ranking_head: run."""
 
 import json
+from collections.abc import Sequence
+from math import isnan, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import nn
 
 from bifocal.datasets import read_dataset
-from bifocal.features import open_features
+from bifocal.features import FeatureStore, open_features
+from bifocal.ranking_heads.backbones import EncoderBackbone
 from bifocal.ranking_heads.labeled import LabeledFeatures, pool_by_group, score
-from bifocal.ranking_heads.serialization import save_head
-from bifocal.ranking_heads.training import fit_head, predict
+from bifocal.ranking_heads.model import RankingModel
+from bifocal.ranking_heads.phases import RankingPhase, fit_phases
+from bifocal.ranking_heads.serialization import build_ranking_model, save_head
+from bifocal.ranking_heads.training import predict
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.training.loop import Row
-from components.train_ranking_head.spec import TrainRankingHeadParams
+from components.train_ranking_head.spec import RankingPhaseParams, TrainRankingHeadParams
 from runtime.mlflow import log_metrics
 from runtime.spec import ClassRef
 
@@ -24,7 +29,7 @@ from runtime.spec import ClassRef
 def run(
     params: TrainRankingHeadParams, *, dataset: Path, features: Path, sorter: Path, ranking_head: Path
 ) -> dict[str, float]:
-    """Train on the split "train", choose the epoch and the learning rate on "val", and evaluate on "test".
+    """Train on the split "train", choose the epoch on "val", and evaluate on "test".
 
     Returns:
         Metrics in [-1, 1].
@@ -41,25 +46,24 @@ def run(
     histories: list[pd.DataFrame] = []
     predictions = pd.DataFrame()
     for role, loss in losses.items():
-        candidates = [
-            _fit(params, loss, rate, splits, store.dim, sorter, ranking_head / "checkpoints" / role)
-            for rate in params.learning_rates
-        ]
-        best = max(candidates, key=lambda candidate: candidate.validation)
-        histories.append(pd.DataFrame(best.history).assign(loss_name=loss.name))
-        pooled = pool_by_group(splits["test"], predict(best.head, splits["test"]))
-        metrics = {"validation": best.validation, "test": score(pooled, params.metric)}
-        report[role] = {"name": loss.name, "learning_rate": best.learning_rate} | metrics
+        model = new_model(params, store, features, splits["train"].labels)
+        history = _fit(params, model, loss, splits, sorter, ranking_head / "checkpoints" / role)
+        histories.append(pd.DataFrame(history).assign(loss_name=loss.name))
+        pooled = pool_by_group(splits["test"], predict(model, splits["test"]))
+        best = max((row[params.metric] for row in history if not isnan(row[params.metric])), default=nan)
+        report[role] = {"name": loss.name, "validation": best, "test": score(pooled, params.metric)}
         predictions[role] = pooled.scores.flatten().numpy()
         predictions["truth"] = pooled.truth.flatten().numpy()
         if role == "loss":
+            labels = splits["train"].labels
             save_head(
                 ranking_head,
-                best.head.cpu(),
-                params.head.arguments,
+                model.cpu(),
+                params.head,
+                params.backbone,
                 input_dim=store.dim,
                 task=params.task,
-                labels=splits["train"].labels,
+                labels=labels,
             )
     test = splits["test"]
     predictions.insert(0, "group", [group for group in test.groups for _ in test.labels])
@@ -70,48 +74,64 @@ def run(
     return {f"{role}_{split}": report[role][split] for role in losses for split in ("validation", "test")}
 
 
-class _Candidate(NamedTuple):
-    """A head that was trained with one learning rate; ``validation`` is its best metric on "val"."""
+def new_model(
+    params: TrainRankingHeadParams, store: FeatureStore, features: Path, labels: Sequence[str]
+) -> RankingModel:
+    """Return the model with random weights of the head, and with the weights that its backbone starts from.
 
-    head: nn.Module
-    history: list[Row]
-    learning_rate: float
-    validation: float
+    Args:
+        store: the features in the directory ``features``.
+        labels: names of the scores.
+
+    Raises:
+        ValueError: the weights belong to another network.
+    """
+    torch.manual_seed(params.seed)
+    model = build_ranking_model(params.head, params.backbone, input_dim=store.dim, labels=len(labels))
+    if isinstance(model.backbone, EncoderBackbone) and params.embedding is not None:
+        model.backbone.load_embedding(params.embedding, store)
+    elif model.backbone is not None:
+        model.backbone.load_pretrained(features)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _fit(
     params: TrainRankingHeadParams,
+    model: RankingModel,
     loss: ClassRef,
-    learning_rate: float,
     splits: dict[str, LabeledFeatures],
-    dim: int,
     sorter: Path,
     checkpoints: Path,
-) -> _Candidate:
-    torch.manual_seed(params.seed)
-    head: nn.Module = build("bifocal.ranking_heads", params.head, input_dim=dim, labels=len(splits["train"].labels))
-    head.to("cuda" if torch.cuda.is_available() else "cpu")
+) -> list[Row]:
     # A sorter for each training: a loss may fine-tune it.
     own_sorter = load_sorter(sorter) if params.sorter is None else build("bifocal.sorters", params.sorter)
 
     def log(row: Row) -> None:
-        log_metrics({f"{loss.name}.{learning_rate:g}.{key}": row[key] for key in row}, int(row["epoch"]))
+        log_metrics({f"{loss.name}.{key}": row[key] for key in row}, int(row["epoch"]))
 
-    history = fit_head(
-        head,
+    return fit_phases(
+        model,
         build("bifocal.losses", loss, sorter=own_sorter),
         splits["train"],
         splits["val"],
+        [build_phase(phase) for phase in params.phases],
         metric=params.metric,
-        checkpoints=checkpoints / f"{learning_rate:g}",
-        epochs=params.epochs,
-        batch_size=params.batch_size,
-        learning_rate=learning_rate,
-        schedule=build("bifocal.training.schedules", params.schedule),
+        checkpoints=checkpoints,
         seed=params.seed,
         on_epoch=log,
+        **params.fit_options,
     )
-    return _Candidate(head, history, learning_rate, max(row[params.metric] for row in history))
+
+
+def build_phase(phase: RankingPhaseParams) -> RankingPhase:
+    """Return a phase with its parts."""
+    return RankingPhase(
+        epochs=phase.epochs,
+        learning_rate=phase.learning_rate,
+        schedule=build("bifocal.training.schedules", phase.schedule),
+        frozen_until=phase.frozen_until,
+        learning_rate_factors=phase.learning_rate_factors,
+    )
 
 
 def _check_sorter(params: TrainRankingHeadParams, losses: dict[str, ClassRef]) -> None:

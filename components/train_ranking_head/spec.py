@@ -1,10 +1,27 @@
 """Stage train_ranking_head: parameters, inputs and outputs."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot
+from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel, UserPath
+
+
+class RankingPhaseParams(StrictModel):
+    """Learning rate of some epochs, and the modules that train in them."""
+
+    epochs: int = Field(ge=1, description="passes over the images in this phase")
+    learning_rate: float = Field(gt=0, description="base learning rate, which the schedule multiplies")
+    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
+        description="factor of the learning rate; epochs count from the start of the phase"
+    )
+    frozen_until: dict[str, Annotated[int, Field(ge=0)] | None] = Field(
+        description="epochs of this phase during which a module is frozen, null for all: {backbone: null}"
+    )
+    learning_rate_factors: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        description="factors of the learning rates of modules: {backbone: 0.1}; the most specific name wins"
+    )
 
 
 class TrainRankingHeadParams(Params):
@@ -14,32 +31,78 @@ class TrainRankingHeadParams(Params):
     metric: Literal["spearman", "average_precision"] = Field(
         description="metric that chooses the best epoch: spearman for graded labels, average_precision for 0 and 1"
     )
+    backbone: Annotated[ClassRef, FromRegistry("bifocal.ranking_heads.backbones", injected=("input_dim",))] | None = (
+        Field(description="network below the head, which trains with it; null for a head on stored features")
+    )
+    embedding: UserPath | None = Field(
+        description="artifact embedding of another run, whose image encoder the EncoderBackbone starts from; null for "
+        "the weights that extract_features stored"
+    )
     head: Annotated[ClassRef, FromRegistry("bifocal.ranking_heads", injected=("input_dim", "labels"))] = Field(
         description="see bifocal/ranking_heads"
     )
     loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="see bifocal/losses"
+        description="loss of a batch, for all phases; a loss with a sorter gets that of the key sorter"
     )
     surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="plain loss of a second head, which is trained in the same way for comparison; null for none"
+        description="plain loss of a second model, which is trained in the same way for comparison; null for none"
     )
     sorter: Annotated[ClassRef | None, FromRegistry("bifocal.sorters")] = Field(
         description="sorter without weights for losses on ranks; null for the pretrained sorter, whose length must be "
         "batch_size"
     )
-    epochs: int = Field(ge=1, description="passes over the images")
     batch_size: int = Field(ge=2, description="images per step, which are ranked together")
-    learning_rates: list[Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="base learning rates of Adam; the head with the best metric on val is kept"
+    phases: list[RankingPhaseParams] = Field(
+        min_length=1,
+        description="trainings in order, each from the best weights of the one before; a phase that does not improve "
+        "the metric is undone",
     )
-    schedule: Annotated[ClassRef, FromRegistry("bifocal.training.schedules")] = Field(
-        description="learning-rate schedule, see bifocal/training/schedules.py"
+    optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
+        description="class of torch.optim; its learning rate is that of the phase"
     )
+    precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
+    max_grad_norm: float | None = Field(
+        gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
+    )
+    micro_batch_size: int | None = Field(
+        ge=1,
+        description="images that the model scores at a time to save memory; the loss still ranks the whole batch; null "
+        "for the whole batch",
+    )
+    checkpoint_every_seconds: float = Field(
+        ge=0,
+        description="least time between two checkpoints inside an epoch, in s: work that a killed run can lose; 0 for "
+        "one after every step",
+    )
+
+    def conflicts(self) -> Iterator[str]:
+        if self.embedding is not None and (self.backbone is None or self.backbone.name != "EncoderBackbone"):
+            name = "null" if self.backbone is None else self.backbone.name
+            yield f"embedding is set, but backbone is {name}: set it to EncoderBackbone with the embedding's encoder"
+        if self.backbone is None:
+            named = {module.split(".")[0] for phase in self.phases for module in phase.frozen_until}
+            named |= {module.split(".")[0] for phase in self.phases for module in phase.learning_rate_factors}
+            if "backbone" in named:
+                yield "a phase names backbone, but backbone is null: the head trains alone on stored features"
+
+    @property
+    def fit_options(self) -> dict[str, Any]:
+        """Arguments of ``fit_head`` that all phases share."""
+        names = (
+            "batch_size",
+            "optimizer",
+            "precision",
+            "max_grad_norm",
+            "micro_batch_size",
+            "checkpoint_every_seconds",
+        )
+        return {name: getattr(self, name) for name in names}
 
 
 COMPONENT = Component(
     name="train_ranking_head",
-    summary="Train a head on stored features with a rank loss: ordinal regression or multi-label classification.",
+    summary="Train a ranking head, and the backbone below it, with a rank loss: ordinal regression or multi-label "
+    "classification.",
     image="gpu",
     params=TrainRankingHeadParams,
     inputs=("dataset", "features", "sorter"),
@@ -47,5 +110,11 @@ COMPONENT = Component(
     in_pipeline=False,
     metrics=("ranking_head/metrics.json",),
     plots=(Plot("ranking_head/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),),
-    former_keys={"measure": "metric", "halve_every": "schedule: {name: Step, step_size: ..., gamma: 0.5}"},
+    former_keys={
+        "measure": "metric",
+        "halve_every": "phases.0.schedule: {name: Step, step_size: ..., gamma: 0.5}",
+        "epochs": "phases.0.epochs",
+        "schedule": "phases.0.schedule",
+        "learning_rates": "phases.0.learning_rate, a single one",
+    },
 )

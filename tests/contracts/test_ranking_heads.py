@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal import registry
+from bifocal.ranking_heads.model import RankingModel
 from bifocal.ranking_heads.serialization import load_head, save_head
 
 HEADS = registry.registered("bifocal.ranking_heads")
@@ -69,8 +70,8 @@ class TestEveryRankingHead:
             assert parameter.grad.abs().sum() > 0
 
     def test_is_saved_and_loaded_with_the_same_scores(self, name: str, tmp_path: Path) -> None:
-        head = new_head(name)
-        save_head(tmp_path, head, {}, input_dim=DIM, task="animals", labels=["cat", "dog"])
+        head = RankingModel(new_head(name)).eval()
+        save_head(tmp_path, head, name, None, input_dim=DIM, task="animals", labels=["cat", "dog"])
         loaded, labels = load_head(tmp_path)
         assert labels == ["cat", "dog"]
         assert not loaded.training

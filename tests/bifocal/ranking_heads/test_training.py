@@ -15,6 +15,7 @@ from bifocal.features import FeatureStore
 from bifocal.losses import MeanAveragePrecisionLoss, MultiLabelSoftMarginLoss, RecallLoss, RegressionLoss, SpearmanLoss
 from bifocal.ranking_heads import MLPHead
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
+from bifocal.ranking_heads.model import RankingModel
 from bifocal.ranking_heads.training import epoch_batches, fit_head, predict
 from bifocal.sorters import LSTMSorter
 from bifocal.training.schedules import Step
@@ -30,9 +31,9 @@ ARGUMENTS: dict[str, Any] = {
 Labeled = Callable[[str, str], LabeledFeatures]
 
 
-def small_head(labels: int = 1) -> MLPHead:
+def small_head(labels: int = 1) -> RankingModel:
     torch.manual_seed(0)
-    return MLPHead(DIM, labels, hidden=16)
+    return RankingModel(MLPHead(DIM, labels, hidden=16))
 
 
 def test_pool_by_group_averages_the_frames_of_a_video(labeled: Labeled) -> None:
@@ -113,12 +114,12 @@ def test_interrupted_fit_resumes_with_its_sorter_and_auxiliary_loss(
 ) -> None:
     train, validation = labeled("train", "grade"), labeled("val", "grade")
 
-    def parts() -> tuple[MLPHead, SpearmanLoss]:
+    def parts() -> tuple[RankingModel, SpearmanLoss]:
         torch.manual_seed(1)
         sorter = LSTMSorter(length=8, hidden=4, layers=1)
         return small_head(), SpearmanLoss(sorter, fine_tune=1.0, auxiliary_weight=0.1, auxiliary_steps=12)
 
-    def fit(head: MLPHead, loss: SpearmanLoss, name: str, **more: Any) -> Any:
+    def fit(head: RankingModel, loss: SpearmanLoss, name: str, **more: Any) -> Any:
         checkpoints = tmp_path / name
         return fit_head(head, loss, train, validation, metric="spearman", checkpoints=checkpoints, **ARGUMENTS, **more)
 

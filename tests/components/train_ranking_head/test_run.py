@@ -23,6 +23,13 @@ from runtime.artifacts import hash_files
 from runtime.parameters import ParameterError
 
 ROOT = Path(__file__).parents[3]
+
+
+def phase(**changes: Any) -> dict[str, Any]:
+    defaults = {"epochs": 1, "learning_rate": 0.1, "schedule": "Constant", "frozen_until": {}}
+    return defaults | {"learning_rate_factors": {}} | changes
+
+
 SHAPES: dict[str, Any] = {
     "task": "shapes",
     "metric": "average_precision",
@@ -30,10 +37,15 @@ SHAPES: dict[str, Any] = {
     "loss": {"name": "MeanAveragePrecisionLoss", "auxiliary_weight": 1.0},
     "sorter": {"name": "BifocalSorter"},
     "surrogate": {"name": "MultiLabelSoftMarginLoss"},
-    "epochs": 3,
+    "backbone": None,
+    "embedding": None,
     "batch_size": 16,
-    "learning_rates": [0.03, 0.1],
-    "schedule": {"name": "Step", "step_size": 2},
+    "phases": [phase(epochs=3, schedule={"name": "Step", "step_size": 2})],
+    "optimizer": "Adam",
+    "precision": "float32",
+    "max_grad_norm": None,
+    "micro_batch_size": None,
+    "checkpoint_every_seconds": 300.0,
 }
 COUNT = {
     "task": "count",
@@ -41,8 +53,7 @@ COUNT = {
     "head": {"name": "MLPHead", "hidden": 0},
     "loss": {"name": "SpearmanLoss"},
     "surrogate": {"name": "RegressionLoss", "to_ranks": True},
-    "epochs": 12,
-    "schedule": "Constant",
+    "phases": [phase(epochs=12, learning_rate=0.03)],
 }
 
 
@@ -86,13 +97,13 @@ def test_run_learns_both_tasks_of_the_scenes(tmp_path, artifacts, changes, label
     assert report["loss"]["test"] == metrics["loss_test"]
     assert report["surrogate"]["name"] == (changes or SHAPES)["surrogate"]["name"]
     head, names = load_head(tmp_path)
-    assert type(head).__name__ == (changes or SHAPES)["head"]["name"]
+    assert type(head.head).__name__ == (changes or SHAPES)["head"]["name"]
     assert len(names) == labels
     table = pd.read_parquet(tmp_path / "predictions.parquet")
     assert len(table) == 30 * labels
     assert list(table.columns) == ["group", "label", "loss", "truth", "surrogate"]
     history = pd.read_csv(tmp_path / "history.csv")
-    assert len(history) == 2 * (changes or SHAPES)["epochs"]
+    assert len(history) == 2 * (changes or SHAPES)["phases"][0]["epochs"]
     assert history[(changes or SHAPES)["metric"]].notna().all()
 
 
@@ -100,7 +111,7 @@ def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_
     written = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        params = validated(sorter=None, surrogate=None, learning_rates=[0.03])
+        params = validated(sorter=None, surrogate=None)
         metrics = run(params, **artifacts, ranking_head=tmp_path / name)
         written.append(hash_files(tmp_path / name))
     assert set(metrics) == {"loss_validation", "loss_test"}
@@ -128,8 +139,11 @@ def test_run_rejects_a_sorter_that_no_loss_uses(tmp_path, artifacts):
         ({"surrogate": {"name": "RegressionLoss", "power": 3}}, r"surrogate\.power: got 3"),
         ({"metric": "accuracy"}, "metric: got 'accuracy'"),
         ({"measure": "spearman"}, r"train_ranking_head\.measure is now metric"),
-        ({"halve_every": 3}, r"train_ranking_head\.halve_every is now schedule"),
-        ({"learning_rates": []}, "learning_rates"),
+        ({"halve_every": 3}, r"train_ranking_head\.halve_every is now phases\.0\.schedule"),
+        ({"learning_rates": [0.1]}, r"train_ranking_head\.learning_rates is now phases\.0\.learning_rate"),
+        ({"phases": []}, "phases"),
+        ({"phases": [phase(frozen_until={"backbone": 1})]}, "a phase names backbone, but backbone is null"),
+        ({"embedding": "embedding"}, "embedding is set, but backbone is null"),
     ],
 )
 def test_parameters_are_validated(changes, message):

@@ -1,0 +1,38 @@
+"""Base class of the backbones of ranking heads."""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+
+class RankingBackbone(nn.Module):
+    """A network below a ranking head: ``forward(inputs, mask) -> (features, mask)``.
+
+    Args:
+        dim: D, channels of a region's feature.
+
+    Shape:
+        inputs and mask as ``RegionBatch`` has them -> features (B, R, D), mask (B, R) bool.
+
+    Attributes:
+        reads_pixels: whether the inputs are pixels (B, 3, H, W) in [0, 255], and not stored features.
+    """
+
+    reads_pixels: bool = True
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def embed_pixels(self, pixels: Tensor) -> Tensor:
+        """Return the features (B, R, D) of images of one size (B, 3, H, W), resized as in evaluation."""
+        raise NotImplementedError
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the weights that were stored with the features in ``directory``.
+
+        Raises:
+            FileNotFoundError: the directory holds no weights.
+            ValueError: the weights belong to another network.
+        """
+        raise NotImplementedError

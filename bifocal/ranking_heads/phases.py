@@ -1,0 +1,130 @@
+"""Training of a ranking model in phases, one after another."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName
+from bifocal.ranking_heads.model import RankingModel
+from bifocal.ranking_heads.training import fit_head
+from bifocal.training.freezing import FreezeSchedule, check_module_names
+from bifocal.training.loop import Row
+from bifocal.training.schedules import Constant, Schedule
+
+
+@dataclass(frozen=True)
+class RankingPhase:
+    """Learning rate of some epochs, and the modules that train in them.
+
+    Args:
+        epochs: epochs of this phase.
+        learning_rate: base learning rate, which ``schedule`` multiplies.
+        schedule: factor of the learning rate.
+        frozen_until: modules that are frozen in the first epochs of this phase, or in all of them, see ``fit_head``.
+        learning_rate_factors: factors of the learning rates of modules.
+    """
+
+    epochs: int
+    learning_rate: float
+    schedule: Schedule = field(default_factory=Constant)
+    frozen_until: FreezeSchedule = field(default_factory=dict)
+    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
+
+
+def fit_phases(
+    model: RankingModel,
+    loss: nn.Module,
+    train: LabeledFeatures,
+    validation: LabeledFeatures,
+    phases: Sequence[RankingPhase],
+    *,
+    metric: MetricName,
+    checkpoints: Path,
+    seed: int,
+    on_epoch: Callable[[Row], None] = lambda row: None,
+    **options: Any,
+) -> list[Row]:
+    """Train ``model`` in place, each phase from the best weights of the phase before, and return the history.
+
+    Thesis 5.5.1 trains the head for 15 epochs, then the whole model. A phase that does not improve the metric is
+    undone. An interrupted training that is called again with the same arguments resumes.
+
+    Args:
+        loss: as for ``fit_head``; all phases share it, with its sorter and its auxiliary loss.
+        phases: at least one.
+        checkpoints: directory of this training alone; each phase has a directory below it.
+        seed: of all random draws.
+        on_epoch: called with each new row of the history: phase (from 0), epoch (from 1 through all phases), and the
+            columns of ``fit_head``.
+        options: arguments of ``fit_head`` that all phases share, such as ``batch_size`` and ``precision``.
+
+    Raises:
+        ValueError: there are no phases, a phase names a module that the model lacks, or ``fit_head`` raises it.
+    """
+    if not phases:
+        raise ValueError("there are no phases to train: give one or more")
+    for phase in phases:  # a mistake in the last one must not cost the training of the first
+        check_module_names(model, phase.frozen_until)
+        check_module_names(model, phase.learning_rate_factors, "learning_rate_factors")
+    history: list[Row] = []
+    best = -inf
+    for index, phase in enumerate(phases):
+        former = copy.deepcopy(model.state_dict())
+        rows = _fit_phase(
+            model,
+            loss,
+            train,
+            validation,
+            phase,
+            numbering={"phase": index, "first_epoch": len(history)},
+            metric=metric,
+            checkpoints=checkpoints / f"phase-{index}",
+            seed=seed + index,
+            on_epoch=on_epoch,
+            **options,
+        )
+        history += rows
+        achieved = max((row[metric] for row in rows if not isnan(row[metric])), default=-inf)
+        if index > 0 and achieved <= best:
+            model.load_state_dict(former)
+        best = max(best, achieved)
+    return history
+
+
+def _fit_phase(
+    model: RankingModel,
+    loss: nn.Module,
+    train: LabeledFeatures,
+    validation: LabeledFeatures,
+    phase: RankingPhase,
+    *,
+    numbering: Mapping[str, int],
+    on_epoch: Callable[[Row], None],
+    **options: Any,
+) -> list[Row]:
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    rows = fit_head(
+        model,
+        loss,
+        train,
+        validation,
+        epochs=phase.epochs,
+        learning_rate=phase.learning_rate,
+        schedule=phase.schedule,
+        frozen_until=phase.frozen_until,
+        learning_rate_factors=phase.learning_rate_factors,
+        on_epoch=lambda row: on_epoch(_numbered(row, **numbering)),
+        **options,
+    )
+    for parameter in trainable:  # the modules that this phase froze may train in the next
+        parameter.requires_grad_(True)
+    return [_numbered(row, **numbering) for row in rows]
+
+
+def _numbered(row: Row, phase: int, first_epoch: int) -> Row:
+    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"]}
