@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test faults leaderboard check requirements containers-test rehearse mlflow clean
+.PHONY: setup repro test faults leaderboard check requirements containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -26,8 +26,13 @@ repro: setup
 test: setup
 	pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# A weekly schedule on a corpus in S3, with every stage up to the promotion; 'make test' has a short form.
+# Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
+# table of docs/papers.md. 'make test' rehearses one recipe, more briefly.
 rehearse: setup
+	python -m tests.rehearsal
+
+# A weekly schedule on a corpus in S3, with every stage up to the promotion; 'make test' has a short form.
+rehearse-schedule: setup
 	pytest tests/backend/rehearse_weekly_schedule.py --numprocesses 0 --capture no
 
 # Training on two machines (processes with a disk each), one of which is killed. Takes a minute, and is no part of 'make test'.

@@ -1,4 +1,4 @@
-"""A weekly schedule on a corpus in S3 with every stage, up to the promotion: ``make rehearse``; it takes minutes."""
+"""A weekly schedule on a corpus in S3 with every stage, up to the promotion: ``make rehearse-schedule``, minutes."""
 
 import json
 import logging

@@ -1,6 +1,6 @@
 """A weekly schedule on a corpus in S3: which steps run when nothing changed, and when one image is new.
 
-``make rehearse`` runs it with every stage, up to the promotion.
+``make rehearse-schedule`` runs it with every stage, up to the promotion.
 """
 
 import os

@@ -1,0 +1,95 @@
+"""The data that recipes name: miniature corpora and files in their published layouts, written where recipes look."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.rehearsal.layouts.coco import write_annotations
+from tests.rehearsal.layouts.entities import write_flickr30k_entities
+from tests.rehearsal.layouts.karpathy import coco_id, write_coco, write_flickr30k
+from tests.rehearsal.layouts.ranking_tasks import write_lamem, write_voc
+from tests.rehearsal.layouts.referit import write_referit
+from tests.rehearsal.layouts.region_features import write_bottom_up, write_precomputed
+from tests.rehearsal.layouts.texts import write_elmo, write_word2vec, write_wordnet
+from tests.rehearsal.layouts.visual_genome import write_visual_genome
+from tests.rehearsal.pictures import Picture, draw
+from tests.rehearsal.stand_ins import write_stand_in
+
+DATA = "../data/"
+"""Where recipes look for data, relative to the folder of a checkout."""
+SIZES = {"train": 320, "val": 48, "test": 96}
+"""Images per split of a miniature corpus."""
+WEIGHTS = "weights/"
+
+
+@cache
+def coco_pictures() -> list[Picture]:
+    """Return the photographs of COCO, which Visual Genome shares."""
+    return draw(seed=1, **SIZES)
+
+
+@cache
+def flickr_pictures() -> list[Picture]:
+    """Return the photographs of Flickr30k, which Flickr30k Entities shares."""
+    return draw(seed=2, **SIZES)
+
+
+def _captions() -> list[str]:
+    pictures = [*coco_pictures(), *flickr_pictures()]
+    return [sentence.text for picture in pictures for sentence in picture.sentences]
+
+
+def _write_coco(root: Path) -> None:
+    write_coco(coco_pictures(), root)
+    write_annotations(coco_pictures(), root)
+    write_bottom_up(coco_pictures(), root / "bottom_up", coco_id)
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "coco": _write_coco,
+    "elmo": write_elmo,
+    "f30k_precomp": lambda root: write_precomputed(flickr_pictures(), root),
+    "flickr30k": lambda root: write_flickr30k(flickr_pictures(), root),
+    "flickr30k_entities": lambda root: write_flickr30k_entities(flickr_pictures(), root),
+    "lamem": lambda root: write_lamem(coco_pictures(), root),
+    "referit": lambda root: write_referit(flickr_pictures(), root),
+    "visual_genome": lambda root: write_visual_genome(coco_pictures(), root),
+    "voc": lambda root: write_voc(coco_pictures(), root),
+    "word2vec": lambda root: write_word2vec(_captions(), root / "GoogleNews-vectors-negative300.bin"),
+    "wordnet": lambda root: write_wordnet(_captions(), root),
+}
+"""Writer of each folder below ``../data``."""
+
+
+def write_data(values: Mapping[str, Any], folder: Path) -> None:
+    """Write the data below ``folder`` that the parameters ``values`` name and that do not exist.
+
+    Raises:
+        ValueError: a folder has no writer.
+    """
+    for name in sorted({path.removeprefix(DATA) for path in _strings(values) if path.startswith(DATA)}):
+        if name.startswith(WEIGHTS):
+            path = folder / name
+            if not path.is_file():
+                write_stand_in(path.stem, path)
+            continue
+        root = name.split("/")[0]
+        if root not in WRITERS:
+            raise ValueError(f"{DATA}{name}: no writer for {root}; there are {', '.join(sorted(WRITERS))}")
+        if not (folder / root).exists():
+            partial = folder / f"{root}.partial"
+            partial.mkdir(parents=True)
+            WRITERS[root](partial)
+            partial.rename(folder / root)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _strings(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _strings(entry)

@@ -1,0 +1,78 @@
+"""The rehearsal of the recipes: one of them in short, the table of all, and what counts as learned."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from components.catalog import configurable_components
+from runtime.parameters import load, validate
+from tests.rehearsal.data import write_data
+from tests.rehearsal.measures import Measure
+from tests.rehearsal.outcome import Outcome, check, phase_losses
+from tests.rehearsal.report import BEGIN, END, markdown_table, write_into
+from tests.rehearsal.stages import ROOT, Run, enter
+from tests.rehearsal.table import load_table
+
+RECIPES = sorted(path.stem for path in (ROOT / "recipes" / "papers").glob("*.yaml"))
+SHORT = {"train_embedding.phases.0.epochs": 4, "train_embedding.phases.0.schedule": {"name": "Constant"}}
+
+
+def test_every_row_names_a_recipe_and_changes_no_loss() -> None:
+    table = load_table()
+    assert set(table) <= set(RECIPES)
+    for name, rehearsal in table.items():
+        file = ROOT / "recipes" / "papers" / f"{name}.yaml"
+        published, shortened = (
+            load(ROOT / "params.yaml", [file], [f"{key}={json.dumps(value)}" for key, value in settings.items()])
+            for settings in ({}, rehearsal.set)
+        )
+        validate(shortened, configurable_components().values())
+        losses = [[phase["loss"] for phase in values["train_embedding"]["phases"]] for values in (published, shortened)]
+        assert losses[0] == losses[1], name
+        assert published["prepare_dataset"]["corpus"] == shortened["prepare_dataset"]["corpus"], name
+
+
+def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the working directory is restored after the test
+    rehearsal = load_table()["smile_flickr30k"]
+    run = Run("papers/smile_flickr30k", rehearsal.set | SHORT, tmp_path)
+    write_data(run.values, tmp_path / "data")
+    enter(tmp_path)
+    run.run(rehearsal.stages)
+    outcome = check("smile_flickr30k", rehearsal, run.folders, run.seconds())
+    assert outcome.problems == []
+    assert json.loads((run.folders["registration"] / "registration.json").read_text())["version"] == 1
+    linked = tmp_path / "checkout" / "runs" / "papers" / "smile_flickr30k" / "artifacts" / "embedding"
+    assert linked.resolve() == run.folders["embedding"].resolve()
+    # A variant that differs in its training alone shares the stages before it.
+    variant = Run("papers/smile_flickr30k", rehearsal.set | SHORT | {"train_embedding.model.dim": 64}, tmp_path)
+    variant.run(rehearsal.stages[: rehearsal.stages.index("train_embedding")])
+    assert {name: variant.folders[name] for name in variant.folders} == {
+        name: run.folders[name] for name in variant.folders
+    }
+
+
+@pytest.mark.parametrize(("low", "chance", "expected"), [(3.1, 1.0, True), (3.0, 1.0, False), (0.1, 0.0, True)])
+def test_learned_is_above_three_times_chance(low: float, chance: float, expected: bool) -> None:
+    assert Measure(9.0, low, chance).above_chance is expected
+
+
+def test_losses_are_compared_within_a_phase() -> None:
+    history = pd.DataFrame({"phase": [0, 0, 1, 1, 2], "loss": [3.0, 1.0, 2.0, 2.5, 9.0]})
+    assert phase_losses(history) == [(3.0, 1.0), (2.0, 2.5)]
+
+
+def test_the_table_replaces_the_former_one(tmp_path: Path) -> None:
+    page = tmp_path / "papers.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    outcome = Outcome("bean_coco", "pointing.accuracy", {"pointing.accuracy": Measure(50.0, 40.0, 10.0)}, [(2.0, 1.0)])
+    for _ in range(2):
+        write_into(page, [outcome])
+    text = page.read_text()
+    assert "| bean_coco | pointing.accuracy | 50.0 | 40.0 | 10.0 | - | 2 to 1 | - | 0.0 |" in markdown_table([outcome])
+    assert text.count("bean_coco") == 1
+    assert "old" not in text
+    assert text.startswith("before")
+    assert text.endswith("after\n")
