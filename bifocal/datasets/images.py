@@ -10,8 +10,8 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-# Pillow reads more formats; some of them start other programs (EPS) or are not photographs.
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")
+from bifocal.datasets.image_formats import image_formats, unsupported
+
 MAX_16_BIT = 2**16 - 1
 
 
@@ -82,7 +82,7 @@ def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = Non
         raise ValueError("the file is empty")
     file.seek(0)
     try:
-        with Image.open(file, formats=FORMATS) as image:
+        with Image.open(file, formats=image_formats()) as image:
             width, height = image.size
             if max_pixels is not None and width * height > max_pixels:
                 raise ValueError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
@@ -92,7 +92,7 @@ def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = Non
             image.load()
             return _to_rgb(ImageOps.exif_transpose(image))
     except UnidentifiedImageError as error:
-        raise ValueError(f"not an image in a supported format ({', '.join(FORMATS)})") from error
+        raise ValueError(unsupported(file)) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(f"too many pixels: {error}") from error
     except ValueError:

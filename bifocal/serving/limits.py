@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from bifocal.datasets.images import FORMATS
+from bifocal.datasets.image_formats import image_formats
 
 PREFIX = "BIFOCAL_MAX_"
 
@@ -128,12 +128,12 @@ def _image_size(encoded: Any) -> tuple[int, int]:
         ValueError: it is no base64, or no image of a supported format.
     """
     try:
-        with Image.open(BytesIO(base64.b64decode(encoded, validate=True)), formats=FORMATS) as image:
+        with Image.open(BytesIO(base64.b64decode(encoded, validate=True)), formats=image_formats()) as image:
             return image.size
     except (binascii.Error, TypeError) as error:
         raise ValueError(f"not base64: {error}") from error
     except UnidentifiedImageError as error:
-        raise ValueError(f"not an image in a supported format ({', '.join(FORMATS)})") from error
+        raise ValueError(f"not an image in a supported format ({', '.join(image_formats())})") from error
     except ValueError:
         raise
     except Exception as error:  # Pillow's readers raise many exception types on damaged headers.

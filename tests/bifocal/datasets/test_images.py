@@ -174,3 +174,26 @@ def test_image_of_another_size_is_rejected_and_not_copied(tmp_path, photograph):
     with pytest.raises(ValueError, match=r"24 x 16 pixels, but its boxes refer to \(16, 24\)"):
         inspect_image(path, LIMIT, size=(16, 24), copy=tmp_path / "copy.jpg")
     assert not (tmp_path / "copy.jpg").exists()
+
+
+@pytest.mark.parametrize("suffix", ["avif", "heic"])
+def test_photographs_of_phones_are_decoded(suffix: str, tmp_path: Path) -> None:
+    from bifocal.datasets.image_formats import image_formats
+
+    assert {"AVIF", "HEIF"} <= set(image_formats())  # registers the encoder too
+    path = tmp_path / f"photo.{suffix}"
+    Image.new("RGB", (64, 32), (200, 40, 20)).save(path, quality=90)
+    image = open_image(path)
+    assert image.size == (64, 32)
+    assert np.abs(np.asarray(image, dtype=int) - (200, 40, 20)).max() < 12
+
+
+def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bifocal.datasets import image_formats
+
+    path = tmp_path / "photo.heic"
+    Image.new("RGB", (64, 32)).save(path)
+    monkeypatch.setattr("bifocal.datasets.images.image_formats", lambda: image_formats.ALWAYS)
+    monkeypatch.setattr(image_formats, "image_formats", lambda: image_formats.ALWAYS)
+    with pytest.raises(ValueError, match=r"a HEIC photograph: install the extra heic, pip install 'bifocal\[heic\]'"):
+        open_image(path)
