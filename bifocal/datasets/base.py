@@ -4,12 +4,14 @@ A corpus reader is a class of ``bifocal.datasets.corpora`` with one method, ``re
 ``bifocal.datasets.write_dataset`` then opens every image, rejects broken entries and writes the tables.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 SPLITS = ("train", "val", "test")
+UNCAPTIONED = "uncaptioned"
+"""Split of images without captions and labels, which nothing is trained or evaluated on; they can be searched."""
 
 Box = tuple[float, float, float, float]
 """x0 y0 x1 y1, in pixels of the image after EXIF rotation; x1 and y1 are exclusive."""
@@ -21,7 +23,7 @@ class ImageEntry:
 
     Attributes:
         path: image file, relative to the image root of the corpus; None if the corpus publishes only features.
-        split: "train", "val" or "test".
+        split: "train", "val", "test" or "uncaptioned".
         size: (width, height) in pixels that the corpus states and its boxes refer to; None if it states no size.
         features_sha256: hash of the image's published features, for an image without a file: the dataset then changes
             if they do.
@@ -103,6 +105,8 @@ class Corpus:
     Attributes:
         image_root: folder of the image files.
         excluded: entries that the reader leaves out on purpose.
+        rejected: broken entries that the reader could not read.
+        metadata: other values that the corpus has of an image, by image id; all images have the same names.
     """
 
     image_root: Path
@@ -111,6 +115,8 @@ class Corpus:
     phrases: Sequence[PhraseEntry] = ()
     excluded: Sequence[RejectedEntry] = ()
     labels: Sequence[LabelEntry] = ()
+    rejected: Sequence[RejectedEntry] = ()
+    metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class CorpusReader(Protocol):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bifocal.datasets.base import SPLITS
-from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, PHRASES, read_table
+from bifocal.datasets.base import SPLITS, UNCAPTIONED
+from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, METADATA_FILE, PHRASES, read_table
 from bifocal.remote_files import is_address, local_copy
 
 
@@ -18,6 +18,8 @@ class Dataset:
 
     Attributes:
         image_root: folder of the image files.
+        metadata: one row per image with the other values that its corpus has, such as a title or a date; only the
+            column ``image_id`` if it has none.
         image_address: address of that folder, such as ``s3://bucket/images``, if the images are not on this machine.
     """
 
@@ -27,6 +29,7 @@ class Dataset:
     image_root: Path
     labels: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=LABELS.names))
     image_address: str | None = None
+    metadata: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["image_id"]))
 
     def split(self, name: str) -> "Dataset":
         """Return the images of one split with their captions, phrases and labels.
@@ -34,7 +37,7 @@ class Dataset:
         Raises:
             ValueError: ``name`` is not train, val or test.
         """
-        if name not in SPLITS:
+        if name not in (*SPLITS, UNCAPTIONED):
             raise ValueError(f"no split {name!r}; a dataset has {', '.join(SPLITS)}")
         return self._subset(self.images[self.images["split"] == name])
 
@@ -52,6 +55,7 @@ class Dataset:
             captions=of_images(self.captions),
             phrases=of_images(self.phrases),
             labels=of_images(self.labels),
+            metadata=of_images(self.metadata),
         )
 
     def image_path(self, image_id: str) -> Path:
@@ -94,12 +98,14 @@ def read_dataset(directory: Path) -> Dataset:
     # The table is optional: most corpora have no labels.
     has_labels = (directory / "labels.parquet").is_file()
     labels = read_table(directory / "labels.parquet", LABELS) if has_labels else pd.DataFrame(columns=LABELS.names)
-    unknown = set(images["split"]) - set(SPLITS)
+    has_metadata = (directory / METADATA_FILE).is_file()
+    metadata = pd.read_parquet(directory / METADATA_FILE) if has_metadata else pd.DataFrame(columns=["image_id"])
+    unknown = set(images["split"]) - {*SPLITS, UNCAPTIONED}
     if unknown:
         raise ValueError(
             f"{directory / 'images.parquet'}, column 'split': {sorted(unknown)}, expected {', '.join(SPLITS)}"
         )
-    for name, table in (("captions", captions), ("phrases", phrases), ("labels", labels)):
+    for name, table in (("captions", captions), ("phrases", phrases), ("labels", labels), ("metadata", metadata)):
         orphans = ~table["image_id"].isin(images["image_id"])
         if orphans.any():
             raise ValueError(
@@ -111,4 +117,5 @@ def read_dataset(directory: Path) -> Dataset:
         raise FileNotFoundError(f"{description}: no such file; the folder holds no complete dataset")
     location = json.loads(description.read_text())["image_root"]
     # An absolute image root replaces the directory; a relative one is inside it.
-    return Dataset(images, captions, phrases, directory / location, labels, location if is_address(location) else None)
+    address = location if is_address(location) else None
+    return Dataset(images, captions, phrases, directory / location, labels, address, metadata)

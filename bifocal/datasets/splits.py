@@ -46,3 +46,33 @@ def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], s
             drawn |= {ids[index]: split for index in order[start:end]}
             start = end
     return drawn
+
+
+def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
+    """Return a split for every item; the items of a group are in the same split.
+
+    Groups come in random order. Each split takes those that fit into its share of the items; what is left is train. The
+    draw depends on the seed and the groups, not on their order.
+
+    Args:
+        groups: group of every item, by its id.
+        fractions: share of the items for each split besides train.
+
+    Example:
+        >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
+        {'a': 'train', 'b': 'train', 'c': 'train', 'd': 'val'}
+    """
+    members: dict[str, list[str]] = {}
+    for item in sorted(groups):
+        members.setdefault(groups[item], []).append(item)
+    names = sorted(members)
+    left = [names[index] for index in np.random.default_rng(seed).permutation(len(names))]
+    drawn = dict.fromkeys(groups, "train")
+    for split, fraction in fractions.items():
+        room = round(fraction * len(groups))
+        for name in list(left):
+            if len(members[name]) <= room:
+                drawn |= dict.fromkeys(members[name], split)
+                room -= len(members[name])
+                left.remove(name)
+    return drawn

@@ -59,6 +59,10 @@ REJECTED = _schema(("kind", pa.string()), ("entry", pa.string()), ("reason", pa.
 LEAKAGE = _schema(("sha256", pa.string()), ("image_id", pa.string()), ("split", pa.string()))
 """Images with identical files in more than one split."""
 
+METADATA_FILE = "metadata.parquet"
+"""One row per image with the other values that the corpus has, in columns of its own names and types beside
+``image_id``; a dataset without them has no such table."""
+
 ADDED_COLUMNS = frozenset({"mask"})
 """Nullable columns that older datasets lack."""
 
@@ -66,6 +70,25 @@ ADDED_COLUMNS = frozenset({"mask"})
 def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write ``rows`` as Parquet; a key that a row lacks is null."""
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
+
+
+def write_metadata(path: Path, metadata: Mapping[str, Mapping[str, Any]], image_ids: Iterable[str]) -> None:
+    """Write one row per image; a column with values of several types holds their texts.
+
+    Args:
+        metadata: values of an image by its id.
+        image_ids: images of the dataset, in order.
+    """
+    names = list(dict.fromkeys(name for values in metadata.values() for name in values if name != "image_id"))
+    ids = list(image_ids)
+    columns: dict[str, Any] = {"image_id": pa.array(ids, pa.string())}
+    for name in names:
+        values = [metadata.get(image_id, {}).get(name) for image_id in ids]
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            columns[name] = pa.array([None if value is None else str(value) for value in values], pa.string())
+    pq.write_table(pa.table(columns), path)
 
 
 def read_table(path: Path, schema: Any) -> pd.DataFrame:

@@ -7,7 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import (
+    UNCAPTIONED,
+    Box,
+    CaptionEntry,
+    Corpus,
+    ImageEntry,
+    LabelEntry,
+    PhraseEntry,
+    RejectedEntry,
+)
 from bifocal.datasets.images import ImageFile, inspect_image
 from bifocal.progress import track
 
@@ -35,7 +44,8 @@ def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> Va
         copy_to: folder for copies of the valid images; None copies nothing.
         max_pixels: reject larger images by their header, before they are decoded.
     """
-    images, rejected = _validate_listing(corpus)
+    images, unlisted = _validate_listing(corpus)
+    rejected = [*corpus.rejected, *unlisted]
     files, broken = _inspect_images(images, corpus.image_root, copy_to, max_pixels)
     rejected += broken
     captions, broken = _validate_captions(corpus, files)
@@ -58,7 +68,7 @@ def _validate_listing(corpus: Corpus) -> tuple[list[ImageEntry], list[RejectedEn
         path = PurePath(image.path or "")
         if image.image_id in images:
             reason = f"listed twice; the first entry, in split {images[image.image_id].split}, is kept"
-        elif image.image_id not in described:
+        elif image.split != UNCAPTIONED and image.image_id not in described:
             reason = "no caption and no label"
         elif path.is_absolute() or ".." in path.parts:
             reason = f"path outside the image root {corpus.image_root}"

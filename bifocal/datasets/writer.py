@@ -8,7 +8,17 @@ from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry, RejectedEntry
 from bifocal.datasets.images import ImageFile
-from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, LEAKAGE, PHRASES, REJECTED, write_table
+from bifocal.datasets.tables import (
+    CAPTIONS,
+    IMAGES,
+    LABELS,
+    LEAKAGE,
+    METADATA_FILE,
+    PHRASES,
+    REJECTED,
+    write_metadata,
+    write_table,
+)
 from bifocal.datasets.validation import validate_corpus
 from bifocal.progress import log_line
 
@@ -62,6 +72,8 @@ def write_dataset(
     write_table(directory / "leakage.parquet", LEAKAGE, leaked)
     if corpus.labels:
         write_table(directory / "labels.parquet", LABELS, (_label_row(label) for label in valid.labels))
+    if corpus.metadata:
+        write_metadata(directory / METADATA_FILE, corpus.metadata, (image.image_id for image in valid.images))
     # A relative root inside the directory stays valid when the directory moves.
     relative = copy_to is not None or corpus.image_root == inside
     image_root = "images" if relative else image_address or str(corpus.image_root.resolve())
@@ -87,7 +99,7 @@ def _check_fraction(corpus: Corpus, rejected: Sequence[RejectedEntry], allowed: 
     for kind, count in sorted(Counter(entry.kind for entry in rejected).items()):
         log_line(f"rejected: {count} {kind}s, see rejected.parquet")
     broken = [entry for entry in rejected if entry.kind in ("image", "caption")]
-    total = len(corpus.images) + len(corpus.captions)
+    total = len(corpus.images) + len(corpus.captions) + len(corpus.rejected)
     if len(broken) > allowed * total:
         images = sum(entry.kind == "image" for entry in broken)
         first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in broken[:REASONS_SHOWN])

@@ -7,7 +7,7 @@ import pandas as pd
 from PIL import Image
 
 from bifocal.datasets import Dataset, open_image
-from bifocal.evaluation.duplicates import near_duplicates
+from bifocal.datasets.duplicates import near_duplicates
 from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore

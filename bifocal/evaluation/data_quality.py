@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from bifocal.datasets.duplicates import near_duplicates, shared_captions
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.duplicates import near_duplicates, shared_captions
 from bifocal.report.sections import Block, Gallery, GalleryItem, Note, Picture, Section, Table
 
 SHOWN_CAPTIONS, SHOWN_PAIRS = 10, 12

@@ -5,6 +5,7 @@ from bifocal.datasets.corpora.coco_instances import COCOInstances
 from bifocal.datasets.corpora.flickr8k import Flickr8k
 from bifocal.datasets.corpora.flickr30k import Flickr30k
 from bifocal.datasets.corpora.flickr30k_entities import Flickr30kEntities
+from bifocal.datasets.corpora.image_folder import ImageFolder
 from bifocal.datasets.corpora.lamem import LaMem
 from bifocal.datasets.corpora.mediaeval import MediaEval
 from bifocal.datasets.corpora.precomputed_captions import PrecomputedCaptions

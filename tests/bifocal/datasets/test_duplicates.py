@@ -7,7 +7,7 @@ import pandas as pd
 from PIL import Image
 
 from bifocal.datasets import open_image
-from bifocal.evaluation.duplicates import DECODED_SIDE, near_duplicates, shared_captions
+from bifocal.datasets.duplicates import DECODED_SIDE, near_duplicates, shared_captions
 
 
 def scene(seed: int) -> Image.Image:

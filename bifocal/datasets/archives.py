@@ -1,0 +1,112 @@
+"""Unpack zip files, and tar shards as WebDataset has them; nothing is written outside the folder."""
+
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from bifocal.datasets.base import RejectedEntry
+
+MAX_MEMBER = 512 * 2**20
+"""Bytes of one unpacked file."""
+MAX_RATIO = 200
+"""Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
+SLACK = 64 * 2**20
+"""Unpacked bytes that any archive may have, whatever its ratio."""
+
+
+class Member(NamedTuple):
+    """A file of an archive; ``reason`` says why it is not unpacked, and is None for a regular file."""
+
+    name: str
+    size: int
+    reason: str | None
+
+
+def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
+    """Write the regular files of an archive below ``folder``, and return those that were left out.
+
+    Raises:
+        ValueError: the file is no archive, is damaged, or unpacks to far more bytes than it has.
+    """
+    allowed = MAX_RATIO * archive.stat().st_size + SLACK
+    rejected: list[RejectedEntry] = []
+    written = 0
+    seen: set[str] = set()
+    try:
+        for member, content in _members(archive):
+            reason = member.reason or _unsafe(member, seen)
+            if reason is not None:
+                rejected.append(RejectedEntry("image", f"{archive.name}: {member.name}", reason))
+                continue
+            written += member.size
+            if written > allowed:
+                raise ValueError(
+                    f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} times its own size: this "
+                    "is no archive of photographs"
+                )
+            seen.add(member.name)
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content, target.open("wb") as file:
+                _copy(content, file, member)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise ValueError(f"{archive} is damaged or is no archive: {error}; pack it again") from error
+    return rejected
+
+
+def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:
+    if archive.suffix.lower() == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                if not info.is_dir():
+                    reason = "encrypted" if info.flag_bits & 1 else None
+                    link = (info.external_attr >> 16) & 0o170000 == 0o120000
+                    member = Member(info.filename, info.file_size, "a link" if link else reason)
+                    yield member, packed.open(info) if member.reason is None else _nothing()
+    else:
+        with closing(tarfile.open(archive)) as tar:
+            for entry in tar:
+                if not entry.isdir():
+                    content = tar.extractfile(entry) if entry.isreg() else None
+                    reason = None if content else "no regular file, such as a link or a device"
+                    yield Member(entry.name, entry.size, reason), content or _nothing()
+
+
+def _nothing() -> IO[bytes]:
+    return Path("/dev/null").open("rb")
+
+
+def _unsafe(member: Member, seen: set[str]) -> str | None:
+    path = PurePosixPath(member.name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+        return "a path outside the archive"
+    if "\\" in member.name or "\0" in member.name:
+        return "a name with a backslash or a zero byte"
+    if member.name in seen:
+        return "a name that occurs twice; the first file is kept"
+    if member.size > MAX_MEMBER:
+        return f"{member.size / 2**20:,.0f} MiB, more than {MAX_MEMBER // 2**20} MiB"
+    return None
+
+
+def _copy(content: IO[bytes], file: IO[bytes], member: Member) -> None:
+    """Copy the bytes that the archive states, and no more."""
+    shutil.copyfileobj(_Limited(content, member), file)
+
+
+class _Limited:
+    """A stream that fails when it has more bytes than its archive states."""
+
+    def __init__(self, content: IO[bytes], member: Member) -> None:
+        self.content, self.member, self.left = content, member, member.size
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.content.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise zipfile.BadZipFile(f"{self.member.name} has more bytes than the {self.member.size} that it states")
+        return data

@@ -1,0 +1,190 @@
+"""A folder of the user's own images with captions."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from bifocal.datasets.archives import unpack
+from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
+from bifocal.datasets.folder import Folder, list_folder
+from bifocal.datasets.formats.caption_columns import CaptionColumns, choose_columns
+from bifocal.datasets.formats.caption_rows import CaptionRows, read_rows
+from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table
+from bifocal.datasets.formats.sidecars import read_sidecars, unused_sidecars
+from bifocal.datasets.image_groups import drawn_splits
+from bifocal.progress import log_line
+
+TABLES = ("captions", "metadata")
+"""Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
+EXPECTED = (
+    "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file"
+)
+
+
+class ImageFolder:
+    """A folder of images with captions, in the formats that people have.
+
+    - ``captions.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` with one row per caption: image, caption, and if you like
+      split, phrases and any other columns, which are kept as metadata. ``metadata.*`` is the same, with Hugging Face's
+      columns ``file_name`` and ``text``.
+    - ``photo.txt`` beside ``photo.jpg``, with one caption per line; or ``photo.json`` with the key ``caption``.
+    - tar shards of such pairs, as WebDataset and img2dataset write them.
+    - a zip file of any of these.
+
+    An image may have several captions: several rows, a list in one row, or several lines. Phrases with boxes are a
+    column ``phrases`` with ``[{"phrase": "the star", "boxes": [[x0, y0, x1, y1]]}]``, in pixels after EXIF rotation.
+
+    The image id is the path of its file below ``root``. Without a column of splits, or without rows of a split, ``val``
+    and ``test`` are drawn from train by groups of images, so that near-duplicates are never in two splits.
+
+    Args:
+        root: the folder, or a zip file.
+        captions: file name of the table below ``root``; None for the only file called captions.* or metadata.*.
+        image_column, caption_column, split_column, phrases_column: names of columns; None to recognize them.
+        group_column: images with the same value are never in two splits, such as an article number or a photographer.
+        val, test: fractions of the images of train that are drawn for the splits that have no rows.
+        uncaptioned: keep images without captions: they are searched, not trained on. Otherwise they are listed as
+            rejected on purpose.
+        encoding: of a text table.
+        seed: of the drawn splits.
+
+    Raises:
+        ValueError: a fraction is negative, or nothing is left for train.
+    """
+
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        captions: str | None = None,
+        image_column: str | None = None,
+        caption_column: str | None = None,
+        split_column: str | None = None,
+        phrases_column: str | None = None,
+        group_column: str | None = None,
+        val: float = 0.1,
+        test: float = 0.1,
+        uncaptioned: bool = False,
+        encoding: str = "utf-8",
+        seed: int = 0,
+    ) -> None:
+        if min(val, test) < 0 or val + test >= 1:
+            raise ValueError(f"val is {val} and test is {test}: expected fractions in [0, 1) whose sum is less than 1")
+        self.root, self.captions, self.group_column = root, captions, group_column
+        self.columns = {
+            "image": image_column,
+            "caption": caption_column,
+            "split": split_column,
+            "phrases": phrases_column,
+        }
+        self.fractions = {"val": val, "test": test}
+        self.uncaptioned, self.encoding, self.seed = uncaptioned, encoding, seed
+
+    def read(self, output_dir: Path) -> Corpus:
+        """List the corpus; archives are unpacked to ``output_dir``.
+
+        Raises:
+            ValueError: there are no images or no captions, or a table cannot be read.
+        """
+        folder, rejected = self._open(output_dir)
+        table = self._table(folder)
+        if table is None:
+            table = read_sidecars(folder.root, folder.images)
+            rejected += unused_sidecars(folder.root, folder.texts, folder.images)
+            if not table.rows:
+                raise ValueError(f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}")
+            columns = choose_columns(
+                table.columns, {"image": "image", "caption": "caption"}, "the files beside the images"
+            )
+        else:
+            columns = choose_columns(table.columns, self.columns, table.path.name)
+            log_line(_recognized(table, columns))
+        rows = read_rows(table, columns, folder, self.group_column)
+        rejected += [*table.rejected, *rows.rejected]
+        return self._corpus(folder, rows, rejected, drawn_into=output_dir)
+
+    def _open(self, output_dir: Path) -> tuple[Folder, list[RejectedEntry]]:
+        if self.root is None:
+            raise ValueError(f"ImageFolder needs root: the folder with {EXPECTED}")
+        root = Path(self.root)
+        if not root.is_dir() and not (root.is_file() and root.suffix.lower() in ARCHIVES):
+            raise ValueError(f"ImageFolder: root {str(root)!r} is not a folder; it must contain {EXPECTED}")
+        archives = (
+            [root] if root.is_file() else sorted(path for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
+        )
+        folder = Folder(root, [], []) if root.is_file() else list_folder(root)
+        if folder.images or not archives:
+            return folder, []
+        rejected: list[RejectedEntry] = []
+        for archive in archives:
+            target = output_dir if len(archives) == 1 else output_dir / archive.name.partition(".")[0]
+            rejected += unpack(archive, target)
+        return list_folder(output_dir), rejected
+
+    def _table(self, folder: Folder) -> CaptionTable | None:
+        if self.captions is not None:
+            path = folder.root / self.captions
+            if not path.is_file():
+                raise ValueError(f"ImageFolder: captions is {self.captions!r}, but {path} is not a file")
+            if path.suffix.lower() not in SUFFIXES:
+                raise ValueError(f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}")
+            return read_caption_table(path, self.encoding)
+        found = [
+            path
+            for path in sorted(folder.root.rglob("*"))
+            if path.stem.lower() in TABLES and path.suffix.lower() in SUFFIXES and path.is_file()
+        ]
+        if len(found) > 1:
+            names = ", ".join(str(path.relative_to(folder.root)) for path in found)
+            raise ValueError(f"ImageFolder: {folder.root} has several tables, {names}: set captions to one of them")
+        return read_caption_table(found[0], self.encoding) if found else None
+
+    def _corpus(self, folder: Folder, rows: CaptionRows, rejected: list[RejectedEntry], drawn_into: Path) -> Corpus:
+        if not rows.captions:
+            first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:3])
+            raise ValueError(f"ImageFolder: no caption of {folder.root} can be used. The first problems: {first}")
+        splits = drawn_splits(rows.splits, rows.groups, folder.root, self.fractions, self.seed)
+        images = [ImageEntry(image, image, split) for image, split in splits.items()]
+        excluded: list[RejectedEntry] = []
+        for image in folder.images:
+            if image not in splits:
+                if self.uncaptioned:
+                    images.append(ImageEntry(image, image, UNCAPTIONED))
+                else:
+                    reason = "no caption; uncaptioned: true keeps it, to be searched"
+                    excluded.append(RejectedEntry("image", image, reason, intentional=True))
+        captions = [CaptionEntry(number, image, text) for number, (image, text) in enumerate(rows.captions)]
+        if folder.root == drawn_into:
+            _remove_all_but(drawn_into, [image.path for image in images])
+        return Corpus(
+            folder.root,
+            images,
+            captions,
+            phrases=rows.phrases,
+            excluded=excluded,
+            rejected=rejected,
+            metadata=rows.metadata,
+        )
+
+
+def _recognized(table: CaptionTable, columns: CaptionColumns) -> str:
+    roles = {"image": columns.image, "caption": columns.caption, "split": columns.split, "phrases": columns.phrases}
+    used = ", ".join(
+        f"{role} is column {name!r}{' (recognized)' if role in columns.guessed else ''}"
+        for role, name in roles.items()
+        if name
+    )
+    return (
+        f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: {', '.join(columns.others) or 'none'}"
+    )
+
+
+def _remove_all_but(folder: Path, kept: Sequence[str | None]) -> None:
+    """Delete the tables and texts of an unpacked archive: the folder of a dataset holds its images alone."""
+    wanted = {str(folder / path) for path in kept if path}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            if not any(path.iterdir()):
+                shutil.rmtree(path)
+        elif str(path) not in wanted:
+            path.unlink()

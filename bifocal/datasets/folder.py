@@ -1,0 +1,68 @@
+"""The files of a folder of images."""
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+IMAGE_SUFFIXES = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm", ".jp2",
+    ".avif", ".heic", ".heif",
+})  # fmt: skip
+TEXT_SUFFIXES = frozenset({".txt"})
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Images and text files below a folder, by their paths with "/", sorted.
+
+    Attributes:
+        root: the folder.
+        images: files with the suffix of an image.
+        texts: files that may have the captions of an image.
+    """
+
+    root: Path
+    images: Sequence[str]
+    texts: Sequence[str]
+
+    def find(self, name: str) -> str:
+        r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
+
+        A table may have backslashes, a leading "./", the name of the folder in front, or other Unicode composition than
+        the file system: ``images\é.jpg`` for ``images/é.jpg``.
+        """
+        plain = unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
+        if plain in self._by_name:
+            return self._by_name[plain]
+        # A table beside the folder of the images often names the files alone.
+        below = self._by_last_part.get(plain, [])
+        return below[0] if len(below) == 1 else plain
+
+    @cached_property
+    def _by_name(self) -> dict[str, str]:
+        return {unicodedata.normalize("NFC", image): image for image in self.images}
+
+    @cached_property
+    def _by_last_part(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, image in self._by_name.items():
+            found.setdefault(name.rpartition("/")[2], []).append(image)
+        return found
+
+
+def list_folder(root: Path) -> Folder:
+    """List the images and texts below ``root``; hidden files, and folders that are links, are left out."""
+    images, texts = [], []
+    for folder, folders, files in os.walk(root, followlinks=False):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in files:
+            suffix = Path(name).suffix.lower()
+            path = (Path(folder) / name).relative_to(root).as_posix()
+            if not name.startswith(".") and suffix in IMAGE_SUFFIXES:
+                images.append(path)
+            elif not name.startswith(".") and suffix in TEXT_SUFFIXES:
+                texts.append(path)
+    return Folder(root, sorted(images), sorted(texts))

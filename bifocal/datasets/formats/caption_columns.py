@@ -1,0 +1,86 @@
+"""Columns of a caption table: which one names the image, which one has the caption."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+KNOWN = {
+    "image": ("image", "file_name", "filename", "image_path", "filepath", "file", "path", "image_file", "img", "photo"),
+    "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "title", "alt_text",
+                "alt", "prompt", "raw"),
+    "split": ("split", "subset", "partition", "fold", "set"),
+    "phrases": ("phrases",),
+}  # fmt: skip
+"""Names that a column is recognized by, the most certain first; case and spaces are ignored."""
+
+REQUIRED = ("image", "caption")
+
+
+@dataclass(frozen=True)
+class CaptionColumns:
+    """Names of the columns of a caption table.
+
+    Attributes:
+        image: path of the image file, relative to the folder.
+        caption: a caption, or a list of captions.
+        split: "train", "val" or "test", None if the table has no such column.
+        phrases: phrases with boxes, None if the table has no such column.
+        others: the remaining columns, which are kept as metadata.
+        guessed: roles whose column was recognized by its name, and not given.
+    """
+
+    image: str
+    caption: str
+    split: str | None
+    phrases: str | None
+    others: tuple[str, ...]
+    guessed: tuple[str, ...]
+
+
+def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], table: str) -> CaptionColumns:
+    """Return the column of each role.
+
+    Args:
+        columns: of the table.
+        given: column of a role, None to recognize it by its name.
+        table: name of the file, for messages.
+
+    Raises:
+        ValueError: a given column does not exist, or no column is recognized as the image's or the caption's.
+
+    Example:
+        >>> columns = choose_columns(["file_name", "text", "city"], {}, "metadata.csv")
+        >>> columns.image, columns.caption, columns.others
+        ('file_name', 'text', ('city',))
+    """
+    chosen: dict[str, str | None] = {}
+    for role, names in KNOWN.items():
+        name = given.get(role)
+        if name is not None and name not in columns:
+            raise ValueError(f"{table} has no column {name!r} ({role}_column); it has {', '.join(map(repr, columns))}")
+        chosen[role] = name or _recognize(columns, names, taken={name for name in given.values() if name})
+        if chosen[role] is None and role in REQUIRED:
+            raise ValueError(
+                f"{table}: no column is recognized as the {role}'s ({', '.join(names[:4])} ...); it has "
+                f"{', '.join(map(repr, columns))}. The first line must name the columns; or set {role}_column"
+            )
+    image, caption = chosen["image"], chosen["caption"]
+    assert image is not None
+    assert caption is not None
+    if image == caption:
+        raise ValueError(
+            f"{table}: image and caption are both read from {image!r}: set image_column and caption_column"
+        )
+    used = {name for name in chosen.values() if name}
+    return CaptionColumns(
+        image,
+        caption,
+        chosen["split"],
+        chosen["phrases"],
+        tuple(name for name in columns if name not in used),
+        tuple(role for role in KNOWN if chosen[role] and not given.get(role)),
+    )
+
+
+def _recognize(columns: Sequence[str], names: Sequence[str], taken: set[str]) -> str | None:
+    plain = {"_".join(column.lower().split()): column for column in columns if column not in taken}
+    return next((plain[name] for name in names if name in plain), None)

@@ -1,0 +1,84 @@
+"""Splits of the user's images, drawn by groups that must not be separated."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from PIL import Image
+
+from bifocal.datasets.duplicates import near_duplicates
+from bifocal.datasets.images import open_image
+from bifocal.datasets.splits import draw_groups
+from bifocal.progress import log_line
+
+
+def drawn_splits(
+    splits: Mapping[str, str | None],
+    groups: Mapping[str, str],
+    root: Path,
+    fractions: Mapping[str, float],
+    seed: int,
+) -> dict[str, str]:
+    """Return the split of every image: the given one, or one that is drawn.
+
+    The splits of ``fractions`` that have no image are drawn from the images of train and from those without a split.
+    Images of one group, and near-duplicates, stay together.
+
+    Args:
+        splits: given split of every image, None if there is none.
+        groups: group of an image, if the user names groups.
+        root: folder of the images.
+        fractions: fraction of the drawn images for each split, in [0, 1).
+        seed: of the draw.
+
+    Returns:
+        the splits, in the order of ``splits``.
+    """
+    given = {split for split in splits.values() if split is not None}
+    missing = {split: fraction for split, fraction in fractions.items() if split not in given and fraction > 0}
+    free = [image for image, split in splits.items() if split is None or (split == "train" and missing)]
+    result = {image: split or "train" for image, split in splits.items()}
+    if not free or not missing:
+        return result
+    together = _joined(free, groups, root)
+    result |= draw_groups(together, missing, seed)
+    counts = ", ".join(f"{sum(split == name for split in result.values()):,} {name}" for name in ("train", *fractions))
+    log_line(f"splits drawn from the seed, by {len(set(together.values())):,} groups of images: {counts}")
+    return result
+
+
+def _joined(images: list[str], groups: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Return a name for the group of every image: images of one group and near-duplicates have the same."""
+    parent = {image: image for image in images}
+
+    def find(image: str) -> str:
+        while parent[image] != image:
+            parent[image] = parent[parent[image]]
+            image = parent[image]
+        return image
+
+    def join(first: str, second: str) -> None:
+        a, b = sorted((find(first), find(second)))
+        parent[b] = a
+
+    first_of: dict[str, str] = {}
+    for image in images:
+        if image in groups:
+            join(image, first_of.setdefault(groups[image], image))
+    pairs = [
+        pair
+        for pair in near_duplicates(images, images, lambda image, side: _small(root / image, side))
+        if pair.first < pair.second
+    ]
+    for pair in pairs:
+        join(pair.first, pair.second)
+    if pairs:
+        log_line(f"{len(pairs):,} pairs of near-duplicates stay in the same split")
+    return {image: find(image) for image in images}
+
+
+def _small(path: Path, side: int) -> Image.Image:
+    """Open an image at a low resolution; one that cannot be opened, and is rejected later, resembles no other."""
+    try:
+        return open_image(path, side=side)
+    except ValueError:
+        return Image.new("L", (1, 1))
