@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bifocal.backbones.base import Backbone
 from bifocal.datasets import Dataset
+from bifocal.datasets.published import Download
 
 
 class ImageRegions(NamedTuple):
@@ -105,6 +106,29 @@ class FeatureSource(Protocol):
         Raises:
             ValueError: the features of an image are invalid; the message names the image.
         """
+
+
+class PublishedShape(NamedTuple):
+    """Shape of published features.
+
+    Attributes:
+        regions: R, the maximum number of regions per image.
+        dim: D, the dimension of a region's features.
+        downloads: files to fetch.
+    """
+
+    regions: int
+    dim: int
+    downloads: tuple[Download, ...]
+
+
+@runtime_checkable
+class PublishedFeatures(Protocol):
+    """Reader that knows the shape of the published features."""
+
+    def published(self) -> PublishedShape | None:
+        """Return the shape and the files; None if they depend on the user's files."""
+        ...
 
 
 @runtime_checkable

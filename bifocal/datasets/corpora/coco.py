@@ -5,6 +5,7 @@ from pathlib import Path
 from bifocal.datasets.base import Corpus
 from bifocal.datasets.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
+from bifocal.datasets.published import COCO_IMAGES, KARPATHY_SPLITS, PublishedCorpus
 
 
 class COCO:
@@ -20,6 +21,20 @@ class COCO:
 
     def __init__(self, root: Path | str | None = None, restval: bool = True) -> None:
         self.root, self.restval = root, restval
+
+    def published(self) -> PublishedCorpus:
+        """Return the counts of the published files."""
+        return PublishedCorpus(
+            images={"train": 113_287 if self.restval else 82_783, "val": 5_000, "test": 5_000},
+            captions_per_image=5.0,
+            words_per_caption=10.5,
+            words=27_000,
+            frequent_words=10_000,
+            file_size=163_000,
+            image_size=(640, 480),
+            metadata_size=144_000_000,
+            downloads=(KARPATHY_SPLITS, *COCO_IMAGES),
+        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.

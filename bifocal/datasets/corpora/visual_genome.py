@@ -8,6 +8,7 @@ from typing import Any
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.files import read_json, read_json_list, require_root
+from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
 
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
@@ -48,6 +49,29 @@ class VisualGenome:
         if max_words is not None and max_words < 1:
             raise ValueError(f"max_words is {max_words}, expected at least 1, or null for no limit")
         self.root, self.splits, self.coco, self.max_words = root, splits, coco, max_words
+
+    def published(self) -> PublishedCorpus:
+        """Return the counts of the published files; 46,881 terms are those of Gordo and Larlus, section 6.1."""
+        address = "https://homes.cs.washington.edu/~ranjay/visualgenome/"
+        images = (("images.zip", 9_200_000_000, "VG_100K/"), ("images2.zip", 5_470_000_000, "VG_100K_2/"))
+        tables = ("image_data.json.zip", "region_descriptions.json.zip")
+        splits = "https://github.com/jcjohnson/densecap/tree/master/info"
+        files = [
+            *(Download(name, "Visual Genome", f"{address}api.html", size, place) for name, size, place in images),
+            *(Download(name, "Visual Genome", f"{address}data/dataset/{name}") for name in tables),
+            Download("densecap_splits.json", "Johnson et al., DenseCap", splits),
+        ]
+        return PublishedCorpus(
+            images={"train": 77_398, "val": 5_000, "test": 5_000},
+            captions_per_image=50.0,
+            words_per_caption=5.0,
+            phrases_per_image=50.0,
+            words=46_881,
+            frequent_words=17_000,
+            file_size=135_000,
+            metadata_size=700_000_000,
+            downloads=(*files, *([COCO_ANNOTATIONS] if self.coco else [])),
+        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.

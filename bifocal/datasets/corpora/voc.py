@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
 from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.published import Download, PublishedCorpus
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
@@ -33,6 +34,25 @@ class VOC:
     ) -> None:
         self.root = root
         self.lists = {"train": train, "val": val, "test": test}
+
+    def published(self) -> PublishedCorpus:
+        """Return the counts of VOC 2007."""
+        address = "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/"
+        digests = (
+            "7d8cd951101b0957ddfd7a530bdc8a94f06121cfc1e511bb5937e973020c7508",
+            "6836888e2e01dca84577a849d339fa4f73e1e4f135d312430c4856b5609b4892",
+        )
+        names = ("VOCtrainval_06-Nov-2007.tar", "VOCtest_06-Nov-2007.tar")
+        counts = {"train": 2_501, "val": 2_510, "trainval": 5_011, "test": 4_952}
+        return PublishedCorpus(
+            images={split: counts.get(name, 0) for split, name in self.lists.items()},
+            phrases_per_image=1.5,
+            file_size=87_000,
+            downloads=tuple(
+                Download(name, "PASCAL VOC", address + name, size, check=f"sha256 {digest}")
+                for name, size, digest in zip(names, (460_032_000, 451_020_800), digests, strict=True)
+            ),
+        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.

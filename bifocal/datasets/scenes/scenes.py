@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry
+from bifocal.datasets.published import PublishedCorpus
 from bifocal.datasets.scenes.captions import Sentence, describe
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
@@ -44,6 +45,20 @@ class Scenes:
             raise ValueError(f"Scenes: size is {size} pixels, expected at least 64: small objects would not be visible")
         self.seed, self.size = seed, size
         self.counts = (train, val, test)
+
+    def published(self) -> PublishedCorpus:
+        """Return the counts that the arguments give."""
+        return PublishedCorpus(
+            images=dict(zip(SPLITS, self.counts, strict=True)),
+            captions_per_image=float(CAPTIONS_PER_IMAGE),
+            words_per_caption=10.0,
+            phrases_per_image=10.0,
+            phrase_pairs=5 * self.counts[0],
+            words=60,
+            frequent_words=50,
+            file_size=round(0.35 * self.size**2),
+            image_size=(self.size, self.size),
+        )
 
     def scene(self, split: str, number: int) -> tuple[Scene, list[Sentence]]:
         """Return scene ``number`` (from 0) of ``split`` and its captions."""

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bifocal.datasets.published import Download, PublishedCorpus
+from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
@@ -17,6 +19,8 @@ from bifocal.text.word_vectors.word_vectors import WordVectors
 
 UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
 """Names of the vector of unknown words in published files."""
+PUBLISHED_DIM = 300
+"""Dimension of the vectors of Google News and of the larger GloVe files."""
 
 
 @dataclass
@@ -62,6 +66,18 @@ class PretrainedWordVectors:
     def format(self) -> TextFormat:
         """Tokens with the dimension of their vectors."""
         return TextFormat("tokens", self.word_vectors.dim)
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
+        """Return the sizes of the text of a published corpus, with vectors of ``PUBLISHED_DIM`` dimensions."""
+        words = corpus.vocabulary(self.min_count) + 2 + (self.buckets if self.unknown == "bucket" else 0)
+        size = 4 * words * PUBLISHED_DIM
+        return ExpectedText(
+            TextFormat("tokens", PUBLISHED_DIM),
+            words,
+            fitted_bytes=size,
+            fit_bytes=2 * size,
+            downloads=(word_vectors(self.path),),
+        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Look up the words of ``captions`` in the file.
@@ -128,3 +144,11 @@ def frequent_words(captions: Sequence[str], min_count: int) -> list[str]:
     return sorted(
         (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
     )
+
+
+def word_vectors(path: Path | str | None) -> Download:
+    """Return the file of published word vectors at ``path``."""
+    name = Path(path or "").name
+    if name.startswith("GoogleNews"):
+        return Download(f"{name}.gz, unpacked", "Mikolov et al., Google", "https://code.google.com/archive/p/word2vec/")
+    return Download(name, "unknown", "unknown")

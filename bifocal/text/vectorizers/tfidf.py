@@ -14,12 +14,17 @@ from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_matrix
 from snowballstemmer import stemmer
 
+from bifocal.datasets.published import Download, PublishedCorpus
+from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import MAX_TOKENS, tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.word_vectors.wordnet import WordNet
 
 TERMS, WEIGHTS = "terms.json", "idf.safetensors"
+WORDNET = Download(
+    "WNdb-3.0.tar.gz: index.noun, noun.exc", "Princeton", "https://wordnet.princeton.edu/download/current-version"
+)
 
 
 @dataclass
@@ -68,6 +73,17 @@ class TFIDF:
     def format(self) -> TextFormat:
         """Sparse vectors with one dimension per term."""
         return TextFormat("sparse", len(self.terms))
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
+        """Return the sizes of the text of a published corpus; about half of the tokens are no stop words."""
+        terms = corpus.vocabulary(self.min_count)
+        return ExpectedText(
+            TextFormat("sparse", terms),
+            terms=0.5 if self.stop_words else 0.9,
+            fitted_bytes=20 * terms,
+            fit_bytes=300 * corpus.words,
+            downloads=() if self.path is None else (WORDNET,),
+        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Learn the terms and their weights; the seed has no effect.

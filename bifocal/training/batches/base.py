@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from torch import Generator, Tensor, nn
 
 from bifocal.batch import BatchSource
+from bifocal.datasets.published import PublishedCorpus
+from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.base import Validation
 from bifocal.training.validators.recall import Recall
@@ -53,6 +55,11 @@ class Batches(ABC):
             loss: the loss of the phase, for samplers that mine with its margin.
             seed: of all random draws.
         """
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
+        """Return the sizes of the batches of a published corpus; here, an image per caption."""
+        steps = -(-corpus.captions("train") // self.batch_size)
+        return ExpectedBatches(self.batch_size, self.batch_size, steps)
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
+from bifocal.datasets.published import PublishedCorpus
 from bifocal.embedding import DualEncoder, dual_encoder
 from bifocal.training.batches.base import (
     Batches,
@@ -15,6 +16,7 @@ from bifocal.training.batches.base import (
     check_positive,
     epoch_generator,
 )
+from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.batches.shuffling import shuffle_within_images
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
@@ -77,6 +79,14 @@ class PhraseBoxes(Batches):
         """
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
         return PreparedBatches(pairs, self.sampler(pairs, encoder, seed))
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
+        """Return the sizes of the batches: each phrase adds a box or its negatives, each box adds a phrase."""
+        more = self.negatives_per_phrase or 1
+        embedded = corpus.images["train"] if self.negatives_per_phrase else 0
+        steps = -(-corpus.phrase_pairs // self.batch_size)
+        boxes, phrases = (1 + more) * self.batch_size, self.batch_size * (1 if self.negatives_per_phrase else 2)
+        return ExpectedBatches(boxes, phrases, steps, embedded, regions=1)
 
     def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> Sampler:
         """Return the sampler of a collection of phrases and boxes.

@@ -1,0 +1,1 @@
+"""Predictions before anything is downloaded: sizes of artifacts, memory, and operations of a training."""

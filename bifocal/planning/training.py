@@ -1,0 +1,174 @@
+"""Memory and operations of a training step and of embedding a collection, from a simulation of the real code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from bifocal.batch import Batch
+from bifocal.datasets.published import PublishedCorpus
+from bifocal.models import build_model
+from bifocal.models.base import Model
+from bifocal.planning.features import ExpectedFeatures
+from bifocal.planning.simulation import Simulation
+from bifocal.registry import build
+from bifocal.sorters import LSTMSorter
+from bifocal.text import TextBatch
+from bifocal.text.expected import ExpectedText
+from bifocal.training.batches.expected import ExpectedBatches
+from bifocal.training.distributed import World
+from bifocal.training.freezing import apply_freezing
+from bifocal.training.gradients import Precision, backward, recompute_activations
+from bifocal.training.optimizers import build_optimizer
+
+EMBEDDED = (32, 40)
+"""Images of the two batches from which the memory of embedding is extrapolated."""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """A training step.
+
+    Attributes:
+        peak: bytes of weights, gradients, optimizer state, batch and activations at once.
+        state: bytes of weights and optimizer state, which a checkpoint has.
+        weights: bytes of the weights alone.
+        flops: operations.
+    """
+
+    peak: int
+    state: int
+    weights: int
+    flops: float
+
+
+@dataclass(frozen=True)
+class EmbeddingCost:
+    """Embedding without gradients.
+
+    Attributes:
+        peak: bytes of the weights and of a batch of images in the network.
+        image_flops, caption_flops: operations for one image and one caption.
+    """
+
+    peak: int
+    image_flops: float
+    caption_flops: float
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """What a model is built from, and what it is trained on.
+
+    Attributes:
+        model: reference to a part of ``bifocal.models``, with its encoders.
+        features, text: of the corpus.
+        words: tokens of a caption.
+    """
+
+    model: Any
+    features: ExpectedFeatures
+    text: ExpectedText
+    words: int
+
+    @classmethod
+    def of(cls, model: Any, features: ExpectedFeatures, text: ExpectedText, corpus: PublishedCorpus) -> "ModelInputs":
+        """Return the inputs of a published corpus; captions have their mean length."""
+        return cls(model, features, text, max(1, round(corpus.words_per_caption)))
+
+    def build(self, simulation: Simulation) -> Model:
+        """Return the model with weights of the simulation."""
+        with torch.device("meta"):
+            model = build_model(
+                self.model,
+                feature_dim=self.features.model_dim,
+                text_dim=self.text.format.dim,
+                text_format=self.text.format.name,
+                vocabulary_size=self.text.vocabulary_size,
+            )
+        simulation.materialize(model)
+        return model
+
+    def captions(self, count: int) -> TextBatch:
+        """Return captions of the shape of the text; call it in a ``Simulation``."""
+        text_format, lengths = self.text.format, torch.full((count,), self.words)
+        if text_format.name == "tokens":
+            return TextBatch(torch.ones(count, self.words, dtype=torch.int64), lengths)
+        if text_format.name == "contextual":
+            return TextBatch(torch.empty(count, text_format.layers, self.words, text_format.dim), lengths)
+        return TextBatch(torch.empty(count, text_format.dim), torch.ones(count, dtype=torch.int64))
+
+
+def simulate_step(
+    inputs: ModelInputs,
+    batches: ExpectedBatches,
+    *,
+    loss: Any,
+    optimizer: Any,
+    frozen_until: Mapping[str, int | None],
+    epoch: int,
+    precision: Precision,
+    micro_batch_size: int | None = None,
+    gradient_checkpointing: bool = False,
+) -> StepCost:
+    """Run one training step on shapes alone; the arguments are those of ``fit``.
+
+    Args:
+        loss: reference to a part of ``bifocal.losses``; a sorter has the length of the batch.
+        epoch: epoch of the phase, which decides what is frozen.
+    """
+    simulation = Simulation()
+    model = inputs.build(simulation)
+    if gradient_checkpointing:
+        recompute_activations(model)
+    weights = simulation.live
+    apply_freezing(model, frozen_until, epoch)
+    with simulation:
+        criterion: nn.Module = build("bifocal.losses", loss, sorter=LSTMSorter(batches.captions))
+        parameters = [*model.parameters(), *criterion.parameters()]
+        algorithm = build_optimizer(optimizer, parameters, 0.1)
+        for group in algorithm.param_groups:
+            group["foreach"] = True  # the default on a GPU
+        regions = inputs.features.batch(batches.images, batches.regions)
+        batch = Batch([], regions, inputs.captions(batches.captions), batches.matches())
+        backward(
+            model,
+            criterion,
+            batch,
+            precision=precision,
+            micro_batch_size=micro_batch_size,
+            seed=0,
+            world=World.current(),
+        )
+        algorithm.step()
+        algorithm.zero_grad()
+        moments = sum(
+            value.numel() * value.element_size() for state in algorithm.state.values() for value in state.values()
+        )
+    return StepCost(simulation.peak, weights + moments, weights, float(simulation.flops))
+
+
+def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
+    """Run the two encoders on shapes alone, without gradients.
+
+    Args:
+        batch_size: images that are embedded at once; the memory is extrapolated from smaller batches.
+    """
+    simulation = Simulation()
+    model = inputs.build(simulation).eval()
+    peaks, flops = [], []
+    with simulation, torch.no_grad():
+        for count in EMBEDDED:
+            before = simulation.flops
+            simulation.reset_peak()
+            model.embed_images(inputs.features.batch(count))
+            peaks.append(simulation.peak)
+            flops.append(simulation.flops - before)
+        before = simulation.flops
+        model.embed_captions(inputs.captions(8))
+        caption_flops = (simulation.flops - before) / 8
+    per_image = (peaks[1] - peaks[0]) / (EMBEDDED[1] - EMBEDDED[0])
+    peak = round(peaks[0] + per_image * (batch_size - EMBEDDED[0]))
+    return EmbeddingCost(peak, sum(flops) / sum(EMBEDDED), caption_flops)

@@ -1,0 +1,57 @@
+"""Sizes of a text that a vectorizer will write for a published corpus."""
+
+from dataclasses import dataclass
+
+from bifocal.datasets.published import Download
+from bifocal.text.format import TextFormat
+
+RECORD_BYTES = 12
+"""Caption id and offset of a caption in the store."""
+
+
+@dataclass(frozen=True)
+class ExpectedText:
+    """Text of a published corpus, before it is written.
+
+    Attributes:
+        format: of the captions.
+        vocabulary_size: rows of the word embedding; None unless the captions are tokens.
+        terms: mean number of values that a sparse vector has per token.
+        fitted_bytes: files of the fitted vectorizer.
+        fit_bytes: memory of the fit, besides the captions.
+        flops_per_token: operations of a network that encodes the captions.
+        downloads: files to fetch.
+    """
+
+    format: TextFormat
+    vocabulary_size: int | None = None
+    terms: float = 1.0
+    fitted_bytes: int = 0
+    fit_bytes: int = 0
+    flops_per_token: float = 0.0
+    downloads: tuple[Download, ...] = ()
+
+    def caption_bytes(self, words: float) -> float:
+        """Return the bytes of a caption of ``words`` tokens in the store.
+
+        Example:
+            >>> ExpectedText(TextFormat("vectors", 300)).caption_bytes(10.0)
+            1212.0
+        """
+        per_caption = {
+            "tokens": 4 * words,
+            "vectors": 4.0 * self.format.dim,
+            "contextual": 2 * self.format.layers * self.format.dim * words,
+            "sparse": 8 * self.terms * words,
+        }
+        return RECORD_BYTES + per_caption[self.format.name]
+
+    def batch_bytes(self, captions: int, longest: int) -> int:
+        """Return the bytes of a batch of captions, padded to ``longest`` tokens."""
+        per_caption = {
+            "tokens": 8 * longest,
+            "vectors": 4 * self.format.dim,
+            "contextual": 4 * self.format.layers * self.format.dim * longest,
+            "sparse": 4 * self.format.dim,
+        }
+        return captions * per_caption[self.format.name]
