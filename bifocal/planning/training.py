@@ -20,7 +20,7 @@ from bifocal.text.expected import ExpectedText
 from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.distributed import World
 from bifocal.training.freezing import apply_freezing
-from bifocal.training.gradients import Precision, backward, recompute_activations
+from bifocal.training.gradients import Precision, TwoTower, backward, recompute_activations
 from bifocal.training.optimizers import build_optimizer
 
 EMBEDDED = (32, 40)
@@ -158,6 +158,7 @@ def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
     """
     simulation = Simulation()
     model = inputs.build(simulation).eval()
+    assert isinstance(model, TwoTower)
     peaks, flops = [], []
     with simulation, torch.no_grad():
         for count in EMBEDDED:
