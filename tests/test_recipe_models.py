@@ -23,7 +23,8 @@ from runtime.parameters import load, validate
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
-CHANNELS = {"BottomUpTSV": 2048, "PrecomputedFeatures": 2048, "TenCrop": 4096, "MultiLevel": 512, "Pixels": 3}
+CHANNELS = {"BottomUpTSV": 2048, "PrecomputedFeatures": 2048, "TenCrop": 4096, "MultiLevel": 512}
+CHANNELS |= {"ImageFiles": 3, "Pixels": 3}
 """Channels of the features of an extractor; 128 for the others."""
 IMAGES, WORDS, TERMS = 3, 4, 40
 
@@ -61,8 +62,9 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
     params = validate(values, configurable_components().values())["train_embedding"]
     assert isinstance(params, TrainEmbeddingParams)
     ref = {"name": params.model.name, **params.model.arguments}
-    if isinstance(ref["image_encoder"], dict) and ref["image_encoder"].get("crop"):
-        ref["image_encoder"]["crop"] = 32
+    for side, size in {"crop": 32, "image_size": 64}.items():
+        if isinstance(ref["image_encoder"], dict) and ref["image_encoder"].get(side):
+            ref["image_encoder"][side] = size
     # Drawing a hundred million random weights would take most of the time.
     with torch.device("meta"):
         model: Any = build_model(ref, feature_dim=channels, **sizes)

@@ -56,6 +56,27 @@ def load_library_weights(backbone: Backbone) -> str:
     return hashlib.sha256(save({name: tensor.contiguous() for name, tensor in state.items()})).hexdigest()
 
 
+def load_feature_weights(network: nn.Module, directory: Path, classifier_prefix: str = "") -> dict[str, Tensor]:
+    """Load the weights that the extractors ImageFiles, Pixels and RMAC keep in a feature directory into ``network``.
+
+    Returns:
+        The tensors of other modules in the same file, by name.
+
+    Raises:
+        FileNotFoundError: the directory holds no weights.
+        ValueError: the weights belong to another network.
+    """
+    path = directory / WEIGHTS_FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing: an encoder over pixels starts from the weights in the feature directory; extract the "
+            "features with ImageFiles or Pixels"
+        )
+    tensors = read_safetensors(path)
+    load_into(network, tensors, path, classifier_prefix)
+    return extra_tensors(tensors)
+
+
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file.
 

@@ -149,6 +149,11 @@ class TimmBackbone:
                 hook.remove()
         return [maps[name] for name in names]
 
+    def layer_channels(self, names: Sequence[str]) -> list[int]:
+        """Return the number of channels of the outputs of the modules ``names``."""
+        with torch.no_grad():
+            return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
+
     def class_maps(self, features: Tensor) -> Tensor:
         """Return class probabilities per cell: apply the image classifier to every cell of the last map.
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.state import WEIGHTS_FILE, extra_tensors, load_into, read_safetensors
+from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm import TimmBackbone
 
 EvalResize = Literal["stretch", "scale_and_crop", "as_is"]
@@ -58,7 +58,7 @@ class PixelBackbone(nn.Module):
         return features
 
     def load_pretrained(self, directory: Path) -> dict[str, Tensor]:
-        """Load the backbone's weights that the extractors Pixels and RMAC keep in a feature directory.
+        """Load the backbone's weights that the extractors ImageFiles, Pixels and RMAC keep in a feature directory.
 
         Returns:
             The tensors of other modules in the same file, by name.
@@ -67,15 +67,7 @@ class PixelBackbone(nn.Module):
             FileNotFoundError: the directory holds no weights.
             ValueError: the weights belong to another network.
         """
-        path = directory / WEIGHTS_FILE
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing: an encoder over pixels starts from the weights in the feature directory; "
-                "extract the features with Pixels"
-            )
-        tensors = read_safetensors(path)
-        load_into(self.network, tensors, path, self.classifier_prefix)
-        return extra_tensors(tensors)
+        return load_feature_weights(self.network, directory, self.classifier_prefix)
 
 
 def resize_for_eval(pixels: Tensor, mask: Tensor, method: EvalResize, image_size: int) -> list[Tensor]:

@@ -46,10 +46,9 @@ class MultiLevelHeatmap(Localizer):
 
     def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
         """Return the cells of all levels (N, L, R, d); see ``Localizer``."""
-        require(encoder, "level_cells", self, "MultiLevelEncoder")
-        cells = encoder.level_cells(encoder.to_dtype(regions.features), regions.mask)
-        count = cells.shape[2]
-        return RegionVectors(cells, regions.mask[:, :count], regions.boxes[:, :count])
+        require(encoder, "region_vectors", self, "MultiLevelEncoder")
+        vectors: RegionVectors = encoder.region_vectors(regions)
+        return vectors
 
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None

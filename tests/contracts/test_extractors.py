@@ -33,7 +33,7 @@ TIMM = {"backbone": "resnet10t", "size": 64, "model_arguments": {"channels": [8,
 DETECTOR = {"num_classes": 4, "min_size": 64, "max_size": 96, "rpn_post_nms_top_n_test": 20}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "Grid": {"stage": 3, "coordinates": True},
-    "MultiLevel": {"layers": ["layer2", "layer3"], "cells": 3},
+    "MultiLevel": {"layers": ["layer3.0.bn1", "layer3"], "cells": 3},
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},
     "RMAC": {"dim": 4},
     "TenCrop": {"crop": 48},

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import interpolate
 
 from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
@@ -17,10 +17,9 @@ class MultiLevel(TimmExtractor):
     """Outputs of several layers of a timm model, each resampled to cells x cells regions; level by level, row by row.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, table 1: VGG
-    conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18; for PNASNet ``backbone="pnasnet5large.tf_in1k"``,
-    ``layers=["cell_5", "cell_7", "cell_9", "cell_11"]`` at 19 x 19. Images are resized to 300 x 300, which gives the
-    map sizes of the table. Levels with fewer channels than the widest one are padded with zeros; the metadata hold the
-    number of channels of each level.
+    conv4_1, conv4_3, conv5_1, conv5_3 (after their ReLU) at 18 x 18. Images are resized to 300 x 300, which gives the
+    map sizes of the table. All levels must have as many channels; a ``MultiLevelEncoder`` with a backbone needs no
+    stored features, and its levels may differ.
 
     Further arguments: see ``TimmExtractor``.
 
@@ -29,13 +28,14 @@ class MultiLevel(TimmExtractor):
         cells: M, cells per side; maps of another size are resampled bilinearly.
 
     Raises:
-        ValueError: timm has no such model, or the model has no such layer.
+        ValueError: timm has no such model, the model has no such layer, or the layers differ in their channels.
 
     Example:
-        >>> extractor = MultiLevel("resnet10t", layers=("layer3", "layer4"), cells=3, size=64)
+        >>> layers = ("layer3.0.bn1", "layer3")
+        >>> extractor = MultiLevel("resnet10t", layers, cells=3, size=64)
         >>> (image,) = extractor.extract([torch.zeros(3, 64, 64, dtype=torch.uint8)])
-        >>> image.features.shape  # 2 levels x 3 x 3 cells, padded to 512 channels
-        torch.Size([18, 512])
+        >>> image.features.shape  # 2 levels x 3 x 3 cells
+        torch.Size([18, 256])
     """
 
     def __init__(
@@ -58,15 +58,20 @@ class MultiLevel(TimmExtractor):
         """R: levels x cells x cells."""
         return len(self.layers) * self.cells_per_side**2
 
-    @property
+    @cached_property
     def dim(self) -> int:
-        """D: number of channels of the widest level."""
-        return max(self._channels)
+        """D: number of channels of a level."""
+        channels = self.backbone.layer_channels(self.layers)
+        if len(set(channels)) > 1:
+            raise ValueError(
+                f"the layers {', '.join(self.layers)} of {self.backbone.name} have {channels} channels: MultiLevel "
+                "stores levels of one width; extract ImageFiles, and give MultiLevelEncoder the backbone and its layers"
+            )
+        return channels[0]
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
             "layer": list(self.layers),
-            "channels": self._channels,
             "cells": self.cells_per_side,
         }
 
@@ -77,13 +82,7 @@ class MultiLevel(TimmExtractor):
         return [ImageRegions(cells, boxes) for cells in torch.cat(levels, dim=1)]
 
     def _cells(self, maps: Tensor) -> Tensor:
-        """Resample a level (B, C, h, w) to cells (B, M * M, D)."""
+        """Resample a level (B, D, h, w) to cells (B, M * M, D)."""
         size = (self.cells_per_side, self.cells_per_side)
         resampled = interpolate(maps, size=size, mode="bilinear", align_corners=False)
-        return pad(resampled.flatten(2).transpose(1, 2), (0, self.dim - maps.shape[1]))
-
-    @cached_property
-    def _channels(self) -> list[int]:
-        with torch.inference_mode():
-            levels = self.backbone.layer_maps(self.backbone.blank_image(), self.layers)
-        return [maps.shape[1] for maps in levels]
+        return resampled.flatten(2).transpose(1, 2)
