@@ -18,11 +18,13 @@ class ImageRegions(NamedTuple):
         features: (r, D) float.
         boxes: (r, 4), x0 y0 x1 y1 relative to the image's width and height; None if the source has none.
         scores: (r,); None if all regions have equal weight.
+        truth: how many regions, the last ones, are ground-truth boxes: training alone sees them.
     """
 
     features: Tensor
     boxes: Tensor | None = None
     scores: Tensor | None = None
+    truth: int = 0
 
 
 @runtime_checkable
@@ -43,7 +45,7 @@ class FeatureExtractor(Protocol):
 
     @property
     def regions(self) -> int:
-        """R, the maximum number of regions per image."""
+        """R, the maximum number of regions per image, ground-truth boxes included."""
 
     @property
     def dim(self) -> int:
@@ -65,6 +67,20 @@ class GridExtractor(FeatureExtractor, Protocol):
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells."""
+
+
+@runtime_checkable
+class BoxExtractor(FeatureExtractor, Protocol):
+    """Extractor that also computes the features of given boxes, such as the ground-truth boxes of phrases.
+
+    Attributes:
+        truth_regions: maximum number of ground-truth boxes per image; they are part of ``regions``.
+    """
+
+    truth_regions: int
+
+    def preprocess(self, image: Image.Image, truth: Tensor | None = None) -> Any:
+        """Return the input of ``extract`` for an image and its ground-truth boxes (t, 4), relative to its sides."""
 
 
 @runtime_checkable
@@ -90,7 +106,7 @@ class FeatureSource(Protocol):
     """The regions of a dataset's images.
 
     Attributes:
-        regions: R, the maximum number of regions per image.
+        regions: R, the maximum number of regions per image, ground-truth boxes included.
         dim: D, the dimension of a region's features.
     """
 

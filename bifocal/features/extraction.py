@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bifocal.datasets import Dataset, open_image
-from bifocal.features.base import FeatureExtractor, ImageRegions
+from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
+from bifocal.features.ground_truth import training_boxes
 from bifocal.features.writer import FeatureWriter
 from bifocal.progress import track
 
@@ -30,9 +32,9 @@ def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureW
     """
     with writer:
         for image_id, regions in track(records, "extracting features", total=total, done=len(writer.written)):
-            boxes, scores = (None if values is None else values.float().cpu().numpy() for values in regions[1:])
+            boxes, scores = (None if values is None else values.float().cpu().numpy() for values in regions[1:3])
             features = regions.features.half() if writer.dtype == np.float16 else regions.features
-            writer.add(image_id, features.cpu().numpy(), boxes, scores)
+            writer.add(image_id, features.cpu().numpy(), boxes, scores, truth=regions.truth)
 
 
 class NetworkFeatures:
@@ -49,6 +51,9 @@ class NetworkFeatures:
     def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
         self.extractor, self.dataset, self.batch_size = extractor, dataset, batch_size
         self.regions, self.dim = extractor.regions, extractor.dim
+        self._truth: dict[str, Tensor] = {}
+        if isinstance(extractor, BoxExtractor) and extractor.truth_regions:
+            self._truth = training_boxes(dataset, extractor.truth_regions)
 
     def describe(self) -> dict[str, Any]:
         """Return backbone, layer and preprocessing."""
@@ -76,7 +81,10 @@ class NetworkFeatures:
             yield list(islice(images, self.batch_size))
 
     def _preprocess(self, image_id: str) -> Any:
-        return self.extractor.preprocess(open_image(self.dataset.image_path(image_id)))
+        image = open_image(self.dataset.image_path(image_id))
+        if isinstance(self.extractor, BoxExtractor):
+            return self.extractor.preprocess(image, self._truth.get(image_id))
+        return self.extractor.preprocess(image)
 
 
 def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int) -> Iterator[S]:

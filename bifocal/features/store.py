@@ -60,7 +60,8 @@ class FeatureStore:
 
     Attributes:
         image_ids: (N,) in the order of the rows.
-        regions: R, the maximum number of regions per image.
+        regions: R, the maximum number of regions per image, without ground-truth boxes.
+        truth_regions: T, the maximum number of ground-truth boxes per image, which ``gather_regions`` alone returns.
         dim: D, the dimension of a region's features; 3 for pixels, whose files have R = H rows of R x 3 numbers.
         pixels: whether ``gather`` returns images.
         metadata: the writer's metadata: extractor, backbone, layer, SHA-256 of the weights, preprocessing.
@@ -87,7 +88,8 @@ class FeatureStore:
         self.metadata = self._files[0].metadata
         for path, file in zip(paths, self._files, strict=True):
             check_same_metadata(path, file.metadata, self.metadata)
-        self.regions: int = self.metadata["regions"]
+        self.truth_regions: int = self.metadata.get("truth_regions", 0)
+        self.regions: int = self.metadata["regions"] - self.truth_regions
         self.pixels = self.metadata.get("layer") in (PIXELS, IMAGE_FILES)
         self.dim: int = 3 if self.pixels else self.metadata["dim"]
         self._row_shape, self._dtype = (self.regions, self.metadata["dim"]), feature_type(self.metadata)
@@ -99,8 +101,9 @@ class FeatureStore:
         self._file_of_row = np.repeat(np.arange(len(paths)), [len(file.image_ids) for file in self._files])
         self._row_in_file = np.concatenate([np.arange(len(file.image_ids)) for file in self._files])
         # Boxes, scores and counts are small compared with the features: copy them to memory.
-        self._boxes = np.concatenate([file.boxes for file in self._files])
-        self._scores = np.concatenate([file.scores for file in self._files])
+        self._boxes = np.concatenate([file.boxes[:, : self.regions] for file in self._files])
+        self._truth_boxes = np.concatenate([file.boxes[:, self.regions :] for file in self._files])
+        self._scores = np.concatenate([file.scores[:, : self.regions] for file in self._files])
         self._counts = np.concatenate([file.counts for file in self._files])
         self._bytes_mapped = 0
         self._threads = torch.get_num_threads()
@@ -142,9 +145,7 @@ class FeatureStore:
         slices = [slice(*ends) for ends in pairwise(edges)]
         run = self._pool.map if threads > 1 else map
         list(run(lambda part: self._copy(index[part], features[part]), slices))
-        self._bytes_mapped += features.nbytes
-        if self._bytes_mapped > MAX_BYTES_MAPPED:
-            self._unmap()
+        self._count_mapped(features.nbytes)
         if self.pixels:
             return self._images(index, features)
         return RegionBatch(
@@ -157,6 +158,38 @@ class FeatureStore:
         """Yield the regions of the images in ``rows``, ``size`` images at a time, in that order."""
         return (self.gather(rows[start : start + size]) for start in range(0, len(rows), size))
 
+    def gather_regions(self, rows: ArrayLike | Tensor, regions: ArrayLike | Tensor) -> RegionBatch:
+        """Return single regions (n, 1, D), each as an image of its own; no other region is read.
+
+        Args:
+            rows: (n,) rows of images.
+            regions: (n,) numbers of their regions; R and above are ground-truth boxes.
+        """
+        index, region = np.asarray(rows, dtype=np.int64), np.asarray(regions, dtype=np.int64)
+        features = np.empty((len(index), self.dim), self._dtype)
+        places = zip(self._file_of_row[index].tolist(), self._row_in_file[index].tolist(), region.tolist(), strict=True)
+        for position, (file, row, number) in enumerate(places):
+            features[position] = self._files[file].features[row, number]
+        self._count_mapped(features.nbytes)
+        boxes = np.empty((len(index), 4), np.float32)
+        given = region < self.regions
+        boxes[given] = self._boxes[index[given], region[given]]
+        boxes[~given] = self._truth_boxes[index[~given], region[~given] - self.regions]
+        mask = torch.ones(len(index), 1, dtype=torch.bool)
+        return RegionBatch(torch.from_numpy(features).unsqueeze(1), mask, torch.from_numpy(boxes).unsqueeze(1))
+
+    def boxes(self, rows: ArrayLike | Tensor) -> Tensor:
+        """Return the boxes (B, R, 4) of the images in ``rows``; see ``RegionBatch``."""
+        return torch.from_numpy(self._boxes[np.asarray(rows, dtype=np.int64)])
+
+    def truth_boxes(self, rows: ArrayLike | Tensor) -> Tensor:
+        """Return the ground-truth boxes (B, T, 4) of the images in ``rows``; NaN where there is none."""
+        return torch.from_numpy(self._truth_boxes[np.asarray(rows, dtype=np.int64)])
+
+    def counts(self, rows: ArrayLike | Tensor) -> Tensor:
+        """Return the number of regions (B,) int32 of the images in ``rows``, without ground-truth boxes."""
+        return torch.from_numpy(self._counts[np.asarray(rows, dtype=np.int64)])
+
     def scores(self, rows: ArrayLike | Tensor) -> Tensor:
         """Return the region scores of the images in ``rows``: (B, R) float32, zero where there is no region."""
         return torch.from_numpy(self._scores[np.asarray(rows, dtype=np.int64)])
@@ -164,7 +197,7 @@ class FeatureStore:
     def _copy(self, index: NDArray[np.int64], target: NDArray[Any]) -> None:
         locations = zip(self._file_of_row[index].tolist(), self._row_in_file[index].tolist(), strict=True)
         for position, (file, row) in enumerate(locations):
-            target[position] = self._files[file].features[row]
+            target[position] = self._files[file].features[row, : self.regions]
 
     def _images(self, index: NDArray[np.int64], rows: NDArray[Any]) -> RegionBatch:
         side = np.arange(self.regions)
@@ -173,10 +206,12 @@ class FeatureStore:
         images = torch.from_numpy(rows).unflatten(2, (self.regions, 3)).permute(0, 3, 1, 2)
         return RegionBatch(images, torch.from_numpy(mask), torch.zeros(len(index), 0, 4))
 
-    def _unmap(self) -> None:
-        for file in self._files:
-            file.pages.madvise(mmap.MADV_DONTNEED)
-        self._bytes_mapped = 0
+    def _count_mapped(self, size: int) -> None:
+        self._bytes_mapped += size
+        if self._bytes_mapped > MAX_BYTES_MAPPED:
+            for file in self._files:
+                file.pages.madvise(mmap.MADV_DONTNEED)
+            self._bytes_mapped = 0
 
 
 def feature_type(metadata: Mapping[str, Any]) -> np.dtype[Any]:

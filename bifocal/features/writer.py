@@ -25,9 +25,10 @@ class FeatureWriter:
 
     Args:
         directory: of the files; must exist.
-        regions: R, the maximum number of regions per image.
+        regions: R, the maximum number of regions per image, ground-truth boxes included.
         dim: D, the dimension of a region's features.
-        metadata: how the features were computed, as JSON can hold it.
+        metadata: how the features were computed, as JSON can hold it. With ``"truth_regions": T``, the last T of the R
+            regions are for ground-truth boxes.
         images_per_file: images in a file; a killed run loses at most the file in progress.
         shard: index of this share of the extraction, if several write the same store in parallel.
 
@@ -52,6 +53,7 @@ class FeatureWriter:
         self.regions = regions
         self.dim = dim
         self.metadata: dict[str, Any] = json.loads(json.dumps({**metadata, "regions": regions, "dim": dim}))
+        self.truth_regions: int = self.metadata.get("truth_regions", 0)
         self.dtype = feature_type(self.metadata)
         self.images_per_file = images_per_file
         self.shard = shard
@@ -70,6 +72,7 @@ class FeatureWriter:
         self._image_ids: list[str] = []
         self._features = np.zeros((self.images_per_file, self.regions, self.dim), self.dtype)
         self._boxes = np.zeros((self.images_per_file, self.regions, 4), np.float32)
+        self._boxes[:, self.regions - self.truth_regions :] = np.nan
         self._scores = np.zeros((self.images_per_file, self.regions), np.float32)
         self._counts = np.zeros(self.images_per_file, np.int32)
 
@@ -79,6 +82,7 @@ class FeatureWriter:
         features: NDArray[np.floating[Any]],
         boxes: NDArray[np.floating[Any]] | None = None,
         scores: NDArray[np.floating[Any]] | None = None,
+        truth: int = 0,
     ) -> None:
         """Add an image.
 
@@ -87,20 +91,22 @@ class FeatureWriter:
                 have ``"dtype": "uint8"``.
             boxes: (r, 4), x0 y0 x1 y1 in [0, 1]; None if the source has none.
             scores: (r,); None means 1.
+            truth: how many of the regions, the last ones, are ground-truth boxes; at most ``truth_regions``.
 
         Raises:
             ValueError: a shape, a feature or a box is invalid; the message names the image.
         """
         try:
-            stored = self._validated(image_id, features, boxes, scores)
+            stored = self._validated(image_id, features, boxes, scores, truth)
         except ValueError:
             self._wait()  # complete files must be on disk before the error stops the run
             raise
-        count = len(features)
+        count, first = len(features) - truth, self.regions - self.truth_regions
         row = len(self._image_ids)
-        self._features[row, :count] = stored
-        self._boxes[row, :count] = np.nan if boxes is None else boxes.clip(0, 1)
-        self._scores[row, :count] = 1 if scores is None else scores
+        for target, part in ((slice(count), slice(count)), (slice(first, first + truth), slice(count, None))):
+            self._features[row, target] = stored[part]
+            self._boxes[row, target] = np.nan if boxes is None else boxes[part].clip(0, 1)
+            self._scores[row, target] = 1 if scores is None else scores[part]
         self._counts[row] = count
         self._image_ids.append(image_id)
         if len(self._image_ids) == self.images_per_file:
@@ -112,13 +118,19 @@ class FeatureWriter:
         features: NDArray[np.floating[Any]],
         boxes: NDArray[np.floating[Any]] | None,
         scores: NDArray[np.floating[Any]] | None,
+        truth: int,
     ) -> NDArray[Any]:
         """Return the features in the store's dtype, or raise ``ValueError``."""
-        count = len(features)
-        if features.ndim != 2 or count > self.regions or features.shape[1] != self.dim:
+        count, most = len(features), self.regions - self.truth_regions
+        if features.ndim != 2 or count - truth > most or features.shape[1] != self.dim:
             raise ValueError(
-                f"features of image {image_id!r} are {features.shape}, expected at most "
-                f"{self.regions} regions x {self.dim}"
+                f"features of image {image_id!r} are {(count - truth, *features.shape[1:])}, expected at most "
+                f"{most} regions x {self.dim}"
+            )
+        if truth > self.truth_regions:
+            raise ValueError(
+                f"image {image_id!r} has {truth} ground-truth boxes, expected at most {self.truth_regions}: "
+                "raise truth_regions"
             )
         with np.errstate(over="ignore"):
             stored = features.astype(self.dtype)

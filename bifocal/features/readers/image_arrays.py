@@ -20,13 +20,18 @@ class ImageArrays:
     (r, 4) in pixels of ``image_w`` x ``image_h``, as tools for bottom-up features write them. Other entries are not
     opened: they may hold pickles. The file may also be named by the id without its suffix.
 
+    Phrase localization with the boxes and features of any detector, such as EdgeBoxes with Fast R-CNN (Wang, Li,
+    Lazebnik, CVPR 2016, section 3.3), also needs features of ground-truth boxes: with ``truth_regions``, ``x_truth``
+    (t, D) and ``bbox_truth`` (t, 4) of the ``.npz`` file of a training image hold them, in any order.
+
     Args:
         path: folder of the files.
-        regions: R, the maximum number of regions per image.
+        regions: maximum number of regions per image.
+        truth_regions: maximum number of ground-truth boxes per training image.
     """
 
-    def __init__(self, path: str | Path, regions: int = 36) -> None:
-        self.path, self.regions = Path(path), regions
+    def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0) -> None:
+        self.path, self.regions, self.truth_regions = Path(path), regions, truth_regions
 
     def open(self, dataset: Dataset) -> "ArrayFiles":
         """Find the file of each image.
@@ -43,19 +48,20 @@ class ImageArrays:
             raise ValueError(
                 f"{self.path} has no file for {len(missing)} images of the dataset, such as {missing[0]}.npy"
             )
-        return ArrayFiles({image_id: self.path / name for image_id, name in files.items() if name}, self.regions)
+        paths = {image_id: self.path / name for image_id, name in files.items() if name}
+        return ArrayFiles(paths, self.regions, self.truth_regions)
 
 
 class ArrayFiles:
     """The file of each image."""
 
-    def __init__(self, files: dict[str, Path], regions: int) -> None:
-        self.files, self.regions = files, regions
+    def __init__(self, files: dict[str, Path], regions: int, truth_regions: int) -> None:
+        self.files, self.regions, self.truth_regions = files, regions + truth_regions, truth_regions
         self.dim = _read(next(iter(files.values()))).features.shape[1]
 
     def describe(self) -> dict[str, Any]:
-        """Return no metadata: the files do not say how they were computed."""
-        return {}
+        """Return the number of ground-truth boxes; the files do not say how they were computed."""
+        return {"truth_regions": self.truth_regions} if self.truth_regions else {}
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
         """Yield the features of each image, in the order of ``image_ids``.
@@ -64,7 +70,7 @@ class ArrayFiles:
             ValueError: a file has another format; the message names it.
         """
         for image_id in image_ids:
-            yield image_id, _read(self.files[image_id])
+            yield image_id, _read(self.files[image_id], with_truth=self.truth_regions > 0)
 
 
 def _file_of(image_id: str, names: set[str]) -> str | None:
@@ -72,7 +78,7 @@ def _file_of(image_id: str, names: set[str]) -> str | None:
     return next((name for name in candidates if name in names), None)
 
 
-def _read(path: Path) -> ImageRegions:
+def _read(path: Path, with_truth: bool = False) -> ImageRegions:
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -83,10 +89,15 @@ def _read(path: Path) -> ImageRegions:
                 return validated(ImageRegions(features))
             width, height = float(loaded["image_w"]), float(loaded["image_h"])
             sides = np.array([width, height, width, height], np.float32)
-            return validated(ImageRegions(features, torch.from_numpy(loaded["bbox"].astype(np.float32) / sides)))
+            boxes, truth = torch.from_numpy(loaded["bbox"].astype(np.float32) / sides), 0
+            if with_truth and "x_truth" in loaded:
+                features, truth = torch.cat([features, _matrix(loaded["x_truth"])]), len(loaded["x_truth"])
+                boxes = torch.cat([boxes, torch.from_numpy(loaded["bbox_truth"].astype(np.float32) / sides)])
+            return validated(ImageRegions(features, boxes, truth=truth))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise ValueError(
-            f"{path}: {error}; expected features (r, D), in an .npz as x, with bbox, image_w and image_h"
+            f"{path}: {error}; expected features (r, D), in an .npz as x, with bbox, image_w and image_h, "
+            "and x_truth with bbox_truth"
         ) from error
 
 

@@ -52,6 +52,34 @@ def test_store_holds_the_features_of_each_image(squares: Dataset, batch_size: in
         assert store.gather([row]).boxes[0].equal(expected.boxes)
 
 
+def test_ground_truth_boxes_of_training_images_get_features(squares: Dataset, tmp_path: Path) -> None:
+    class WholeImageAndTruth:
+        backbone, regions, truth_regions, dim, keeps_weights = small_grid().backbone, 2, 1, 1, False
+
+        def describe(self) -> dict[str, int]:
+            return {"truth_regions": self.truth_regions}
+
+        def preprocess(self, image: object, truth: torch.Tensor | None = None) -> torch.Tensor:
+            return torch.empty(0, 4) if truth is None else truth
+
+        def extract(self, images: list[torch.Tensor]) -> list[ImageRegions]:
+            whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+            return [ImageRegions(torch.ones(1 + len(b), 1), torch.cat([whole, b]), truth=len(b)) for b in images]
+
+    source = NetworkFeatures(WholeImageAndTruth(), squares, batch_size=7)
+    image_ids = list(squares.images["image_id"])
+    with FeatureWriter(tmp_path, regions=2, dim=1, metadata=source.describe()) as writer:
+        write_features(source.read(image_ids), writer, total=len(image_ids))
+    store = FeatureStore(tmp_path)
+    for image_id, split in zip(image_ids, squares.images["split"], strict=True):
+        true = store.truth_boxes(store.rows([image_id]))[0]
+        first = squares.phrases[squares.phrases["image_id"] == image_id]["boxes"].iloc[0][0]
+        if split == "train":
+            np.testing.assert_allclose(true[0], first / 32, atol=1e-6)
+        else:
+            assert true.isnan().all()
+
+
 def test_features_that_are_not_finite_name_the_image_and_keep_complete_files(squares: Dataset, tmp_path: Path) -> None:
     extractor = small_grid()
     image_ids = list(squares.images["image_id"])[:20]

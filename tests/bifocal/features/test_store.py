@@ -70,6 +70,36 @@ def test_gather_returns_what_was_written(images: int, regions: int, dim: int, im
                 assert not values[len(features) :].any()
 
 
+def test_ground_truth_boxes_are_read_by_number_only(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    written = []
+    with writer(tmp_path, regions=5, metadata={"truth_regions": 2}) as target:
+        for number in range(9):
+            count, truth = number % 4, number % 3
+            corners = np.sort(random.random((count + truth, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)
+            features = random.standard_normal((count + truth, 4)).astype(np.float16)
+            target.add(f"image {number}", features, corners, truth=truth)
+            written.append((features, corners, count, truth))
+        with pytest.raises(ValueError, match="image 'x' has 3 ground-truth boxes, expected at most 2"):
+            target.add("x", features[:1].repeat(3, axis=0), corners[:1].repeat(3, axis=0), truth=3)
+        with pytest.raises(ValueError, match=r"are \(4, 4\), expected at most 3 regions x 4"):
+            target.add("x", np.ones((4, 4), np.float32))
+    store = FeatureStore(tmp_path)
+    assert (store.regions, store.truth_regions) == (3, 2)
+    batch = store.gather(range(9))
+    assert batch.features.shape == (9, 3, 4)
+    assert batch.boxes.equal(store.boxes(range(9)))
+    assert store.counts(range(9)).tolist() == batch.mask.sum(dim=1).tolist() == [row[2] for row in written]
+    assert store.truth_boxes(range(9)).isfinite().all(dim=2).sum(dim=1).tolist() == [row[3] for row in written]
+    numbers = [(row, region) for row in (8, 2, 5, 8) for region in (*range(row % 4), *range(3, 3 + row % 3))]
+    single = store.gather_regions([row for row, _ in numbers], [region for _, region in numbers])
+    assert single.mask.tolist() == [[True]] * len(numbers)
+    for features, box, (row, region) in zip(single.features, single.boxes, numbers, strict=True):
+        index = region if region < 3 else written[row][2] + region - 3
+        np.testing.assert_array_equal(features[0], written[row][0][index])
+        np.testing.assert_array_equal(box[0], written[row][1][index])
+
+
 def test_random_access_equals_sequential_access(tmp_path: Path) -> None:
     with writer(tmp_path) as target:
         for record in records(21, 3, 4):

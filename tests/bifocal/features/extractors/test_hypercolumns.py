@@ -42,7 +42,7 @@ def test_hypercolumns_concatenate_all_layers_at_the_cell(image: Image.Image, pow
     torch.manual_seed(0)
     extractor = Hypercolumns("resnet10t", LAYERS, lower_norm=0.3, power=power, size=96, model_arguments=SMALL)
     pixels = extractor.preprocess(image)
-    ((features, boxes, _),) = extractor.extract([pixels])
+    ((features, boxes, *_),) = extractor.extract([pixels])
     assert (extractor.regions, extractor.dim) == features.shape == (9, 16 + 24 + 32)
     assert extractor.describe()["channels"] == [16, 24, 32]
     maps = levels(extractor, pixels)
@@ -72,7 +72,7 @@ def test_hypercolumns_append_class_probabilities_of_each_cell(image: Image.Image
         "resnet10t", LAYERS, 0.3, classes=True, size=96, model_arguments=SMALL | {"num_classes": 7}
     )
     pixels = extractor.preprocess(image)
-    ((features, _, _),) = extractor.extract([pixels])
+    ((features, *_),) = extractor.extract([pixels])
     assert (extractor.regions, extractor.dim) == features.shape == (9, 16 + 24 + 7 + 32)
     last = levels(extractor, pixels)[-1]
     for row in range(3):

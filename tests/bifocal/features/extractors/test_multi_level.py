@@ -36,7 +36,7 @@ def test_multi_level_resamples_each_level_to_the_same_cells() -> None:
     extractor = MultiLevel("resnet10t", layers=("layer2", "layer3"), cells=3, size=64, model_arguments=EQUAL)
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
     pixels = extractor.preprocess(image)
-    ((features, boxes, _),) = extractor.extract([pixels])
+    ((features, boxes, *_),) = extractor.extract([pixels])
     network = extractor.backbone.network
     inputs = extractor.backbone.normalize(pixels.unsqueeze(0))
     low = network.layer2(network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(inputs))))))

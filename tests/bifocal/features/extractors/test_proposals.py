@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
-from torchvision.ops import box_iou
+from torchvision.ops import box_iou, roi_align
 
 from bifocal.features.extractors import Proposals
 from bifocal.features.extractors.proposals import selective_search
@@ -56,7 +56,7 @@ def pooled_by_hand(level: Tensor, box: list[float]) -> Tensor:
 
 def test_proposals_cover_the_objects_and_are_deterministic() -> None:
     extractor = proposals()
-    (_, boxes), (_, again) = extractor.preprocess(scene()), extractor.preprocess(scene())
+    boxes, again = (extractor.preprocess(scene())[1] for _ in range(2))
     assert boxes.equal(again)
     assert boxes[0].tolist() == [0, 0, 1, 1]
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1).tolist()
@@ -74,11 +74,28 @@ def test_proposals_pool_the_mean_of_bilinear_samples() -> None:
     extractor = proposals()
     images = [scene(), scene().rotate(90, expand=True)]
     prepared = [extractor.preprocess(image) for image in images]
-    for (pixels, boxes), regions in zip(prepared, extractor.extract(prepared), strict=True):
+    for (pixels, boxes, _), regions in zip(prepared, extractor.extract(prepared), strict=True):
         level = extractor.backbone.feature_map(pixels.unsqueeze(0), 3)[0]
         assert regions.features.shape == (len(boxes), extractor.dim)
         for features, box in zip(regions.features, boxes.tolist(), strict=True):
             torch.testing.assert_close(features, pooled_by_hand(level, box), rtol=1e-3, atol=1e-4)
+
+
+@torch.inference_mode()
+def test_proposals_with_fc7_pass_the_bins_of_a_box_through_the_layers_before_the_classifier() -> None:
+    extractor = proposals(backbone="vgg11", stage=4, size=64, head="fc7", model_arguments={"mlp_ratio": 0.01})
+    network = extractor.backbone.network
+    assert (extractor.dim, extractor.backbone.network.feature_info[4]["reduction"]) == (4096, 16)
+    truth = torch.tensor([[0.0, 0.0, 0.5, 0.5], [0.25, 0.0, 1.0, 1.0]])
+    (regions,) = extractor.extract([extractor.preprocess(scene(), truth)])
+    assert regions.truth == 2
+    assert regions.boxes is not None
+    assert regions.boxes[-2:].equal(truth)
+    level = extractor.backbone.feature_map(extractor.preprocess(scene())[0].unsqueeze(0), 4)
+    bins = roi_align(level, [truth[1:] * torch.tensor([level.shape[3], level.shape[2]] * 2)], 7, aligned=True)
+    fc6 = torch.relu(bins.flatten(1) @ network.pre_logits.fc1.weight.flatten(1).T + network.pre_logits.fc1.bias)
+    fc7 = torch.relu(fc6 @ network.pre_logits.fc2.weight.flatten(1).T + network.pre_logits.fc2.bias)
+    torch.testing.assert_close(regions.features[-1], fc7[0], rtol=1e-3, atol=1e-4)
 
 
 def test_selective_search_on_a_uniform_image_returns_the_whole_image() -> None:

@@ -89,7 +89,7 @@ def test_extractor_and_encoder_equal_the_loop(size: tuple[int, int], tmp_path: P
     assert max(pixels.shape[1:]) == 160
     inputs = extractor.backbone.normalize(pixels.unsqueeze(0))
     expected = rmac(extractor.backbone.network.forward_features(inputs)[0], 2, extractor.whitening)
-    ((features, boxes, _),) = extractor.extract([pixels])
+    ((features, boxes, *_),) = extractor.extract([pixels])
     assert (extractor.regions, extractor.dim) == features.shape == (1, 6)
     assert boxes is not None
     assert boxes.tolist() == [[0, 0, 1, 1]]

@@ -17,7 +17,7 @@ def test_ten_crop_is_the_mean_of_ten_calls() -> None:
     images = [Image.fromarray(random.integers(0, 256, (side, 70, 3), dtype=np.uint8)) for side in (60, 90)]
     extracted = extractor.extract([extractor.preprocess(image) for image in images])
     config, network = extractor.backbone.network.pretrained_cfg, extractor.backbone.network
-    for image, (features, boxes, _) in zip(images, extracted, strict=True):
+    for image, (features, boxes, *_) in zip(images, extracted, strict=True):
         square = np.asarray(image.resize((80, 80), Image.Resampling.BICUBIC), dtype=np.float64) / 255
         expected = torch.zeros(32)
         for x, y in ((0, 0), (16, 0), (0, 16), (16, 16), (8, 8)):

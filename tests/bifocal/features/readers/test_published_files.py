@@ -146,6 +146,21 @@ def test_array_files_are_assigned_to_their_images(file_format: str, squares: Dat
             assert regions.boxes is None
 
 
+def test_array_files_hold_ground_truth_boxes_of_training_images(squares: Dataset, tmp_path: Path) -> None:
+    for number, image_id in enumerate(squares.images["image_id"]):
+        features, boxes = example(number)
+        truth = {} if number % 2 else {"x_truth": features[:1] + 1, "bbox_truth": boxes[-1:]}
+        np.savez(tmp_path / f"{image_id}.npz", x=features, bbox=boxes, image_w=200, image_h=100, **truth)
+    source = ImageArrays(tmp_path, regions=3, truth_regions=2).open(squares)
+    assert (source.regions, source.describe()) == (5, {"truth_regions": 2})
+    (_, first), (_, second) = source.read(list(squares.images["image_id"])[:2])
+    assert (first.truth, second.truth) == (1, 0)
+    features, boxes = example(0)
+    np.testing.assert_allclose(first.features, np.concatenate([features, features[:1] + 1]))
+    assert first.boxes is not None
+    np.testing.assert_allclose(first.boxes[-1], boxes[-1] / [200, 100, 200, 100], rtol=1e-6)
+
+
 def test_wrong_array_files_are_errors(squares: Dataset, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ImageArrays: path .*nowhere is no folder"):
         ImageArrays(tmp_path / "nowhere").open(squares)
