@@ -140,10 +140,12 @@ def _train_phase(
     validator: Validator,
     *,
     numbering: Mapping[str, int],
+    checkpoints: Path,
     on_epoch: Callable[[Row], None],
     **options: Any,
 ) -> list[Row]:
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    batches.begin(checkpoints)
     rows = fit(
         model,
         phase.loss,
@@ -154,6 +156,7 @@ def _train_phase(
         learning_rate=phase.learning_rate,
         schedule=phase.schedule,
         frozen_until=phase.frozen_until,
+        checkpoints=checkpoints,
         on_epoch=lambda row: on_epoch(_numbered(row, **numbering)),
         **options,
     )

@@ -46,7 +46,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
     vectors = random.normal(size=(4, 12))
     boxes = np.array([[x / 2, y / 2, (x + 1) / 2, (y + 1) / 2] for y in range(2) for x in range(2)], np.float32)
     images, captions, phrases = [], [], []
-    with FeatureWriter(folder / "features", regions=4, dim=12, metadata={}, images_per_file=64) as writer:
+    metadata = {"truth_regions": 2}
+    with FeatureWriter(folder / "features", regions=6, dim=12, metadata=metadata, images_per_file=64) as writer:
         for number in range(32):
             image_id, shown = f"image {number}", (number % 4, (number + 1 + number // 4 % 3) % 4)
             images.append((image_id, "train" if number < 24 else "val"))
@@ -54,7 +55,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
             for cell, kind in enumerate(shown):
                 cells[cell] += vectors[kind]
                 phrases.append((image_id, OBJECTS[kind], np.array([boxes[cell] * 100], np.float32)))
-            writer.add(image_id, cells.astype(np.float32), boxes)
+            given = [0, 1, 2, 3, 0, 1]  # the cells of the objects are ground-truth boxes too
+            writer.add(image_id, cells[given].astype(np.float32), boxes[given], truth=2)
             first, second = (OBJECTS[kind] for kind in shown)
             captions += [(image_id, text) for text in (f"a {first}", f"a {second}", f"a {first} and a {second}")]
     captions = [(index, *caption) for index, caption in enumerate(captions)]

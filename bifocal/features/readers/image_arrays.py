@@ -31,7 +31,7 @@ class ImageArrays:
     """
 
     def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0) -> None:
-        self.path, self.regions, self.truth_regions = Path(path), regions, truth_regions
+        self.path, self.regions, self.truth_regions = Path(path), regions + truth_regions, truth_regions
 
     def open(self, dataset: Dataset) -> "ArrayFiles":
         """Find the file of each image.
@@ -56,7 +56,7 @@ class ArrayFiles:
     """The file of each image."""
 
     def __init__(self, files: dict[str, Path], regions: int, truth_regions: int) -> None:
-        self.files, self.regions, self.truth_regions = files, regions + truth_regions, truth_regions
+        self.files, self.regions, self.truth_regions = files, regions, truth_regions
         self.dim = _read(next(iter(files.values()))).features.shape[1]
 
     def describe(self) -> dict[str, Any]:

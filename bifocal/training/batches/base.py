@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Generator, Tensor, nn
@@ -28,10 +29,13 @@ class PreparedBatches:
     Attributes:
         source: reads the rows of a batch.
         sampler: draws the rows of the batches of each epoch.
+        begin: called with the checkpoint directory of the phase when its training begins, and again when it resumes;
+            the model has the weights that the phase starts from.
     """
 
     source: BatchSource
     sampler: Sampler
+    begin: Callable[[Path], None] = lambda directory: None
 
 
 class Batches(ABC):

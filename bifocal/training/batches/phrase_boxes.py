@@ -1,45 +1,51 @@
 """Batches of phrases with their boxes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
+from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.embedding import DualEncoder, dual_encoder
 from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
-    Sampler,
     check_positive,
     epoch_generator,
 )
 from bifocal.training.batches.expected import ExpectedBatches
-from bifocal.training.batches.shuffling import shuffle_within_images
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.mining.hard_boxes import hard_negative_boxes
+from bifocal.training.pairs.drawing import draw_per_group
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
 from bifocal.training.validators.base import Validation
 from bifocal.training.validators.phrases import Phrases
 
+HARD_BOXES = "hard_boxes.safetensors"
+"""File of a phase's checkpoints with the recorded hard boxes."""
+
 
 @dataclass(frozen=True)
 class PhraseBoxes(Batches):
-    """Pairs of a phrase and one of its boxes, each pair at most once per epoch.
+    """Pairs of a phrase and one of its ground-truth boxes, each pair once per epoch.
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3, a training
     in two phases. Phase 1, ``negatives_per_phrase: 0``: each phrase of a batch gets one more of its boxes, and each box
     one more of its phrases, so that the structure terms of ``StructurePreservingLoss`` have neighbors. Phase 2,
-    ``negatives_per_phrase`` above 0 and structure weights of 0: each phrase gets boxes that the current model scores
-    above one of its positives, mined at the beginning of each epoch. The features have one vector per box
-    (``Proposals``); the validator ``Phrases`` chooses the epoch.
+    ``negatives_per_phrase`` above 0 and structure weights of 0: each phrase gets proposals that the model of phase 1
+    scores above one of its ground-truth boxes; they are recorded once, when the phase begins. The features have one
+    vector per box, and ground-truth boxes (``truth_regions`` of ``Proposals``); the validator ``Phrases`` chooses the
+    epoch.
 
     Args:
         batch_size: pairs per batch.
-        boxes_per_phrase: boxes of a phrase drawn per epoch, at most.
+        boxes_per_phrase: boxes of a phrase that are trained on, at most; both phases have the same boxes.
         negatives_per_phrase: hard-negative boxes sampled per phrase and batch (the paper does not say how many).
-        max_negatives: hard-negative boxes kept per phrase and epoch; needs ``negatives_per_phrase``.
+        max_negatives: hard-negative boxes recorded per phrase; needs ``negatives_per_phrase``.
 
     Raises:
         ValueError: a value is below its minimum, or ``negatives_per_phrase`` above ``max_negatives``.
@@ -76,41 +82,65 @@ class PhraseBoxes(Batches):
 
         Raises:
             TypeError: the model has no single vector per image.
+            ValueError: the features hold no ground-truth boxes.
         """
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
-        return PreparedBatches(pairs, self.sampler(pairs, encoder, seed))
+        sampler = self.sampler(pairs, encoder, seed)
+        return PreparedBatches(pairs, sampler, sampler.begin)
 
     def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
         """Return the sizes of the batches: each phrase adds a box or its negatives, each box adds a phrase."""
         more = self.negatives_per_phrase or 1
-        embedded = corpus.images["train"] if self.negatives_per_phrase else 0
         steps = -(-corpus.phrase_pairs // self.batch_size)
         boxes, phrases = (1 + more) * self.batch_size, self.batch_size * (1 if self.negatives_per_phrase else 2)
-        return ExpectedBatches(boxes, phrases, steps, embedded, regions=1)
+        return ExpectedBatches(boxes, phrases, steps, regions=1)
 
-    def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> Sampler:
+    def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> "PhraseBoxSampler":
         """Return the sampler of a collection of phrases and boxes.
-
-        The rows of a batch are (n, 2), a phrase and a box; a hard negative has phrase -1.
 
         Args:
             pairs: phrases and boxes.
-            model: scores the boxes when an epoch begins, for hard negatives.
+            model: scores the boxes when the training begins, for hard negatives.
             seed: of all random draws.
         """
+        return PhraseBoxSampler(self, pairs, model, seed)
 
-        def sample(epoch: int) -> list[Tensor]:
-            generator = epoch_generator(seed, epoch)
-            hard = pairs.hard_negatives(model, generator, self.max_negatives) if self.negatives_per_phrase else None
-            order, index = shuffle_within_images(pairs.positives[:, 0], generator)
-            drawn = order[index < self.boxes_per_phrase]
-            drawn = drawn[torch.randperm(len(drawn), generator=generator)]
-            batches = [pairs.positives[rows] for rows in drawn.split(self.batch_size)]
-            if hard is None:
-                return [append_neighbors(rows, pairs.positives, generator) for rows in batches]
-            return [append_negatives(rows, hard, self.negatives_per_phrase, generator) for rows in batches]
 
-        return sample
+class PhraseBoxSampler:
+    """Sampler of ``PhraseBoxes``: the rows of a batch are (n, 2), a phrase and a box; a hard negative has phrase -1."""
+
+    def __init__(self, batches: PhraseBoxes, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> None:
+        self.batches, self.pairs, self.model, self.seed = batches, pairs, model, seed
+        self.positives = pairs.resampled(batches.boxes_per_phrase)
+        self._hard: tuple[Tensor, ...] = ()
+
+    def begin(self, directory: Path) -> None:
+        """Record the hard boxes of the current model in ``directory``, or read those that are recorded there.
+
+        A training that resumes keeps the boxes that it began with.
+        """
+        if not self.batches.negatives_per_phrase:
+            return
+        file = directory / HARD_BOXES
+        if not file.is_file():
+            generator = epoch_generator(self.seed, 0)
+            hard = hard_negative_boxes(
+                self.model, self.pairs, self.positives, generator, max_negatives=self.batches.max_negatives
+            )
+            write_tensors(file, {"hard_boxes": hard}, {})
+        hard = read_tensors(file)[0]["hard_boxes"]
+        counts = hard[:, 0].bincount(minlength=len(self.pairs.phrases))
+        self._hard = hard[:, 1].split(counts.tolist())
+
+    def __call__(self, epoch: int) -> list[Tensor]:
+        """Return the rows of each batch of an epoch."""
+        # The generator of epoch 0 drew the hard boxes.
+        generator = epoch_generator(self.seed, epoch + 1)
+        order = torch.randperm(len(self.positives), generator=generator)
+        batches = [self.positives[rows] for rows in order.split(self.batches.batch_size)]
+        if not self.batches.negatives_per_phrase:
+            return [append_neighbors(rows, self.positives, generator) for rows in batches]
+        return [append_negatives(rows, self._hard, self.batches.negatives_per_phrase, generator) for rows in batches]
 
 
 def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> Tensor:
@@ -125,21 +155,20 @@ def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> T
     return torch.cat([rows, *more])
 
 
-def append_negatives(rows: Tensor, hard: list[Tensor], negatives_per_phrase: int, generator: Generator) -> Tensor:
+def append_negatives(rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase: int, generator: Generator) -> Tensor:
     """Return the pairs of a batch with hard-negative boxes of each of its phrases, as pairs of phrase -1.
 
     Args:
-        rows: (n, 2), pairs of rows of a phrase and a box.
-        hard: rows of the hard-negative boxes of each phrase.
+        rows: (n, 2), pairs of rows of a phrase and numbers of a box.
+        hard: numbers of the hard-negative boxes of each phrase.
         negatives_per_phrase: boxes drawn per phrase, at most.
         generator: draws them.
     """
-    boxes = torch.cat(
-        [
-            hard[phrase][torch.randperm(len(hard[phrase]), generator=generator)[:negatives_per_phrase]]
-            for phrase in rows[:, 0].unique()
-        ]
-    )
+    drawn = []
+    for phrase in rows[:, 0].unique().tolist():
+        order = torch.randperm(len(hard[phrase]), generator=generator)
+        drawn.append(hard[phrase][order[:negatives_per_phrase]])
+    boxes = torch.cat(drawn)
     return torch.cat([rows, torch.stack([torch.full_like(boxes, -1), boxes], dim=1)])
 
 
@@ -150,7 +179,4 @@ def _codes(rows: Tensor) -> Tensor:
 
 def _first_of_each(rows: Tensor, key: int) -> Tensor:
     """Return the first of the rows with the same value in column ``key``."""
-    first: dict[int, int] = {}
-    for index, value in enumerate(rows[:, key].tolist()):
-        first.setdefault(value, index)
-    return rows[list(first.values())]
+    return rows[draw_per_group(rows[:, key], torch.arange(len(rows)), 1)]

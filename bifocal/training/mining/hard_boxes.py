@@ -1,46 +1,101 @@
 """Mining of hard-negative boxes for phrase localization."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
 from torch import Generator, Tensor
 
+from bifocal.batch import to_device
+from bifocal.embedding import BATCH, DualEncoder
+from bifocal.training.pairs.drawing import draw_per_group
+from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
 
+IMAGES = 16
+"""Images whose boxes are embedded at once."""
+MAX_WAITING = 4_000_000
+"""Hard boxes, of all phrases, that wait for the next draw: bounds the memory."""
+
+
+class ImageScores(NamedTuple):
+    """Scores of the proposals of one image for its phrases.
+
+    Attributes:
+        phrases: rows of the image's phrases (p,).
+        boxes: numbers of its proposals (b,).
+        scores: (p, b), on the CPU.
+    """
+
+    phrases: Tensor
+    boxes: Tensor
+    scores: Tensor
+
+
+@torch.inference_mode()
 def hard_negative_boxes(
-    phrases: Tensor, boxes: Tensor, positive: Tensor, generator: Generator, max_negatives: int = 50
-) -> list[Tensor]:
-    """Return for each phrase the boxes that score above one of its positive boxes.
+    model: DualEncoder, pairs: PhraseBoxPairs, positives: Tensor, generator: Generator, max_negatives: int = 50
+) -> Tensor:
+    """Return proposals that the model scores above one of the ground-truth boxes of a phrase.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3: the
-    proposals of a phrase's images that score above its ground-truth boxes become negatives of the second training.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. The
+    proposals are those of the phrase's images. Proposals that overlap a ground-truth box of the phrase are correct, so
+    they are left out. The images are read in blocks. The model is left in evaluation mode.
 
     Args:
-        phrases: embeddings of the phrases.
-        boxes: embeddings of the boxes of the images, ground truth and proposals.
-        positive: whether a box is a positive of a phrase.
-        generator: draws the negatives of a phrase that has more than ``max_negatives``.
-        max_negatives: hard negatives kept per phrase.
+        model: scores the boxes.
+        pairs: phrases and boxes.
+        positives: rows of phrases and numbers of their ground-truth boxes; other phrases get no hard boxes.
+        generator: draws the boxes of a phrase that has more than ``max_negatives``.
+        max_negatives: hard boxes kept per phrase.
 
     Shape:
-        phrases (P, d), boxes (B, d), positive (P, B) bool -> P tensors of rows of boxes, ascending.
-
-    Raises:
-        ValueError: the shapes differ, or a phrase has no positive box.
-
-    Example:
-        >>> phrases, boxes = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.8, 0.6], [0.9, 0.4], [0.6, 0.8]])
-        >>> positive = torch.tensor([[True, False, False]])
-        >>> hard_negative_boxes(phrases, boxes, positive, Generator())
-        [tensor([1])]
+        positives (n, 2) -> (k, 2) int64, rows of phrases and numbers of boxes, sorted by phrase.
     """
-    if positive.shape != (len(phrases), len(boxes)):
-        raise ValueError(
-            f"positive {tuple(positive.shape)}: expected one row per phrase ({len(phrases)}) and one column per box "
-            f"({len(boxes)})"
+    vectors = embed_phrases(model, pairs)
+    threshold = torch.full((len(pairs.phrases),), torch.inf)
+    for rows in positives[positives[:, 1].argsort(stable=True)].split(BATCH):
+        boxes = model.embed_images(to_device(pairs.boxes(rows[:, 1]), model.device)).float()
+        scores = (boxes * vectors[rows[:, 0].to(vectors.device)]).sum(dim=1).cpu()
+        threshold.scatter_reduce_(0, rows[:, 0], scores, "amin")
+    found, keys = [torch.empty(0, 2, dtype=torch.int64)], [torch.empty(0)]
+    for image in image_scores(model, pairs, vectors):
+        hard = (image.scores > threshold[image.phrases].unsqueeze(1)) & ~pairs.overlaps(
+            image.phrases.unsqueeze(1), image.boxes
         )
-    if not positive.any(dim=1).all():
-        raise ValueError(f"{int((~positive.any(dim=1)).sum())} of {len(phrases)} phrases have no positive box")
-    negatives = []
-    for phrase, positives in zip(phrases, positive, strict=True):
-        scores = boxes @ phrase
-        (hard,) = (~positives & (scores > scores[positives].min())).nonzero(as_tuple=True)
-        negatives.append(hard[torch.randperm(len(hard), generator=generator)[:max_negatives]].sort().values)
-    return negatives
+        phrase, box = hard.nonzero(as_tuple=True)
+        found.append(torch.stack([image.phrases[phrase], image.boxes[box]], dim=1))
+        keys.append(torch.rand(len(phrase), generator=generator))
+        if sum(map(len, keys)) > MAX_WAITING:
+            found, keys = _draw(found, keys, max_negatives)
+    return _draw(found, keys, max_negatives)[0][0]
+
+
+def embed_phrases(model: DualEncoder, pairs: PhraseBoxPairs) -> Tensor:
+    """Return the embeddings (P, d) of all phrases, float32, on the model's device."""
+    model.eval()
+    with torch.inference_mode():
+        blocks = (to_device(pairs.texts(rows), model.device) for rows in torch.arange(len(pairs.phrases)).split(BATCH))
+        return torch.cat([model.embed_captions(block).float() for block in blocks])
+
+
+def image_scores(model: DualEncoder, pairs: PhraseBoxPairs, vectors: Tensor) -> Iterator[ImageScores]:
+    """Yield the scores of each image with phrases; a few images are in memory at a time.
+
+    Args:
+        vectors: embeddings of all phrases, see ``embed_phrases``.
+    """
+    phrases_of_image = pairs.phrase_images[:, 0].split(pairs.phrase_images[:, 1].bincount().tolist())
+    for block in torch.arange(len(pairs.image_ids)).split(IMAGES):
+        boxes = [pairs.proposals(image) for image in block.tolist()]
+        regions = to_device(pairs.boxes(torch.cat(boxes)), model.device)
+        with torch.inference_mode():
+            embeddings = model.embed_images(regions).float().split([len(rows) for rows in boxes])
+        for image, rows, embedding in zip(block.tolist(), boxes, embeddings, strict=True):
+            phrases = phrases_of_image[image]
+            yield ImageScores(phrases, rows, (vectors[phrases.to(vectors.device)] @ embedding.T).cpu())
+
+
+def _draw(found: list[Tensor], keys: list[Tensor], maximum: int) -> tuple[list[Tensor], list[Tensor]]:
+    rows, key = torch.cat(found), torch.cat(keys)
+    kept = draw_per_group(rows[:, 0], key, maximum)
+    return [rows[kept]], [key[kept]]

@@ -1,29 +1,35 @@
 """Phrases of a dataset with the boxes of its images, for phrase localization."""
 
-from collections import defaultdict
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from bifocal.batch import Batch, to_device
+from bifocal.batch import Batch
 from bifocal.datasets import Dataset
-from bifocal.embedding import BATCH, DualEncoder
 from bifocal.features import FeatureStore, RegionBatch
+from bifocal.features.ground_truth import image_sizes, relative_boxes
 from bifocal.metrics.localization.boxes import box_iou
 from bifocal.text import TextBatch
+from bifocal.text.format import EncodedCaptions, collate
 from bifocal.text.vectorizers.base import FittedVectorizer
-from bifocal.training.mining.hard_boxes import hard_negative_boxes
+from bifocal.training.pairs.drawing import draw_per_group
+
+TOLERANCE = 1e-3
+"""Maximum difference of the coordinates of a phrase's box and of a stored ground-truth box, relative to the image."""
 
 
 class PhraseBoxPairs:
-    """Distinct phrases of a dataset and the boxes of its images.
+    """Distinct phrases of a split, the proposals of its images, and the ground-truth boxes that are stored with them.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. The boxes
-    are those of the feature store, such as proposals. In each image of a phrase, the box that overlaps a ground-truth
-    box most is a positive if their IoU is at least ``min_iou``. Other boxes of that IoU are drawn neither as positives
-    nor as hard negatives; a batch that holds one for another phrase counts it as a match, as evaluation does. Phrases
-    that differ only in case are one phrase.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. Training
+    has the ground-truth boxes as positives; evaluation ranks the proposals. Phrases that differ only in case are one
+    phrase. A box that overlaps a ground-truth box of a phrase by at least ``min_iou`` is never its negative: a
+    batch that holds one counts it as a match, as evaluation does.
+
+    A box is a number: S times the row of its image in ``image_ids``, plus its region in the store. Numbers of proposals
+    come first, then those of ground-truth boxes.
 
     Args:
         dataset: a split with phrases.
@@ -32,58 +38,74 @@ class PhraseBoxPairs:
         min_iou: intersection over union at which evaluation counts a box as correct.
 
     Raises:
-        ValueError: the features have no boxes, or no phrase has a positive box.
+        ValueError: the features have no boxes, or the split has no phrases.
 
     Attributes:
-        phrases: the P distinct phrases with a positive box.
-        positives: (n, 2) int64, rows of a phrase and of one of its positive boxes, sorted by phrase.
-        overlapping: pairs of rows of a phrase and of a box of at least ``min_iou``, positives included.
-        candidates: for each phrase, the rows of all boxes of its images.
+        phrases: the P distinct phrases.
+        image_ids: ids of the images with phrases.
+        regions: S, regions per image in the store, ground-truth boxes included.
+        phrase_images: (n, 2) int64, rows of each phrase and of each of its images, sorted by image.
+        positives: (m, 2) int64, rows of a phrase and numbers of its ground-truth boxes, sorted by phrase; empty without
+            stored ground-truth boxes.
     """
 
     def __init__(
         self, dataset: Dataset, features: FeatureStore, vectorizer: FittedVectorizer, min_iou: float = 0.5
     ) -> None:
+        if not len(dataset.phrases):
+            raise ValueError("the split has no phrases with boxes: choose a corpus with phrases")
         self.features, self.vectorizer = features, vectorizer
-        sizes = dataset.images.set_index("image_id")[["width", "height"]]
-        self._image_row: dict[str, int] = {}
-        positives: dict[str, set[int]] = defaultdict(set)
-        overlapping: dict[str, set[int]] = defaultdict(set)
-        images_of_phrase: dict[str, set[int]] = defaultdict(set)
-        boxes: list[np.ndarray] = []
-        for image_id, phrase, truth in dataset.phrases[["image_id", "phrase", "boxes"]].itertuples(index=False):
-            phrase = phrase.lower()
-            if image_id not in self._image_row:
-                self._image_row[image_id] = len(boxes)
-                boxes.append(self._boxes_of(image_id))
-            image = self._image_row[image_id]
-            scale = np.tile(sizes.loc[image_id].to_numpy(np.float64), 2)
-            iou = np.nan_to_num(box_iou(boxes[image], np.asarray(truth, np.float64).reshape(-1, 4) / scale))
-            best = {int(column.argmax()) for column in iou.T if column.max() >= min_iou}
-            correct = (iou.max(axis=1) >= min_iou).nonzero()[0].tolist()
-            positives[phrase].update(image * len(iou) + row for row in best)
-            overlapping[phrase].update(image * len(iou) + row for row in correct)
-            images_of_phrase[phrase].add(image)
-        self.phrases = sorted(phrase for phrase, rows in positives.items() if rows)
-        if not self.phrases:
-            raise ValueError(f"none of {len(positives)} phrases has a box with an IoU of {min_iou} or more")
-        self.regions = len(boxes[0])
-        self.positives = torch.tensor(
-            [[row, box] for row, phrase in enumerate(self.phrases) for box in sorted(positives[phrase])]
-        )
-        self._positive_pairs = {(row, box) for row, box in self.positives.tolist()}
-        self.overlapping = {(row, box) for row, phrase in enumerate(self.phrases) for box in overlapping[phrase]}
-        self._store_rows = features.rows(list(self._image_row))
-        present = [self._present_boxes(image) for image in range(len(boxes))]
-        self.candidates = [
-            torch.cat([present[image] for image in sorted(images_of_phrase[phrase])]) for phrase in self.phrases
-        ]
+        table = dataset.phrases.assign(phrase=dataset.phrases["phrase"].str.lower())
+        self.phrases: list[str] = sorted(set(table["phrase"]))
+        row_of_phrase = {phrase: row for row, phrase in enumerate(self.phrases)}
+        groups = dict(list(table.groupby("image_id", sort=False)[["phrase", "boxes"]]))
+        self.image_ids = list(map(str, groups))
+        self.regions = features.regions + features.truth_regions
+        self._store_rows = features.rows(self.image_ids)
+        self._width = self.regions * len(self.image_ids)
+        proposals, truth = features.boxes(self._store_rows).numpy(), features.truth_boxes(self._store_rows).numpy()
+        sizes = image_sizes(dataset)
+        positives, overlapping, phrase_images = [], [], []
+        for image, (image_id, rows) in enumerate(zip(self.image_ids, groups.values(), strict=True)):
+            if not np.isfinite(proposals[image]).any():
+                raise ValueError(
+                    f"the features of image {image_id!r} have no boxes: extract features of boxes, such as Proposals"
+                )
+            boxes = [relative_boxes(given, *sizes[image_id]) for given in rows["boxes"]]
+            phrase = np.repeat([row_of_phrase[name] for name in rows["phrase"]], [len(given) for given in boxes])
+            true = np.concatenate(boxes)
+            own = np.concatenate([proposals[image], truth[image]])
+            region, column = (np.nan_to_num(box_iou(own, true)) >= min_iou).nonzero()
+            overlapping.append(phrase[column] * self._width + image * self.regions + region)
+            distance = np.nan_to_num(np.abs(truth[image][:, None] - true).max(axis=2), nan=np.inf)
+            slot, column = ((distance <= TOLERANCE) & (distance == distance.min(axis=0, initial=np.inf))).nonzero()
+            positives.append(phrase[column] * self._width + image * self.regions + features.regions + slot)
+            phrase_images.append(np.stack([np.unique(phrase), np.full(len(np.unique(phrase)), image)], axis=1))
+        self.phrase_images = torch.from_numpy(np.concatenate(phrase_images))
+        self._overlapping = torch.from_numpy(np.unique(np.concatenate(overlapping)))
+        self.positives = self._split(torch.from_numpy(np.unique(np.concatenate(positives))))
+
+    def resampled(self, boxes_per_phrase: int) -> Tensor:
+        """Return the positives (k, 2) with at most ``boxes_per_phrase`` boxes of each phrase, drawn at random.
+
+        The draw is the same in every call: both phases of a training, and CCA, have one training set.
+
+        Raises:
+            ValueError: there are no positives.
+        """
+        if not len(self.positives):
+            raise ValueError(
+                "the features hold no ground-truth boxes of the phrases to train on: set truth_regions of Proposals, "
+                "or of ImageArrays, and extract the features again"
+            )
+        keys = torch.rand(len(self.positives), generator=Generator().manual_seed(0))
+        return self.positives[draw_per_group(self.positives[:, 0], keys, boxes_per_phrase).sort().values]
 
     def batch(self, rows: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
         """Return boxes as images and phrases as captions.
 
         Args:
-            rows: (n, 2) rows of a phrase and of a box; phrase -1 adds the box alone, as a negative.
+            rows: (n, 2) rows of a phrase and numbers of a box; phrase -1 adds the box alone, as a negative.
 
         Raises:
             ValueError: several processes share the batch.
@@ -91,51 +113,52 @@ class PhraseBoxPairs:
         if world_size > 1:
             raise ValueError("PhraseBoxes trains in one process: start it without torchrun")
         boxes, phrases = rows[:, 1].unique(), rows[:, 0][rows[:, 0] >= 0].unique()
-        matches = [[(phrase, box) in self.overlapping for phrase in phrases.tolist()] for box in boxes.tolist()]
-        names = list(self._image_row)
-        ids = [f"{names[box // self.regions]}, region {box % self.regions}" for box in boxes.tolist()]
-        return Batch(ids, self.boxes(boxes), self.texts(phrases), torch.tensor(matches))
+        ids = [f"{self.image_ids[box // self.regions]}, region {box % self.regions}" for box in boxes.tolist()]
+        return Batch(ids, self.boxes(boxes), self.texts(phrases), self.matches(boxes, phrases))
+
+    def matches(self, boxes: Tensor, phrases: Tensor) -> Tensor:
+        """Return whether boxes (B,), ascending, overlap a ground-truth box of phrases (M,): (B, M) bool."""
+        first, last = (torch.searchsorted(self._overlapping, row * self._width) for row in (phrases, phrases + 1))
+        counts = last - first
+        column = torch.arange(len(phrases)).repeat_interleave(counts)
+        entry = torch.arange(len(column)) + (first - counts.cumsum(0) + counts)[column]
+        overlapping = self._overlapping[entry] - phrases[column] * self._width
+        place = torch.searchsorted(boxes, overlapping).clamp(max=len(boxes) - 1)
+        found = boxes[place] == overlapping
+        matches = torch.zeros(len(boxes), len(phrases), dtype=torch.bool)
+        matches[place[found], column[found]] = True
+        return matches
+
+    def overlaps(self, phrases: Tensor, boxes: Tensor) -> Tensor:
+        """Return whether each of these boxes overlaps a ground-truth box of the phrase beside it.
+
+        Shape:
+            phrases and boxes, of shapes that broadcast -> that shape, bool.
+        """
+        codes = phrases * self._width + boxes
+        place = torch.searchsorted(self._overlapping, codes).clamp(max=len(self._overlapping) - 1)
+        return (self._overlapping[place] == codes) if len(self._overlapping) else torch.zeros_like(codes).bool()
 
     def boxes(self, rows: Tensor) -> RegionBatch:
-        """Return the features of these boxes (n,), each as an image of one region."""
-        images, image = (rows // self.regions).unique(return_inverse=True)
-        regions = self.features.gather(self._store_rows[images.numpy()])
-        return RegionBatch(*(part[image, rows % self.regions].unsqueeze(1) for part in regions))
+        """Return the features of the boxes of these numbers (n,), each as an image of one region."""
+        return self.features.gather_regions(self._store_rows[(rows // self.regions).numpy()], rows % self.regions)
+
+    def proposals(self, image: int) -> Tensor:
+        """Return the numbers of the proposals of the image in this row of ``image_ids``."""
+        count = int(self.features.counts(self._store_rows[image : image + 1]))
+        return image * self.regions + torch.arange(count)
 
     def texts(self, rows: Tensor) -> TextBatch:
-        """Return the text of these phrases (n,)."""
-        return self.vectorizer.vectorize([self.phrases[row] for row in rows.tolist()])
+        """Return the text of the phrases of these rows (n,)."""
+        encoded, chosen = self._encoded, rows.tolist()
+        indices = None if encoded.indices is None else [encoded.indices[row] for row in chosen]
+        return collate(self.vectorizer.vectorizer.format, [encoded.values[row] for row in chosen], indices)
 
-    @torch.inference_mode()
-    def hard_negatives(self, model: DualEncoder, generator: Generator, max_negatives: int = 50) -> list[Tensor]:
-        """Return for each phrase the rows of boxes that the model scores above one of its positives.
+    @cached_property
+    def _encoded(self) -> EncodedCaptions:
+        # A Fisher vector costs 0.2 GFLOP: encode each phrase once, not once per batch.
+        return self.vectorizer.vectorizer.transform(self.phrases)
 
-        Overlapping boxes are left out; see ``hard_negative_boxes``.
-        """
-        model.eval()
-        negatives = []
-        for row, boxes in enumerate(self.candidates):
-            pairs = [(row, box) for box in boxes.tolist()]
-            eligible = [pair in self._positive_pairs or pair not in self.overlapping for pair in pairs]
-            candidates = boxes[torch.tensor(eligible)]
-            phrase = model.embed_captions(to_device(self.texts(torch.tensor([row])), model.device))
-            chunks = [to_device(self.boxes(chunk), model.device) for chunk in candidates.split(BATCH)]
-            vectors = torch.cat([model.embed_images(chunk) for chunk in chunks])
-            positive = torch.tensor([[(row, box) in self._positive_pairs for box in candidates.tolist()]])
-            (hard,) = hard_negative_boxes(
-                phrase.float().cpu(), vectors.float().cpu(), positive, generator, max_negatives
-            )
-            negatives.append(candidates[hard])
-        return negatives
-
-    def _boxes_of(self, image_id: str) -> np.ndarray:
-        boxes: np.ndarray = self.features.gather(self.features.rows([image_id])).boxes[0].double().numpy()
-        if not np.isfinite(boxes).any():
-            raise ValueError(
-                f"the features of image {image_id!r} have no boxes: extract features of boxes, such as Proposals"
-            )
-        return boxes
-
-    def _present_boxes(self, image: int) -> Tensor:
-        mask = self.features.gather(self._store_rows[image : image + 1]).mask[0]
-        return image * self.regions + mask.nonzero()[:, 0]
+    def _split(self, codes: Tensor) -> Tensor:
+        """Return codes (n,) as rows of phrases and numbers of boxes (n, 2)."""
+        return torch.stack([codes // self._width, codes % self._width], dim=1)

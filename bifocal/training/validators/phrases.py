@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bifocal.batch import to_device
 from bifocal.embedding import dual_encoder
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.mining.hard_boxes import embed_phrases, image_scores
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
 from bifocal.training.validators.base import Validation
 
@@ -25,9 +25,10 @@ class Phrases(Validation):
 
 @dataclass(frozen=True)
 class PhraseValidator:
-    """R@1 of phrases, ``phrase_R@1``: how often the best box of an image is correct for a phrase.
+    """R@1 of phrases, ``phrase_R@1``: how often the best proposal of an image is correct for a phrase.
 
-    Only phrases with a positive box count; evaluation counts the others as misses.
+    As in the evaluation, a phrase without a correct proposal is a miss; a phrase that occurs more than once in an image
+    counts once.
 
     Args:
         pairs: phrases and boxes of the validation split.
@@ -39,16 +40,9 @@ class PhraseValidator:
     monitor: ClassVar[str] = Phrases.monitor
     pairs: PhraseBoxPairs
 
-    @torch.inference_mode()
     def __call__(self, model: nn.Module) -> dict[str, float]:
         encoder = dual_encoder(model)
-        encoder.eval()
         hits = []
-        for row, candidates in enumerate(self.pairs.candidates):
-            phrase = encoder.embed_captions(to_device(self.pairs.texts(torch.tensor([row])), encoder.device))[0]
-            image_of_box = candidates // self.pairs.regions
-            for image in image_of_box.unique():
-                boxes = candidates[image_of_box == image]
-                scores = encoder.embed_images(to_device(self.pairs.boxes(boxes), encoder.device)) @ phrase
-                hits.append((row, int(boxes[int(scores.argmax())])) in self.pairs.overlapping)
-        return {self.monitor: 100 * sum(hits) / len(hits)}
+        for image in image_scores(encoder, self.pairs, embed_phrases(encoder, self.pairs)):
+            hits.append(self.pairs.overlaps(image.phrases, image.boxes[image.scores.argmax(dim=1)]))
+        return {self.monitor: 100 * torch.cat(hits).double().mean().item()}

@@ -118,23 +118,29 @@ def semantic(
 
 @pytest.fixture(scope="session")
 def phrase_boxes(tmp_path_factory: pytest.TempPathFactory) -> PhraseBoxPairs:
-    """24 images of two objects in cells 0 and 1; the background in cell 2 resembles the first object even more."""
+    """24 images of two objects in cells 0 and 1; the background in cell 2 resembles the first object even more.
+
+    Boxes 6 and 7 of an image are the ground-truth boxes of its objects. One phrase has no stored box.
+    """
     folder: Path = tmp_path_factory.mktemp("boxes")
     random = np.random.default_rng(0)
     objects, background = random.normal(size=(4, 12)), random.normal(size=12)
     phrases = ("a red star", "a blue ring", "a green heart", "a pink square")
     boxes = np.array([[x / 3, y / 2, (x + 1) / 3, (y + 1) / 2] for y in range(2) for x in range(3)], np.float32)
     rows = []
-    with FeatureWriter(folder, regions=6, dim=12, metadata={}, images_per_file=8) as writer:
+    metadata = {"truth_regions": 2}
+    with FeatureWriter(folder, regions=8, dim=12, metadata=metadata, images_per_file=8) as writer:
         for number in range(24):
             shown = (number % 4, (number + 1 + number // 4 % 3) % 4)
-            cells = 0.3 * random.normal(size=(6, 12))
+            cells, true = 0.3 * random.normal(size=(8, 12)), []
             for cell, kind in enumerate(shown):
-                cells[cell] += objects[kind]
+                cells[[cell, 6 + cell]] += objects[kind]
                 # Overlaps its cell by most, and the next cell by little.
-                rows.append((f"image {number}", phrases[kind], (boxes[cell] * 120 + [2, -2, 2, 2]).tolist()))
+                true.append(boxes[cell] * 120 + [2, -2, 2, 2])
+                rows.append((f"image {number}", phrases[kind], true[-1].tolist()))
             cells[2] += 3 * objects[shown[0]] + 3 * background
-            writer.add(f"image {number}", cells.astype(np.float32), boxes)
+            given = np.concatenate([boxes, np.array(true) / 120]).clip(0, 1)
+            writer.add(f"image {number}", cells.astype(np.float32), given, truth=2)
     rows.append(("image 0", "a thing without a box", [0.0, 0.0, 3.0, 3.0]))
     images = pd.DataFrame({"image_id": [f"image {n}" for n in range(24)], "width": 120, "height": 120})
     table = pd.DataFrame(rows, columns=["image_id", "phrase", "boxes"])

@@ -53,15 +53,17 @@ def artifacts(scened: Scened) -> dict[str, Path]:
     words = sorted({word for text in tables.phrases["phrase"] for word in text.split()})
     directions = {word: random.normal(size=24) for word in words}
     cells = np.array([[x, y, x + 1, y + 1] for y in range(3) for x in range(3)]) * 64 / 3
-    with FeatureWriter(paths["features"], regions=24, dim=24, metadata={}, images_per_file=64) as writer:
+    metadata = {"truth_regions": 16}
+    with FeatureWriter(paths["features"], regions=40, dim=24, metadata=metadata, images_per_file=64) as writer:
         for image_id, rows in tables.phrases.groupby("image_id"):
-            boxes = np.concatenate([cells, *rows["boxes"]])
-            boxes = np.unique(boxes, axis=0)[:24]
+            true = np.unique(np.concatenate(rows["boxes"].tolist()), axis=0)[:16]
+            proposals = np.unique(np.concatenate([cells, true]), axis=0)[:24]
+            boxes = np.concatenate([proposals, true])
             features = 2.0 * random.normal(size=(len(boxes), 24))
             for text, truth in zip(rows["phrase"], rows["boxes"], strict=True):
                 overlap = box_iou(boxes, np.asarray(truth, np.float64)).max(axis=1)
                 features += overlap[:, None] * sum(directions[word] for word in text.split())
-            writer.add(str(image_id), features.astype(np.float32), (boxes / 64).astype(np.float32))
+            writer.add(str(image_id), features.astype(np.float32), (boxes / 64).astype(np.float32), truth=len(true))
     return paths
 
 

@@ -8,32 +8,37 @@ import pytest
 import torch
 
 from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore, FeatureWriter, RegionBatch
-from bifocal.text import TextBatch
+from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.training.pairs import PhraseBoxPairs
 
 PHRASES = ("a red star", "a blue ring", "a green heart", "a pink square")
-IMAGES, REGIONS = 24, 6
+IMAGES, REGIONS, TRUTH = 24, 8, 6
+BOXES = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
 
 
-def truth() -> set[tuple[str, int]]:
-    """Each phrase with its boxes, numbered through the images of the fixture."""
+def truth(first: int = TRUTH) -> set[tuple[str, int]]:
+    """Each phrase with its boxes, numbered through the images of the fixture; ``first`` is the region of the first."""
     return {
-        (PHRASES[kind], number * REGIONS + cell)
+        (PHRASES[kind], number * REGIONS + first + cell)
         for number in range(IMAGES)
         for cell, kind in enumerate((number % 4, (number + 1 + number // 4 % 3) % 4))
     }
 
 
-def pairs_of(folder: Path, boxes: np.ndarray | None, *phrases: str) -> PhraseBoxPairs:
-    """One image with three regions and phrases, by default "a star", whose box is the top left quarter."""
+def pairs_of(folder: Path, boxes: np.ndarray | None, *phrases: str, truth: int = 0) -> PhraseBoxPairs:
+    """One image with three regions and phrases, by default "a star", whose box is the top left quarter.
+
+    With ``truth`` 1, that box is the last region, a ground-truth box.
+    """
     names = list(phrases or ["a star"])
-    with FeatureWriter(folder, regions=3, dim=2, metadata={}, images_per_file=1) as writer:
-        writer.add("a", np.array([[1, 0], [2, 1], [2, 1]], np.float32), boxes)
-    truth = [np.array([[0, 0, 50, 50]], np.float32)] * len(names)
-    table = pd.DataFrame({"image_id": "a", "phrase": names, "boxes": truth})
+    features = np.array([[1, 0], [2, 1], [2, 1], [1, 1]], np.float32)[: 3 + truth]
+    given = boxes if boxes is None or not truth else np.concatenate([boxes, BOXES[:1]])
+    metadata = {"truth_regions": truth}
+    with FeatureWriter(folder, regions=3 + truth, dim=2, metadata=metadata, images_per_file=1) as writer:
+        writer.add("a", features, given, truth=truth)
+    table = pd.DataFrame({"image_id": "a", "phrase": names, "boxes": [np.array([[0, 0, 50, 50]])] * len(names)})
     images = pd.DataFrame({"image_id": ["a"], "width": 100, "height": 100})
     vectorizer = TFIDF(min_count=1)
     vectorizer.fit(["a star"], seed=0)
@@ -41,59 +46,55 @@ def pairs_of(folder: Path, boxes: np.ndarray | None, *phrases: str) -> PhraseBox
     return PhraseBoxPairs(tables, FeatureStore(folder), FittedVectorizer(vectorizer))
 
 
-def test_positives_are_the_boxes_of_the_tables(phrase_boxes: PhraseBoxPairs) -> None:
-    assert phrase_boxes.phrases == sorted(PHRASES)
+def test_positives_are_the_ground_truth_boxes_of_the_tables(phrase_boxes: PhraseBoxPairs) -> None:
+    assert phrase_boxes.phrases == sorted([*PHRASES, "a thing without a box"])
     assert {(phrase_boxes.phrases[row], box) for row, box in phrase_boxes.positives.tolist()} == truth()
-    for name, candidates in zip(phrase_boxes.phrases, phrase_boxes.candidates, strict=True):
-        images = {box // REGIONS for phrase, box in truth() if phrase == name}
-        assert candidates.tolist() == [REGIONS * image + cell for image in sorted(images) for cell in range(REGIONS)]
+    pairs = {(phrase_boxes.phrases[row], image) for row, image in phrase_boxes.phrase_images.tolist()}
+    assert pairs == {(name, box // REGIONS) for name, box in truth()} | {("a thing without a box", 0)}
+    assert phrase_boxes.proposals(3).tolist() == [*range(3 * REGIONS, 3 * REGIONS + TRUTH)]
 
 
-def test_overlapping_boxes_are_neither_positives_nor_negatives(tmp_path: Path) -> None:
-    boxes = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
-    pairs = pairs_of(tmp_path, boxes)
-    assert (pairs.positives.tolist(), pairs.overlapping) == ([[0, 0]], {(0, 0), (0, 1)})
-
-    class PrefersTheSecondFeature:
-        device = torch.device("cpu")
-
-        def eval(self) -> None: ...
-
-        def embed_images(self, regions: RegionBatch) -> torch.Tensor:
-            return regions.features[:, 0]
-
-        def embed_captions(self, text: TextBatch) -> torch.Tensor:
-            return torch.tensor([[0.0, 1.0]])
-
-    assert [rows.tolist() for rows in pairs.hard_negatives(PrefersTheSecondFeature(), torch.Generator())] == [[2]]
+def test_resampling_keeps_a_few_boxes_of_each_phrase_and_repeats(phrase_boxes: PhraseBoxPairs) -> None:
+    few = phrase_boxes.resampled(3)
+    assert few.equal(phrase_boxes.resampled(3))
+    assert few[:, 0].bincount().tolist() == [3, 3, 3, 3]
+    assert {tuple(row) for row in few.tolist()} < {tuple(row) for row in phrase_boxes.positives.tolist()}
+    assert phrase_boxes.resampled(99).equal(phrase_boxes.positives)
 
 
-def test_an_overlapping_box_of_a_batch_is_a_match_and_no_negative(tmp_path: Path) -> None:
-    boxes = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
-    batch = pairs_of(tmp_path, boxes).batch(torch.tensor([[0, 0], [-1, 1], [-1, 2]]))
-    assert batch.matches.tolist() == [[True], [True], [False]]
+def test_overlapping_boxes_of_a_batch_are_matches_and_no_negatives(tmp_path: Path) -> None:
+    pairs = pairs_of(tmp_path, BOXES, truth=1)
+    assert pairs.positives.tolist() == [[0, 3]]
+    batch = pairs.batch(torch.tensor([[0, 3], [-1, 0], [-1, 1], [-1, 2]]))
+    assert batch.matches.tolist() == [[True], [True], [False], [True]]
+    assert pairs.overlaps(torch.zeros(4, dtype=torch.int64), torch.arange(4)).tolist() == [True, True, False, True]
 
 
 def test_phrases_that_differ_in_case_are_one_phrase(tmp_path: Path) -> None:
-    boxes = np.array([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 1.0, 1.0]], np.float32)
-    pairs = pairs_of(tmp_path, boxes, "A star", "a star")
-    assert (pairs.phrases, pairs.positives.tolist()) == (["a star"], [[0, 0]])
+    pairs = pairs_of(tmp_path, BOXES, "A star", "a star", truth=1)
+    assert (pairs.phrases, pairs.positives.tolist()) == (["a star"], [[0, 3]])
 
 
-def test_phrase_box_pairs_reject_features_without_boxes(tmp_path: Path) -> None:
+def test_phrase_box_pairs_name_the_features_that_they_lack(tmp_path: Path) -> None:
+    for name in ("none", "proposals"):
+        (tmp_path / name).mkdir()
     with pytest.raises(ValueError, match="the features of image 'a' have no boxes"):
-        pairs_of(tmp_path, None)
+        pairs_of(tmp_path / "none", None)
+    with pytest.raises(ValueError, match="no ground-truth boxes of the phrases to train on: set truth_regions"):
+        pairs_of(tmp_path / "proposals", BOXES).resampled(10)
 
 
 def test_batch_matches_phrases_with_their_boxes(phrase_boxes: PhraseBoxPairs) -> None:
     first = int(phrase_boxes.positives[0, 1])
-    batch = phrase_boxes.batch(torch.tensor([[0, first], [-1, 5], [3, 2], [0, 2]]))
-    boxes = sorted({first, 5, 2})
+    batch = phrase_boxes.batch(torch.tensor([[0, first], [-1, 5], [3, 2], [0, 2], [-1, 0]]))
+    boxes, correct = sorted({first, 0, 2, 5}), truth() | truth(first=0)
     assert batch.image_ids == [f"image {box // REGIONS}, region {box % REGIONS}" for box in boxes]
-    assert batch.matches.tolist() == [[(phrase_boxes.phrases[row], box) in truth() for row in (0, 3)] for box in boxes]
-    assert batch.regions.features.shape == (3, 1, 12)
-    stored = phrase_boxes.features.gather([0]).boxes[0]
-    np.testing.assert_array_equal(batch.regions.boxes[:, 0], stored[[box % REGIONS for box in boxes]])
+    assert batch.matches.tolist() == [[(phrase_boxes.phrases[row], box) in correct for row in (0, 3)] for box in boxes]
+    assert batch.matches.any()
+    assert batch.regions.features.shape == (4, 1, 12)
+    stored = phrase_boxes.features.gather([0])
+    np.testing.assert_array_equal(batch.regions.boxes[:3, 0], stored.boxes[0, [0, 2, 5]])
+    np.testing.assert_array_equal(batch.regions.features[:3, 0], stored.features[0, [0, 2, 5]])
     expected = phrase_boxes.vectorizer.vectorize([phrase_boxes.phrases[0], phrase_boxes.phrases[3]]).values
     torch.testing.assert_close(batch.text.values, expected)
 
