@@ -8,7 +8,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, embedding
 
-from bifocal.text.elmo.network import BEGIN_SENTENCE, END_SENTENCE, Elmo
+from bifocal.text.elmo.network import Elmo
+from bifocal.text.spelling import BEGIN_SENTENCE, END_SENTENCE
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.state import RunState
 

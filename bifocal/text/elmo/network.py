@@ -6,29 +6,16 @@ Peters et al., "Deep contextualized word representations", NAACL 2018, section 3
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
 
 from bifocal.text.elmo.format import ElmoOptions, read_options, read_weights
-
-BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
-SYMBOLS = 261
-"""Size of the alphabet: bytes of UTF-8 and the five special symbols."""
-
-
-def spell(token: str | int, length: int) -> list[int]:
-    """Return the symbols of a word, or of a sentence boundary, truncated and padded to ``length``.
-
-    >>> spell("ab", 6)
-    [258, 97, 98, 259, 260, 260]
-    """
-    letters = [token] if isinstance(token, int) else list(token.encode()[: length - 2])
-    symbols = [BEGIN_WORD, *letters, END_WORD]
-    return symbols + [PADDING] * (length - len(symbols))
+from bifocal.text.spelling import SYMBOLS, spell_sentences
 
 
 class CharCNN(nn.Module):
@@ -80,15 +67,27 @@ class ProjectedLSTM(nn.Module):
         gates = nn.functional.linear(x, self.from_input, self.bias)
         output = x.new_zeros(x.shape[1], x.shape[2])
         cell = x.new_zeros(x.shape[1], self.projection.shape[1])
+        if torch.compiler.is_exporting():
+
+            def step_of_scan(state: tuple[Tensor, Tensor], step: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+                output, cell = self._step(step, *state)
+                return (output, cell), output.clone()
+
+            # The exported graph of a Python loop has as many steps as the example.
+            return cast(Tensor, scan(step_of_scan, (output, cell), gates)[1])
         outputs = []
         for step in gates:
-            entry, candidate, forget, exit = torch.addmm(step, output, self.from_output.T).chunk(4, dim=1)
-            cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
-            cell = cell.clamp(-self.cell_clip, self.cell_clip)
-            output = (torch.sigmoid(exit) * torch.tanh(cell)) @ self.projection.T
-            output = output.clamp(-self.projection_clip, self.projection_clip)
+            output, cell = self._step(step, output, cell)
             outputs.append(output)
         return torch.stack(outputs)
+
+    def _step(self, gates: Tensor, output: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Return output and cell of a step from the input's share of the gates, and the previous output and cell."""
+        entry, candidate, forget, exit = torch.addmm(gates, output, self.from_output.T).chunk(4, dim=1)
+        cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
+        cell = cell.clamp(-self.cell_clip, self.cell_clip)
+        output = (torch.sigmoid(exit) * torch.tanh(cell)) @ self.projection.T
+        return output.clamp(-self.projection_clip, self.projection_clip), cell
 
 
 class Elmo(nn.Module):
@@ -139,7 +138,7 @@ class Elmo(nn.Module):
         """Return the layers of a batch of padded sentences, forward and backward.
 
         Args:
-            symbols: (N, symbols) of each different word, see :func:`spell`.
+            symbols: (N, symbols) of each different word, see ``bifocal.text.spelling``.
             words: (T, B) rows of ``symbols``, including the two boundaries of the sentence.
             lengths: (B,) number of steps of each sentence.
 
@@ -147,7 +146,7 @@ class Elmo(nn.Module):
             1 + layers tensors (2, T, B, P); values after the end of a sentence are undefined.
         """
         x = self.tokens(symbols)[words]
-        mirror = mirrored(lengths, len(words))[..., None].expand_as(x)
+        mirror = mirrored(lengths, words.shape[0])[..., None].expand_as(x)
         ahead, back = x, x.gather(0, mirror)
         layers = [torch.stack([x, x])]
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
@@ -179,15 +178,9 @@ class Elmo(nn.Module):
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the arguments of :meth:`forward` for ``sentences``."""
-        marked: list[list[Any]] = [[BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences]
-        ids = {word: index for index, word in enumerate(dict.fromkeys(word for line in marked for word in line))}
-        longest = max(len(line) for line in marked)
-        words = torch.zeros(longest, len(marked), dtype=torch.int64)
-        for column, line in enumerate(marked):
-            words[: len(line), column] = torch.tensor([ids[word] for word in line])
-        symbols = torch.tensor([spell(word, self.options.max_symbols) for word in ids])
-        lengths = torch.tensor([len(line) for line in marked])
-        return symbols.to(self.device), words.to(self.device), lengths.to(self.device)
+        arrays = spell_sentences(sentences, self.options.max_symbols)
+        symbols, words, lengths = (torch.from_numpy(array).to(self.device) for array in arrays)
+        return symbols, words, lengths
 
 
 def mirrored(lengths: Tensor, time: int) -> Tensor:
