@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnxruntime
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from bifocal.export.encoders import Branch, branch_module, example_inputs, load_two_branch
+from bifocal.export.encoders import Branch, branch_module, example_inputs
+from bifocal.models import GroundingModel, load_model
+from bifocal.models.base import Model
 
 BATCHES, LENGTHS = (1, 2, 5), (1, 3, 20)
 
@@ -19,10 +23,11 @@ class Parity:
     """One comparison of a graph with torch.
 
     Attributes:
-        branch: name of the graph: a ``Branch``, or "backbone".
+        branch: name of the graph: a ``Branch``, "backbone" or "elmo".
         batch: images or captions.
         length: regions or words.
-        difference: largest absolute difference of any output value; of features, relative to the largest feature.
+        difference: largest absolute difference of any output value; of features, scores above 1 and ELMo's layers
+            relative to the largest value.
     """
 
     branch: str
@@ -32,18 +37,29 @@ class Parity:
 
 
 def compare_encoder(model_directory: Path, branch: Branch, file: Path, seed: int) -> Iterator[Parity]:
-    """Compare an exported encoder with torch on random inputs of several batch sizes and lengths."""
-    model = load_two_branch(model_directory)
+    """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths."""
+    model = load_model(model_directory)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
-    module = branch_module(model, branch)
     for batch in BATCHES:
         for length in LENGTHS:
             inputs = example_inputs(model, branch, batch, length, seed)
             with torch.inference_mode():
-                expected = module(*inputs).numpy()
-            (output,) = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
-            yield Parity(branch, batch, length, max_difference(output, expected))
+                expected = [tensor.numpy() for tensor in _expected(model, branch, inputs)]
+            outputs = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
+            differences = [max_difference(*pair) for pair in zip(outputs, expected, strict=True)]
+            # Vectors have unit norm; the scores of a late-interaction model are sums.
+            scale = max(1.0, *(float(np.abs(values).max()) for values in expected)) if branch == "scores" else 1.0
+            yield Parity(branch, batch, length, max(differences) / scale)
+
+
+def _expected(model: Model, branch: Branch, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    if branch == "scores":
+        # Not the exported module, which is another implementation of the same equations.
+        cells, sentences, words = inputs
+        return (cast(GroundingModel, model).score(cells, (sentences, words)).cross,)
+    outputs: Tensor | tuple[Tensor, ...] = branch_module(model, branch)(*inputs)
+    return (outputs,) if isinstance(outputs, Tensor) else outputs
 
 
 def max_difference(output: NDArray[np.floating], expected: NDArray[np.floating]) -> float:

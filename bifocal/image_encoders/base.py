@@ -20,11 +20,14 @@ class ImageEncoder(nn.Module):
         reads_pixels: whether the input is pixels (B, 3, H, W) in [0, 255] and not stored features (B, R, D). Such an
             encoder has ``embed_pixels``, which takes images of one size without a mask.
         single_vector: whether an image has one vector (B, d), and not one per cell and level (B, L, N, d).
+        levels_per_image: L of an encoder with several vectors per image; stored features hold the cells of one level
+            after the other, equally many of each.
         onnx_image_size: pixels, side of the only square that an exported graph takes; None if any size will do.
     """
 
     reads_pixels: bool = False
     single_vector: bool = True
+    levels_per_image: int = 1
     onnx_image_size: int | None = None
 
     def __init__(self, input_dim: int, dim: int) -> None:

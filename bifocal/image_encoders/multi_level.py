@@ -84,6 +84,7 @@ class MultiLevelEncoder(ImageEncoder):
             channels = self.backbone.channels
             self.reads_pixels, self.onnx_image_size = True, image_size
         self.levels = nn.ModuleList(_mapping(width, dim, convolutions, slope) for width in channels)
+        self.levels_per_image = levels
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return self.level_cells(features, mask)

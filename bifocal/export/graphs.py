@@ -1,0 +1,55 @@
+"""Export of a module as an ONNX graph whose dynamic dimensions have names."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+Shape = tuple[str | int, ...]
+"""Dimensions of an input; a name stands for a dynamic dimension."""
+
+
+def write_graph(
+    module: nn.Module,
+    example: Sequence[Tensor],
+    shapes: Mapping[str, Shape],
+    outputs: Sequence[str],
+    file: Path,
+    *,
+    any_size: bool = False,
+) -> None:
+    """Write ``module`` as ONNX; call it in a fresh process, see ``bifocal.export.process``.
+
+    Args:
+        example: arguments of the module, with at least two elements along each dynamic dimension.
+        shapes: shape of each input, by its name, in the order of the arguments.
+        outputs: names of the outputs.
+        any_size: accept a module that takes some sizes only, such as multiples of a backbone's stride.
+    """
+    names = [name for shape in shapes.values() for name in shape if isinstance(name, str)]
+    # torch.export allows such a module for a name, not for a Dim.
+    dims = {name: name if any_size else torch.export.Dim(name) for name in names}
+    # Inputs share an axis on purpose.
+    warnings.filterwarnings("ignore", message="# The axis name: .* shares the same shape constraints")
+    program = torch.onnx.export(
+        module,
+        tuple(example),
+        input_names=list(shapes),
+        output_names=list(outputs),
+        dynamic_shapes=[{axis: dims[n] for axis, n in enumerate(s) if isinstance(n, str)} for s in shapes.values()],
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None  # torch.onnx.export returns None without dynamo only
+    program.save(file, external_data=False)
+
+
+def check_shapes(file: Path, shapes: Mapping[str, Shape]) -> None:
+    """Raise ``ValueError`` if an input of the graph has lost a dynamic dimension."""
+    for value in onnx.load(file).graph.input:
+        shape = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        if shape != shapes[value.name]:
+            raise ValueError(f"{file.name}: input {value.name} has shape {shape}, expected {shapes[value.name]}")
