@@ -234,7 +234,7 @@ def _recorded_queries(models: Sequence[ExportedModel], direction: str, common: C
 def _latency_checks(models: Sequence[ExportedModel], common: CommonImages, criteria: Criteria) -> Iterator[Check]:
     read = all(model.reads_images for model in models)
     image = encode_image(common.split, common.split.images["image_id"].iloc[0]) if read else None
-    for kind, ratio in latency_ratios(models[0].embedder, models[1].embedder, image).items():
+    for kind, ratio in latency_ratios(models[0].encoders, models[1].encoders, image).items():
         yield limit_check(f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,14 @@ import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset
+from bifocal.evaluation.exported_scores import score_matrix
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
 from bifocal.evaluation.retrieval_tables import rank_table
 from bifocal.features import FeatureStore
-from bifocal.metrics import PROTOCOLS, retrieval_ranks, split_folds
+from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
 from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Array
+from bifocal.serving.pair_scorer import PairScorer, scores_pairs
 
 BACKBONE = "backbone"
 """Value of the column ``branch`` in ``parity.csv``."""
@@ -33,7 +35,7 @@ class ExportedModel:
         ranks: ranks of its own evaluation, as in ``ranks.parquet``.
         trained_on: SHA-256 of the images outside the evaluated split.
         evaluated_on: images of the evaluated split, as in ``evaluated_on.parquet``.
-        parity: largest absolute difference between an embedding of the graphs and torch's.
+        parity: largest difference between an embedding or a score of the graphs and torch's.
         backbone_parity: largest relative difference between a feature and torch's; 0 without a backbone graph.
         size_mb: size of all graphs.
     """
@@ -78,9 +80,9 @@ class ExportedModel:
         )
 
     @cached_property
-    def embedder(self) -> Embedder:
+    def encoders(self) -> Embedder | PairScorer:
         """The graphs, loaded."""
-        return Embedder(self.directory)
+        return PairScorer(self.directory) if scores_pairs(self.directory) else Embedder(self.directory)
 
     @property
     def evaluated_contents(self) -> "pd.Series[str]":
@@ -90,8 +92,8 @@ class ExportedModel:
 
     @property
     def reads_images(self) -> bool:
-        """Whether the graphs compute the embedding from an image file; others need the features of the image."""
-        return "image" in self.embedder.inputs
+        """Whether the graphs read an image file; others need the features of the image."""
+        return "image" in self.encoders.inputs
 
     def rank(self, split: Dataset, features: FeatureStore | None) -> pd.DataFrame:
         """Return the rank of every image and caption of ``split``, ranked together, as in ``ranks.parquet``.
@@ -103,23 +105,30 @@ class ExportedModel:
             ValueError: the graphs return NaN, an image cannot be read, or the model needs features and gets none.
         """
         ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
-        images = _in_batches(lambda batch: self._embed_images(split, batch, features), ids, IMAGES_PER_BATCH)
-        captions = _in_batches(self.embedder.embed_sentences, texts, SENTENCES_PER_BATCH)
         row_of_image = {image_id: row for row, image_id in enumerate(ids)}
         image_of_caption = torch.tensor([row_of_image[image_id] for image_id in split.captions["image_id"]])
         folds = split_folds(PROTOCOLS["full"], image_of_caption, len(ids))
-        both = retrieval_ranks(images, captions, image_of_caption)
+        both = self._ranks(lambda batch: self._encode_images(split, batch, features), ids, texts, image_of_caption)
         caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in both)
         return rank_table(split.images, split.captions, caption_ranks, image_ranks, folds)
 
-    def _embed_images(self, split: Dataset, image_ids: Sequence[str], features: FeatureStore | None) -> Any:
+    def _ranks(
+        self, encode: Callable[[Sequence[str]], Array], ids: Sequence[str], texts: Sequence[str], answers: Tensor
+    ) -> tuple[Ranks, Ranks]:
+        if isinstance(self.encoders, PairScorer):
+            scores = torch.from_numpy(score_matrix(self.encoders, ids, texts, encode))
+            return score_ranks(lambda rows, columns: scores[rows][:, columns], answers, images=len(ids))
+        images = _in_batches(encode, ids, IMAGES_PER_BATCH)
+        return retrieval_ranks(images, _in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers)
+
+    def _encode_images(self, split: Dataset, image_ids: Sequence[str], features: FeatureStore | None) -> Array:
         if self.reads_images:
-            return self.embedder.embed_images([encode_image(split, image_id) for image_id in image_ids])
-        if features is None or "features" not in self.embedder.inputs:
-            raise ValueError(f"the graphs take {', '.join(self.embedder.inputs)}: images need the features they read")
+            return self.encoders.encode_images([encode_image(split, image_id) for image_id in image_ids])
+        if features is None or "features" not in self.encoders.inputs:
+            raise ValueError(f"the graphs take {', '.join(self.encoders.inputs)}: images need the features they read")
         regions = features.gather(features.rows(image_ids))
         rows = zip(regions.features, regions.mask, strict=True)
-        return self.embedder.embed_features([image[mask].numpy() for image, mask in rows])
+        return self.encoders.encode_features([image[mask].numpy() for image, mask in rows])
 
 
 def encode_image(split: Dataset, image_id: str) -> str:
@@ -127,6 +136,6 @@ def encode_image(split: Dataset, image_id: str) -> str:
     return base64.b64encode(split.image_path(image_id).read_bytes()).decode()
 
 
-def _in_batches(embed: Callable[[Sequence[str]], Any], inputs: Sequence[str], size: int) -> Tensor:
+def _in_batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:
     parts = [embed(inputs[start : start + size]) for start in range(0, len(inputs), size)]
     return torch.from_numpy(np.concatenate(parts))

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Encoders
 
 REPETITIONS, WARM_UP = 20, 3
 SENTENCE = "a dog runs on the grass beside a child in a red coat"
 
 
-def latency_ratios(current: Embedder, reference: Embedder, image: str | None) -> dict[str, float]:
-    """Return the median time to embed one input, current over reference, by kind of input.
+def latency_ratios(current: Encoders, reference: Encoders, image: str | None) -> dict[str, float]:
+    """Return the median time to encode one input, current over reference, by kind of input.
 
     The models take turns and alternate which one is first, so that the speed and the load of the machine, which an
     absolute time depends on, concern both.
@@ -21,10 +21,10 @@ def latency_ratios(current: Embedder, reference: Embedder, image: str | None) ->
         image: an image file in base64, if both models read images; None to time sentences only.
     """
     ratios = {
-        "text": _ratio(*(lambda model=model: model.embed_sentences([SENTENCE]) for model in (current, reference)))
+        "text": _ratio(*(lambda model=model: model.encode_sentences([SENTENCE]) for model in (current, reference)))
     }
     if image is not None and all("image" in model.inputs for model in (current, reference)):
-        ratios["image"] = _ratio(*(lambda model=model: model.embed_images([image]) for model in (current, reference)))
+        ratios["image"] = _ratio(*(lambda model=model: model.encode_images([image]) for model in (current, reference)))
     return ratios
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -15,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from bifocal.datasets.image_formats import image_formats
 
 PREFIX = "BIFOCAL_MAX_"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Limits:
             raise ValueError(f"{found}, at most {limit} are accepted ({PREFIX}{name.upper()} of the server)")
 
 
-def chunks(rows: Sequence[int], size: int) -> Iterable[Sequence[int]]:
+def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     """Yield ``rows`` in parts of at most ``size``.
 
     >>> list(chunks([1, 2, 3], 2))

@@ -1,22 +1,39 @@
-"""The embedder as a model that MLflow serves: rows of a data frame in, embeddings out. Needs no MLflow itself."""
+"""Models that MLflow serves: rows of a data frame in, embeddings or scores out. Needs no MLflow itself."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from bifocal.serving.embedder import INPUTS, Embedder
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import INPUTS
 from bifocal.serving.limits import Limits, chunks
+from bifocal.serving.pair_model import PairScorerModel
+from bifocal.serving.pair_scorer import PairScorer, scores_pairs
+from bifocal.serving.rows import Rows
 
 CHUNK_ROWS = {"text": 256, "image": 16, "features": 64}
 """Rows that are embedded at once: they bound the memory of a request."""
 
 
+class Servable(Protocol):
+    """A model with ``predict``."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Accepted columns, of ``bifocal.serving.encoders.INPUTS``."""
+
+    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Return one row for each row of the input."""
+
+    def example(self) -> pd.DataFrame:
+        """Return an input of two rows."""
+
+
 class EmbedderModel:
-    """``predict`` of a registered model.
+    """``predict`` of a registered model with one vector per sentence and per image.
 
     Args:
         embedder: computes the embeddings.
@@ -28,14 +45,14 @@ class EmbedderModel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Accepted columns, see ``Embedder.inputs``."""
+        """Accepted columns, see ``Encoders.inputs``."""
         return self.embedder.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return one embedding for each row.
 
         Args:
-            model_input: columns of ``bifocal.serving.embedder.INPUTS``; each row has a value in exactly one of them.
+            model_input: columns of ``bifocal.serving.encoders.INPUTS``; each row has a value in exactly one of them.
             params: unused; part of MLflow's interface.
 
         Returns:
@@ -46,44 +63,38 @@ class EmbedderModel:
                 read; or an input is larger than the limits.
         """
         self.limits.check_rows(len(model_input))
-        if not set(INPUTS) & set(model_input.columns):
-            # MLflow drops columns that are not in the signature; if none is left, the frame arrives without rows.
-            raise ValueError(f"no row has {' or '.join(self.columns)}; columns of other names are ignored")
-        absent = pd.Series([None] * len(model_input), index=model_input.index, dtype=object)
-        columns = [model_input.get(name, absent) for name in INPUTS]
-        present = np.array([column.notna().to_numpy() for column in columns])
-        self._check(present)
-        rows = {name: np.flatnonzero(mask).tolist() for name, mask in zip(INPUTS, present, strict=True)}
-        values = {
-            name: {row: column.iloc[row] for row in rows[name]} for name, column in zip(INPUTS, columns, strict=True)
-        }
-        self.limits.check_sentences(values["text"])
-        self.limits.check_images(values["image"])
-        self.limits.check_features(values["features"], self.embedder.feature_dim)
-        embeddings: list[list[float]] = [[]] * len(model_input)
+        rows = Rows.read(model_input, self.columns)
+        wrong = np.flatnonzero(rows.present.sum(axis=0) != 1)
+        if len(wrong):
+            accepted = ", ".join(self.columns)
+            raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected one of {accepted}")
+        rows.check_accepted(self.columns)
+        rows.check_limits(self.limits, self.embedder.feature_dim, repeated_images=True)
+        embeddings: list[list[float]] = [[]] * rows.count
         functions = (self.embedder.embed_sentences, self.embedder.embed_images, self.embedder.embed_features)
         for name, embed in zip(INPUTS, functions, strict=True):
-            for chunk in chunks(rows[name], CHUNK_ROWS[name]):
+            values = rows.values[name]
+            for chunk in chunks(list(values), CHUNK_ROWS[name]):
                 try:
-                    results = embed([values[name][row] for row in chunk])
+                    results = embed([values[row] for row in chunk])
                 except ValueError as error:  # such as a truncated image
                     raise ValueError(f"{name} in rows {chunk[0]} to {chunk[-1]}: {error}") from error
                 for row, embedding in zip(chunk, results, strict=True):
                     embeddings[row] = embedding.tolist()
         return pd.DataFrame({"embedding": embeddings}, index=model_input.index)
 
-    def _check(self, present: NDArray[np.bool_]) -> None:
-        """Raise ``ValueError`` unless each row has one accepted input; ``present`` is (3 inputs, N rows)."""
-        accepted = ", ".join(self.columns)
-        wrong = np.flatnonzero(present.sum(axis=0) != 1)
-        if len(wrong):
-            values = " and ".join(np.array(INPUTS)[present[:, wrong[0]]]) or "none"
-            raise ValueError(f"row {wrong[0]} has {values}, expected one of {accepted}")
-        for name, mask in zip(INPUTS, present, strict=True):
-            if mask.any() and name not in self.columns:
-                raise ValueError(f"row {np.flatnonzero(mask)[0]} has {name}; this model accepts {accepted}")
+    def example(self) -> pd.DataFrame:
+        """Return two sentences."""
+        return pd.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
 
 
-def _load_pyfunc(data_path: str) -> EmbedderModel:
+def open_model(directory: Path, limits: Limits | None = None) -> Servable:
+    """Return the exported model in ``directory``: of embeddings, or of scores if it has no single vectors."""
+    if scores_pairs(directory):
+        return PairScorerModel(PairScorer(directory), limits)
+    return EmbedderModel(Embedder(directory), limits)
+
+
+def _load_pyfunc(data_path: str) -> Servable:
     """Load a model with the limits of this process."""
-    return EmbedderModel(Embedder(Path(data_path)), Limits.of_process())
+    return open_model(Path(data_path), Limits.of_process())

@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import get_args
 
 import pandas as pd
 
@@ -15,7 +14,9 @@ from bifocal.export.backbone import (
     exportable_extractor,
     write_preprocessing,
 )
-from bifocal.export.encoders import Branch, export_encoder, keeps_square
+from bifocal.export.elmo import GRAPH as ELMO
+from bifocal.export.elmo import compare_elmo, export_elmo
+from bifocal.export.encoders import branches, export_encoder, keeps_square
 from bifocal.export.parity import Parity, compare_encoder
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
@@ -37,7 +38,11 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
             features or another vectorizer.
     """
     check_inputs(load_model(embedding), FeatureStore(features), TextStore(text))
-    parities = [*_export_encoders(embedding, onnx, params.seed), *_export_backbone(features, onnx, params.seed)]
+    parities = [
+        *_export_encoders(embedding, onnx, params.seed),
+        *_export_backbone(features, onnx, params.seed),
+        *_export_vectorizer(text, onnx, params.seed),
+    ]
     preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
     if preprocessing.get("resize") == "square" and keeps_square(embedding, preprocessing["size"]):
         write_preprocessing(features, onnx)
@@ -48,12 +53,11 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
             f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
             f"{worst.length}; export_onnx.tolerance allows {params.tolerance:.1e}: see {onnx}/parity.csv"
         )
-    _copy_vectorizer(text, onnx)
     return {"greatest_difference": worst.difference}
 
 
 def _export_encoders(embedding: Path, onnx: Path, seed: int) -> Iterator[Parity]:
-    for branch in track(get_args(Branch), "export and compare"):
+    for branch in track(branches(load_model(embedding)), "export and compare"):
         file = onnx / f"{branch}.onnx"
         export_encoder(embedding, branch, file)
         yield from compare_encoder(embedding, branch, file, seed)
@@ -65,9 +69,13 @@ def _export_backbone(features: Path, onnx: Path, seed: int) -> Iterator[Parity]:
         yield from compare_backbone(features, onnx / GRAPH, seed)
 
 
-def _copy_vectorizer(text: Path, onnx: Path) -> None:
-    """Copy the vocabulary of token ids, or the fitted vectorizer of other formats."""
-    if TextStore(text).format.name == "tokens":
+def _export_vectorizer(text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
+    """Copy the vocabulary of token ids, export the network of contextual vectors, or copy another fitted vectorizer."""
+    name = TextStore(text).format.name
+    if name == "tokens":
         shutil.copy(text / Vocabulary.FILE, onnx / Vocabulary.FILE)
+    elif name == "contextual":
+        export_elmo(text, onnx / ELMO)
+        yield from compare_elmo(text, onnx / ELMO, seed)
     else:
         shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns(CAPTIONS, "manifest.json"))

@@ -10,8 +10,7 @@ import onnxruntime
 import pandas
 import PIL
 
-from bifocal.serving.embedder import Embedder
-from bifocal.serving.pyfunc import EmbedderModel
+from bifocal.serving.pyfunc import open_model
 from components.register_model.spec import RegisterModelParams
 from runtime.artifacts import artifact_hash, read_manifest, write_json
 from runtime.mlflow import register, reuse_version
@@ -19,10 +18,9 @@ from runtime.mlflow import register, reuse_version
 ROOT = Path(__file__).parents[2]
 CARD, LINEAGE = "MODEL_CARD.md", "## Data, parameters and lineage"
 SERVED_CODE = (
-    "bifocal/serving/embedder.py",
-    "bifocal/serving/limits.py",
-    "bifocal/serving/pyfunc.py",
+    *(f"bifocal/serving/{path.name}" for path in sorted((ROOT / "bifocal/serving").glob("[!_]*.py"))),
     "bifocal/datasets/images.py",
+    "bifocal/text/spelling.py",
     "bifocal/text/tokens.py",
     "bifocal/text/vocabulary.py",
     "runtime/mlflow/served_model.py",
@@ -41,8 +39,8 @@ def run(params: RegisterModelParams, *, metrics: Path, onnx: Path, registration:
 
 
 def _register(params: RegisterModelParams, metrics: Path, onnx: Path) -> int:
-    example = pandas.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
-    model = EmbedderModel(Embedder(onnx))
+    model = open_model(onnx)
+    example = model.example()
     # Log the few modules that serving needs: a server then needs neither torch nor an installed bifocal.
     with TemporaryDirectory() as folder:
         return register(

@@ -20,14 +20,14 @@ class ServedModel:
     """A model whose errors are MLflow's: status 400 for a wrong input, else 500.
 
     Args:
-        model: embeds the rows.
+        model: embeds or scores the rows.
     """
 
-    def __init__(self, model: pyfunc.EmbedderModel) -> None:
+    def __init__(self, model: pyfunc.Servable) -> None:
         self.model = model
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return one embedding for each row, see ``EmbedderModel.predict``.
+        """Return one embedding or score for each row, see ``EmbedderModel`` and ``PairScorerModel``.
 
         Raises:
             MlflowException: an input is wrong, or the model failed.

@@ -71,7 +71,7 @@ def test_ranks_of_the_graphs_are_those_of_their_embeddings(
     dataset: Dataset, model: Callable[[float], ExportedModel]
 ) -> None:
     split = dataset.split("test")
-    embedder = model(0.3).embedder
+    embedder = model(0.3).encoders
     words = embedder.embed_sentences(split.captions["text"].tolist())
     images = np.array([Image.open(split.image_path(i)).getpixel((0, 0)) for i in split.images["image_id"]]) - 127.5
     scores = images / np.linalg.norm(images, axis=1, keepdims=True) @ words.T

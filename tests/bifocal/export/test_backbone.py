@@ -18,7 +18,7 @@ from bifocal.export.backbone import GRAPH, compare_backbone, export_backbone, ex
 from bifocal.features import FeatureWriter
 from bifocal.features.base import GridExtractor
 from bifocal.registry import build
-from bifocal.serving.embedder import read_pixels
+from bifocal.serving.encoders import read_pixels
 
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
 EXTRACTORS: list[tuple[str, dict[str, Any]]] = [

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from PIL import Image
 
-from bifocal.serving import embedder
+from bifocal.serving import encoders
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
@@ -115,7 +115,7 @@ def predict(port: int, rows: list[dict[str, Any]]) -> Any:
 
 
 def test_each_input_has_a_column_type() -> None:
-    assert tuple(COLUMNS) == embedder.INPUTS
+    assert tuple(COLUMNS) == encoders.INPUTS
 
 
 def test_served_model_embeds_text_images_and_features_without_torch(

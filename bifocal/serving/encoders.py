@@ -1,0 +1,92 @@
+"""The encoders of an exported model: sentences, images and features to the outputs of their ONNX graphs."""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from bifocal.datasets.images import decode_image
+from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.text import SentenceReader
+
+Array = NDArray[Any]
+INPUTS = ("text", "image", "features")
+"""Inputs of a served model: a sentence, the base64 of an image file, the (R, D) features of an image's regions."""
+MAX_PIXELS = 50_000_000
+
+
+class Encoders:
+    """The ONNX graphs of a model's encoders, and the preprocessing of their inputs.
+
+    Args:
+        directory: directory of the graphs, as the stage that exports them writes it.
+
+    Attributes:
+        inputs: accepted ``INPUTS``: "text" always; "image" if the graphs cover all preprocessing; "features" unless
+            the image encoder reads pixels.
+        feature_dim: D of the features (R, D) of an image; None if the graph accepts any.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.images, self.texts = (open_session(directory / f"{name}_encoder.onnx") for name in ("image", "text"))
+        backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
+        self.backbone = open_session(backbone) if backbone.is_file() else None
+        self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
+        self.sentences = SentenceReader(directory)
+        reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
+        accepted = {"text": True, "image": bool(self.preprocessing), "features": not reads_pixels}
+        self.inputs = tuple(name for name in INPUTS if accepted[name])
+        dimension = self.images.get_inputs()[0].shape[-1]
+        self.feature_dim = None if reads_pixels or not isinstance(dimension, int) else dimension
+
+    def encode_sentences(self, sentences: Sequence[str]) -> list[Array]:
+        """Return the outputs of the text encoder for B sentences."""
+        return run_graph(self.texts, self.sentences.read(sentences))
+
+    def encode_images(self, images: Sequence[str]) -> Array:
+        """Return the output of the image encoder for B image files in base64.
+
+        Raises:
+            ValueError: a string is not the base64 of an image file.
+        """
+        pixels = np.stack([read_pixels(image, **self.preprocessing) for image in images])
+        if self.backbone is None:
+            return run_graph(self.images, (pixels.astype(np.float32),))[0]
+        # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
+        return self.encode_features(list(run_graph(self.backbone, (pixels,))[0].astype(np.float16)))
+
+    def encode_features(self, features: Sequence[Any]) -> Array:
+        """Return the output of the image encoder for B arrays (R, D), or nested lists; R may differ."""
+        regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
+        longest = max(len(image) for image in regions)
+        padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
+        mask = np.zeros((len(regions), longest), dtype=bool)
+        for row, image in enumerate(regions):
+            padded[row, : len(image)], mask[row, : len(image)] = image, True
+        return run_graph(self.images, (padded, mask))[0]
+
+
+def read_pixels(encoded: str, size: int, interpolation: str) -> Array:
+    """Return the pixels (3, size, size) uint8 of an image file in base64.
+
+    Args:
+        size: side of the square that the image is resized to, pixels.
+        interpolation: method of Pillow's ``resize``, such as "bicubic".
+
+    Raises:
+        ValueError: the string is not the base64 of an image file.
+    """
+    try:
+        image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling[interpolation.upper()])
+    return np.array(image).transpose(2, 0, 1)

@@ -1,0 +1,131 @@
+"""``predict`` of a registered model that scores pairs of a sentence and an image."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bifocal.serving.encoders import Array
+from bifocal.serving.limits import Limits, chunks
+from bifocal.serving.pair_scorer import PairScorer
+from bifocal.serving.rows import Rows
+
+IMAGES, SENTENCES = 16, 64
+"""Different images, and sentences, that are encoded at once: they bound the memory of a request."""
+
+
+class PairScorerModel:
+    """``predict`` of a registered model that has no vector for an image: rows are pairs.
+
+    To rank images for a sentence, repeat the sentence in one row per image; to rank sentences for an image, repeat the
+    image. Equal images, and equal sentences beside the same images, are encoded once.
+
+    Args:
+        scorer: computes the scores.
+        limits: of one call of ``predict``.
+    """
+
+    def __init__(self, scorer: PairScorer, limits: Limits | None = None) -> None:
+        self.scorer, self.limits = scorer, limits or Limits()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Accepted columns, see ``Encoders.inputs``."""
+        return self.scorer.inputs
+
+    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Return the score of each row's sentence and image.
+
+        Args:
+            model_input: columns of ``bifocal.serving.encoders.INPUTS``; each row has a value in ``text``, and in one of
+                ``image`` and ``features``.
+            params: unused; part of MLflow's interface.
+
+        Returns:
+            Column ``score``: R_w + R_s of the pair, higher for a better match. It ranks images for one sentence or
+            sentences for one image; it is neither a probability nor a cosine.
+
+        Raises:
+            ValueError: a row is no pair, or has a value that the model does not accept; an image cannot be read; or an
+                input is larger than the limits.
+        """
+        self.limits.check_rows(len(model_input))
+        images = [name for name in self.columns if name != "text"]
+        rows = Rows.read(model_input, [f"text with {name}" for name in images])
+        text, *others = rows.present
+        wrong = np.flatnonzero(~text | (np.sum(others, axis=0) != 1))
+        if len(wrong):
+            expected = f"text and {' or '.join(images)}: this model scores pairs of a sentence and an image"
+            raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected {expected}")
+        rows.check_accepted(self.columns)
+        rows.check_limits(self.limits, self.scorer.feature_dim, repeated_images=False)
+        self._check_levels(rows.values["features"])
+        scores = np.zeros(rows.count)
+        texts = rows.values["text"]
+        for of_image, cells in self._encoded_images(rows):
+            for image, sentences in _blocks(of_image, texts):
+                captions = self.scorer.encode_captions(sentences)
+                row_of = {sentence: row for row, sentence in enumerate(sentences)}
+                for number, members in image:
+                    chosen = [row_of[texts[row]] for row in members]
+                    pairs = captions[0][chosen], captions[1][chosen]
+                    scores[members] = self.scorer.score(cells[number : number + 1], pairs)[0]
+        return pd.DataFrame({"score": scores}, index=model_input.index)
+
+    def example(self) -> pd.DataFrame:
+        """Return two sentences beside an image of one color, or beside features of zeros."""
+        frame = pd.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
+        if "image" in self.columns:
+            file = BytesIO()
+            Image.new("RGB", (8, 8), "gray").save(file, "PNG")
+            return frame.assign(image=base64.b64encode(file.getvalue()).decode())
+        regions = np.zeros((self.scorer.levels, self.scorer.feature_dim or 1)).tolist()
+        return frame.assign(features=pd.Series([regions, regions]))
+
+    def _encoded_images(self, rows: Rows) -> Iterator[tuple[list[list[int]], Array]]:
+        """Yield the rows of each of some images, and the images' cells."""
+        groups: dict[str, list[int]] = {}
+        for row, image in rows.values["image"].items():
+            groups.setdefault(image, []).append(row)
+        for chunk in chunks(list(groups.values()), IMAGES):
+            yield list(chunk), self._encode("image", chunk, [rows.values["image"][group[0]] for group in chunk])
+        # Padding would shift the cells of all levels but the first: encode images of equally many cells together.
+        sizes: dict[int, list[list[int]]] = {}
+        for row, features in rows.values["features"].items():
+            sizes.setdefault(len(features), []).append([row])
+        for equal in sizes.values():
+            for chunk in chunks(equal, IMAGES):
+                values = [rows.values["features"][row] for (row,) in chunk]
+                yield list(chunk), self._encode("features", chunk, values)
+
+    def _check_levels(self, features: Mapping[int, Any]) -> None:
+        levels = self.scorer.levels
+        for row, regions in features.items():
+            if len(regions) % levels:
+                raise ValueError(
+                    f"row {row} has features of {len(regions)} cells, expected those of {levels} levels, equally many "
+                    "of each"
+                )
+
+    def _encode(self, name: str, groups: Sequence[list[int]], values: Sequence[Any]) -> Array:
+        encode = self.scorer.encode_images if name == "image" else self.scorer.encode_features
+        try:
+            return encode(values)
+        except ValueError as error:  # such as a truncated image
+            first = ", ".join(str(group[0]) for group in groups)
+            raise ValueError(f"{name} in rows {first}: {error}") from error
+
+
+def _blocks(
+    groups: Sequence[Sequence[int]], texts: Mapping[int, str]
+) -> Iterator[tuple[list[tuple[int, list[int]]], list[str]]]:
+    """Yield some of the sentences of ``groups``, and for each group its number and its rows with these sentences."""
+    different = list(dict.fromkeys(texts[row] for group in groups for row in group))
+    for block in chunks(different, SENTENCES):
+        chosen = set(block)
+        members = [(number, [row for row in group if texts[row] in chosen]) for number, group in enumerate(groups)]
+        yield [(number, rows) for number, rows in members if rows], list(block)
