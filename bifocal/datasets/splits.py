@@ -1,6 +1,7 @@
 """Splits that are drawn from the training items."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import numpy as np
 
@@ -76,3 +77,23 @@ def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed:
                 room -= len(members[name])
                 left.remove(name)
     return drawn
+
+
+def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
+    """Return the split of randomly drawn items, as many of each split as ``counts`` says; the others have none.
+
+    The draw depends on the seed and the set of ids, not on their order.
+
+    Raises:
+        ValueError: there are fewer items.
+
+    Example:
+        >>> draw_counts(["a", "b", "c"], {"train": 1, "val": 1}, seed=0)
+        {'c': 'train', 'a': 'val'}
+    """
+    items = sorted(ids)
+    if sum(counts.values()) > len(items):
+        numbers = ", ".join(f"{count} for {split}" for split, count in counts.items())
+        raise ValueError(f"{len(items)} images are fewer than the splits need: {numbers}")
+    order = iter(np.random.default_rng(seed).permutation(len(items)).tolist())
+    return {items[index]: split for split, count in counts.items() for index in islice(order, count)}

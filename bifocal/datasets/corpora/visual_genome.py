@@ -3,12 +3,14 @@
 import re
 import unicodedata
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.files import read_json, read_json_list, require_root
 from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
+from bifocal.datasets.splits import draw_counts
 
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
@@ -31,24 +33,32 @@ class VisualGenome:
     Args:
         root: folder of ``image_data.json``, ``region_descriptions.json``, the splits and the photographs.
         splits: file of the splits below ``root``, ``{"train": [image ids], "val": ..., "test": ...}``, as DenseCap
-            publishes it.
+            publishes it; or the number of images of each split, drawn at random, such as the 80,000, 10,000 and 10,000
+            of Gordo and Larlus, CVPR 2017.
         coco: COCO's captions file below ``root``, such as ``captions_val2014.json``; None for all images.
         max_words: longer descriptions are excluded; None for no limit.
+        seed: of the drawn splits.
 
     Raises:
-        ValueError: ``max_words`` is less than 1.
+        ValueError: ``max_words`` is less than 1, or the numbers in ``splits`` are not those of train, val and test.
     """
 
     def __init__(
         self,
         root: Path | str | None = None,
-        splits: str = "densecap_splits.json",
+        splits: str | Mapping[str, int] = "densecap_splits.json",
         coco: str | None = None,
         max_words: int | None = 10,
+        seed: int = 0,
     ) -> None:
         if max_words is not None and max_words < 1:
             raise ValueError(f"max_words is {max_words}, expected at least 1, or null for no limit")
-        self.root, self.splits, self.coco, self.max_words = root, splits, coco, max_words
+        if not isinstance(splits, str) and (set(splits) != set(SPLITS) or min(splits.values()) < 1):
+            raise ValueError(
+                f"splits is {dict(splits)}, expected a file or a number of images, at least 1, for each of "
+                f"{', '.join(SPLITS)}"
+            )
+        self.root, self.splits, self.coco, self.max_words, self.seed = root, splits, coco, max_words, seed
 
     def published(self) -> PublishedCorpus:
         """Return the counts of the published files; 46,881 terms are those of Gordo and Larlus, section 6.1."""
@@ -59,10 +69,11 @@ class VisualGenome:
         files = [
             *(Download(name, "Visual Genome", f"{address}api.html", size, place) for name, size, place in images),
             *(Download(name, "Visual Genome", f"{address}data/dataset/{name}") for name in tables),
-            Download("densecap_splits.json", "Johnson et al., DenseCap", splits),
         ]
+        if isinstance(self.splits, str):
+            files.append(Download(self.splits, "Johnson et al., DenseCap", splits))
         return PublishedCorpus(
-            images={"train": 77_398, "val": 5_000, "test": 5_000},
+            images={"train": 77_398, "val": 5_000, "test": 5_000} if isinstance(self.splits, str) else self.splits,
             captions_per_image=50.0,
             words_per_caption=5.0,
             phrases_per_image=50.0,
@@ -112,12 +123,18 @@ class VisualGenome:
         return Corpus(root, entries, captions, phrases, excluded)
 
     def _list_all(self, root: Path, data: list[Any]) -> _Listing:
-        splits = read_json(root / self.splits, "VisualGenome", *SPLITS)
-        split_of = {str(image): split for split in SPLITS for image in splits[split]}
+        image_ids = [str(image["image_id"]) for image in data]
+        if isinstance(self.splits, str):
+            splits = read_json(root / self.splits, "VisualGenome", *SPLITS)
+            split_of = {str(image): split for split in SPLITS for image in splits[split]}
+            reason = f"in no list of {self.splits}"
+        else:
+            split_of = draw_counts(image_ids, self.splits, self.seed)
+            reason = f"in no drawn split of {' + '.join(map(str, self.splits.values()))} images"
         excluded = [
-            RejectedEntry("image", str(image["image_id"]), f"in no list of {self.splits}", intentional=True)
-            for image in data
-            if str(image["image_id"]) not in split_of
+            RejectedEntry("image", image_id, reason, intentional=True)
+            for image_id in image_ids
+            if image_id not in split_of
         ]
         return [_entry(image, split) for image in data if (split := split_of.get(str(image["image_id"])))], [], excluded
 

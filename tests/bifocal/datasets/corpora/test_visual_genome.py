@@ -61,6 +61,22 @@ def test_visual_genome_with_coco_reads_shared_images_and_coco_captions(genome):
     assert [(phrase.phrase, phrase.caption_id) for phrase in corpus.phrases] == [("a mans cafe red", None)]
 
 
+def test_visual_genome_draws_splits_of_given_sizes(genome):
+    """The 80,000, 10,000 and 10,000 images of Gordo and Larlus, in small."""
+    counts = {"train": 1, "val": 1, "test": 1}
+    corpus = VisualGenome(genome, splits=counts, seed=3).read(UNUSED)
+    assert sorted(image.split for image in corpus.images) == ["test", "train", "val"]
+    drawn = [
+        {image.image_id: image.split for image in VisualGenome(genome, splits=counts, seed=seed).read(UNUSED).images}
+        for seed in range(5)
+    ]
+    assert len({tuple(sorted(splits.items())) for splits in drawn}) > 1
+    with pytest.raises(ValueError, match="3 images are fewer than the splits need: 2 for train, 1 for val, 1 for test"):
+        VisualGenome(genome, splits=counts | {"train": 2}).read(UNUSED)
+    with pytest.raises(ValueError, match="expected a file or a number of images"):
+        VisualGenome(genome, splits={"train": 3})
+
+
 def test_visual_genome_names_the_invalid_file(genome):
     (genome / "region_descriptions.json").write_text('{"regions": []}')
     with pytest.raises(ValueError, match="expected a list, got dict"):
