@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
+from scipy.sparse import csr_matrix, vstack
 from torch import Tensor
 
 from bifocal.datasets import Dataset
@@ -13,6 +14,8 @@ from bifocal.text import TextBatch, TextStore
 
 Modality = TypeVar("Modality", bound=NamedTuple)
 """The images or the captions of a batch: tensors with one row for each."""
+CAPTIONS_PER_BLOCK = 65_536
+"""Captions that are read together into a sparse matrix."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,17 @@ class ImageCaptionPairs:
     def caption_text(self, captions: Tensor) -> TextBatch:
         """Return the text of the captions of the given rows (m,)."""
         return self.text.gather(self._text_rows[captions.numpy()])
+
+    def caption_matrix(self) -> csr_matrix:
+        """Return the text of all captions, in order, as a sparse matrix (M, K).
+
+        Raises:
+            ValueError: the captions are tokens or contextual vectors.
+        """
+        rows = self._text_rows
+        starts = range(0, len(rows), CAPTIONS_PER_BLOCK)
+        blocks = [self.text.gather_sparse(rows[start : start + CAPTIONS_PER_BLOCK]) for start in starts]
+        return csr_matrix(vstack(blocks))
 
     def image_batches(self, size: int) -> Iterator[RegionBatch]:
         """Yield the features of all images, in order."""

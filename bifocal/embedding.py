@@ -1,5 +1,6 @@
 """Embeddings of a whole collection."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 import torch
@@ -59,9 +60,18 @@ def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]
 
     The model is left in evaluation mode.
     """
+    return embed_images(model, pairs.image_batches(BATCH)), embed_texts(model, pairs.caption_batches(BATCH))
+
+
+@torch.inference_mode()
+def embed_images(model: DualEncoder, batches: Iterable[RegionBatch]) -> Tensor:
+    """Return the embeddings of images (N, d), float32 on the CPU; leave the model in evaluation mode."""
     model.eval()
-    device = model.device
-    with torch.inference_mode():
-        images = [model.embed_images(to_device(regions, device)) for regions in pairs.image_batches(BATCH)]
-        captions = [model.embed_captions(to_device(text, device)) for text in pairs.caption_batches(BATCH)]
-    return torch.cat(images).float().cpu(), torch.cat(captions).float().cpu()
+    return torch.cat([model.embed_images(to_device(batch, model.device)).float().cpu() for batch in batches])
+
+
+@torch.inference_mode()
+def embed_texts(model: DualEncoder, batches: Iterable[TextBatch]) -> Tensor:
+    """Return the embeddings of texts (M, d), float32 on the CPU; leave the model in evaluation mode."""
+    model.eval()
+    return torch.cat([model.embed_captions(to_device(batch, model.device)).float().cpu() for batch in batches])

@@ -1,7 +1,7 @@
 """Triplet losses of semantic image retrieval."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch.nn.functional import relu
 
 from bifocal.scores import Scores, check_matches
 
+T = TypeVar("T")
 WEIGHTS = ("visual_weight", "image_to_text_weight", "text_to_image_weight")
 
 
@@ -73,16 +74,20 @@ class SemanticTripletLoss(nn.Module):
         query, relevant, irrelevant = triplets(relevance)
         if not len(query):
             return scores.cross.sum() * 0
-        costs = [
-            weight * relu(self.margin - part[query, relevant] + part[query, irrelevant])
-            for weight, part in (
-                (self.visual_weight, scores.visual),
-                (self.image_to_text_weight, scores.cross),
-                (self.text_to_image_weight, scores.cross.T),
-            )
-            if weight
-        ]
+        parts = self.weighted(scores.visual, scores.cross, scores.cross.T)
+        costs = [weight * relu(self.margin - part[query, relevant] + part[query, irrelevant]) for weight, part in parts]
         return torch.stack(costs).sum(dim=0).mean() / 2
+
+    @property
+    def uses_texts(self) -> bool:
+        """Whether a joint loss has a weight."""
+        return bool(self.image_to_text_weight or self.text_to_image_weight)
+
+    def weighted(self, visual: T, image_to_text: T, text_to_image: T) -> list[tuple[float, T]]:
+        """Return the scores that eq. (1)-(3) compare, each with its weight; without those of weight 0."""
+        weights = (self.visual_weight, self.image_to_text_weight, self.text_to_image_weight)
+        parts = zip(weights, (visual, image_to_text, text_to_image), strict=True)
+        return [(weight, part) for weight, part in parts if weight]
 
 
 def triplets(relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:

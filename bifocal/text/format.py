@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 FormatName = Literal["tokens", "vectors", "contextual", "sparse"]
@@ -81,6 +82,25 @@ def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[
     for row, (columns, row_values) in enumerate(zip(indices, values, strict=True)):
         dense[row, columns] = row_values
     return TextBatch(torch.from_numpy(dense), ones)
+
+
+def sparse_rows(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> csr_matrix:
+    """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K).
+
+    Raises:
+        ValueError: the captions are tokens or contextual vectors.
+
+    Example:
+        >>> sparse_rows(TextFormat("sparse", dim=4), [np.array([0.6, 0.8])], [np.array([1, 3])]).toarray()
+        array([[0. , 0.6, 0. , 0.8]])
+    """
+    if text_format.name not in ("vectors", "sparse"):
+        raise ValueError(f"{text_format.name} have no single vector per caption: vectorize with TFIDF")
+    if indices is None:
+        return csr_matrix(np.stack(values) if len(values) else np.empty((0, text_format.dim), np.float32))
+    ends = np.cumsum([0, *(len(row) for row in values)])
+    flat = (np.concatenate(arrays) if len(values) else np.empty(0) for arrays in (values, indices))
+    return csr_matrix((*flat, ends), (len(values), text_format.dim))
 
 
 def _pad_tokens(values: Sequence[Array]) -> TextBatch:

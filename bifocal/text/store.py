@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate
+from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate, sparse_rows
 from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
@@ -109,9 +110,21 @@ class TextStore:
 
     def gather(self, rows: ArrayLike | Tensor) -> TextBatch:
         """Return the captions in ``rows`` (B,), in this order; rows may repeat."""
+        return collate(self.format, *self._read(rows))
+
+    def gather_sparse(self, rows: ArrayLike | Tensor) -> csr_matrix:
+        """Return the captions in ``rows`` (B,), one vector each, as a sparse matrix (B, K).
+
+        Raises:
+            ValueError: the captions are tokens or contextual vectors.
+        """
+        return sparse_rows(self.format, *self._read(rows))
+
+    def _read(self, rows: ArrayLike | Tensor) -> tuple[list[Array], list[Array] | None]:
+        """Return the values of captions, and their positions if the format is sparse."""
         indices = np.asarray(rows, dtype=np.int64).tolist()
         values, *positions = ([_row(column, index) for index in indices] for column in self._columns)
-        return collate(self.format, values, positions[0] if positions else None)
+        return values, positions[0] if positions else None
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -9,8 +9,11 @@ from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, Strict
 
 MONITORS = {"Recall": "recall_sum", "Phrases": "phrase_R@1", "Pointing": "pointing", "Semantic": "ndcg"}
 """Metric that chooses the epoch, by the validator; the parts themselves cannot be imported here, they need torch."""
-VALIDATORS = {"MinedTriplets": "Semantic", "PhraseBoxes": "Phrases"}
+VALIDATORS = {"MinedTriplets": "Semantic", "OrderedTriplets": "Semantic", "PhraseBoxes": "Phrases"}
 """Validator of a phase that names none, by the batches; ``Recall`` for the others."""
+
+IMAGE_TRIPLETS = ("MinedTriplets", "OrderedTriplets")
+"""Batches of image triplets."""
 
 
 class PhaseParams(StrictModel):
@@ -40,14 +43,15 @@ class PhaseParams(StrictModel):
     @model_validator(mode="after")
     def _check_batches_and_loss(self) -> Self:
         losses = {name for name, _ in _nested_refs(self.loss)}
-        if (self.batches.name == "MinedTriplets") != ("SemanticTripletLoss" in losses):
+        if (self.batches.name in IMAGE_TRIPLETS) != ("SemanticTripletLoss" in losses):
             raise ValueError(
-                f"batches is {self.batches.name} and loss is {self.loss.name}: MinedTriplets and SemanticTripletLoss "
-                "need each other, set both or none"
+                f"batches is {self.batches.name} and loss is {self.loss.name}: {' or '.join(IMAGE_TRIPLETS)} and "
+                "SemanticTripletLoss need each other, set both or none"
             )
         if "SemanticTripletLoss" in losses and self.loss.name != "SemanticTripletLoss":
             raise ValueError(
-                f"SemanticTripletLoss is inside {self.loss.name}, but MinedTriplets needs its margin: set it as loss"
+                f"SemanticTripletLoss is inside {self.loss.name}, but {self.batches.name} needs its margin: set it as "
+                "loss"
             )
         return self
 
@@ -137,7 +141,7 @@ def _model_problems(model: str, phase: PhaseParams) -> Iterator[str]:
         if "GroundingLoss" in losses:
             yield f"GroundingLoss needs scores of words and sentences, which {model} lacks: set model to GroundingModel"
         return
-    if phase.batches.name in ("MinedTriplets", "PhraseBoxes"):
+    if phase.batches.name in (*IMAGE_TRIPLETS, "PhraseBoxes"):
         yield f"{phase.batches.name} needs one vector per image, but a GroundingModel has several: use TwoBranchModel"
     structure = losses.get("StructurePreservingLoss")
     if structure is not None and (structure.get("visual_weight", 0.0) or structure.get("textual_weight", 0.2)):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bifocal.datasets import read_dataset
 from bifocal.registry import build
-from bifocal.text.vectorizers.base import Vectorizer, write_text
+from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from components.vectorize_captions.spec import VectorizeCaptionsParams
 
 
@@ -12,7 +12,8 @@ def run(params: VectorizeCaptionsParams, *, dataset: Path, text: Path) -> dict[s
     """Fit the vectorizer on the captions of the split "train" and write the captions of every split."""
     tables = read_dataset(dataset)
     vectorizer: Vectorizer = build("bifocal.text.vectorizers", params.vectorizer)
-    train = tables.split("train").captions["text"].tolist()
-    metrics = vectorizer.fit(train, params.seed, text / "checkpoints")
+    train = tables.split("train").captions
+    documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
+    metrics = vectorizer.fit(documents, params.seed, text / "checkpoints")
     captions = tables.captions
     return metrics | write_text(text, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist())

@@ -24,12 +24,14 @@ ARGUMENTS: dict[str, dict[str, int]] = {
     "CaptionBatches": {"batch_size": 8},
     "DistinctImageBatches": {"batch_size": 8},
     "MinedTriplets": {"batch_size": 4, "neighbors": 3, "positives_per_query": 2, "steps_per_epoch": 3},
+    "OrderedTriplets": {"batch_size": 4, "steps_per_epoch": 3},
     "PhraseBoxes": {"batch_size": 5},
 }
 """Arguments for a collection of 24 images."""
-LOSSES = {"MinedTriplets": {"name": "SemanticTripletLoss", "margin": 1.0}}
+TRIPLETS = {"name": "SemanticTripletLoss", "margin": 1.0}
+LOSSES = {"MinedTriplets": TRIPLETS, "OrderedTriplets": TRIPLETS}
 """References of the losses that the batches need; HardestTripletLoss for the others."""
-EXAMPLES = {"MinedTriplets": 3}
+EXAMPLES = {"MinedTriplets": 3, "OrderedTriplets": 3}
 """Rows per example; 1 for the others."""
 ONCE = ["CaptionBatches", "DistinctImageBatches", "PhraseBoxes"]
 """Batches that draw a row at most once per epoch."""
@@ -152,14 +154,15 @@ def test_draws_every_row_at_most_once_per_epoch(name: str, inputs: TrainingInput
     assert len(rows.unique(dim=0)) == len(rows)
 
 
-@pytest.mark.parametrize("name", ["MinedTriplets", "PhraseBoxes"])
+@pytest.mark.parametrize("name", ["MinedTriplets", "OrderedTriplets", "PhraseBoxes"])
 def test_rejects_a_model_without_single_vectors(name: str, inputs: TrainingInputs) -> None:
     with pytest.raises(TypeError, match="Identity has no single vector for an image: use a TwoBranchModel"):
         prepare(name, inputs, model=nn.Identity())
 
 
-def test_mined_triplets_reject_another_loss(inputs: TrainingInputs) -> None:
-    with pytest.raises(TypeError, match="MinedTriplets needs SemanticTripletLoss, not InfoNCELoss"):
-        new_batches("MinedTriplets").prepare(
+@pytest.mark.parametrize("name", ["MinedTriplets", "OrderedTriplets"])
+def test_triplets_reject_another_loss(name: str, inputs: TrainingInputs) -> None:
+    with pytest.raises(TypeError, match=f"{name} needs SemanticTripletLoss, not InfoNCELoss"):
+        new_batches(name).prepare(
             inputs, model=new_model(inputs), loss=registry.build("bifocal.losses", "InfoNCELoss"), seed=1
         )

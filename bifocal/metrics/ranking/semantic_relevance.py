@@ -4,47 +4,54 @@ Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to
 for semantic retrieval", CVPR 2017, section 4.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.metrics import match_kernel
+from bifocal.text.format import sparse_rows
 from bifocal.text.vectorizers.base import Vectorizer
 
 
-def caption_vectors(vectorizer: Vectorizer, captions: Sequence[str]) -> csr_matrix:
-    """Return one vector per caption, of unit norm or zero: (M, K).
+def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
+    """Return the sum of the vectors of each image's captions, of unit norm: (N, K) in the order of the images.
+
+    With ``TFIDF(documents="images")`` this is the proxy of the paper: the tf-idf of all words of an image.
 
     Args:
-        vectorizer: fitted, of one vector per caption, such as ``TFIDF`` or ``FisherVectors``.
+        vectorizer: fitted, of one vector per caption.
     """
-    rows = vectorizer.transform(captions)
-    if rows.indices is None:
-        return csr_matrix(normalize(np.stack(rows.values)))
-    ends = np.cumsum([0, *(len(row) for row in rows.values)])
-    values, columns = np.concatenate(rows.values), np.concatenate(rows.indices)
-    return csr_matrix(normalize(csr_matrix((values, columns, ends), (len(captions), vectorizer.format.dim))))
-
-
-def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
-    """Return the sum of the vectors of each image's captions, of unit norm: (N, K) in the order of the images."""
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
-    image = [row_of_image[image_id] for image_id in dataset.captions["image_id"]]
-    members = csr_matrix((np.ones(len(image)), (image, np.arange(len(image)))), (len(row_of_image), len(image)))
-    return csr_matrix(normalize(members @ caption_vectors(vectorizer, list(dataset.captions["text"]))))
+    image = np.array([row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64)
+    encoded = vectorizer.transform(list(dataset.captions["text"]))
+    captions = sparse_rows(vectorizer.format, encoded.values, encoded.indices)
+    return sum_by_image(captions, image, len(row_of_image))
+
+
+def sum_by_image(captions: csr_matrix, image_of_caption: NDArray[np.int64], images: int) -> csr_matrix:
+    """Return the sum of the caption vectors (M, K) of each image, of unit norm: (N, K).
+
+    Args:
+        image_of_caption: row of each caption's image.
+        images: N.
+
+    Example:
+        >>> captions = csr_matrix([[3.0, 0.0], [0.0, 4.0], [0.0, 2.0]])
+        >>> sum_by_image(captions, np.array([0, 0, 1]), images=2).toarray()
+        array([[0.6, 0.8],
+               [0. , 1. ]])
+    """
+    ones = np.ones(len(image_of_caption), dtype=captions.dtype)
+    members = csr_matrix((ones, (image_of_caption, np.arange(len(ones)))), (images, len(ones)))
+    sums = csr_matrix(members @ captions)
+    norms = np.sqrt(sums.multiply(sums).sum(axis=1).A1)
+    sums.data /= np.repeat(norms, np.diff(sums.indptr)).clip(min=1e-12)
+    return sums
 
 
 def relevance(vectors: csr_matrix, queries: Tensor) -> Tensor:
     """Return the relevance of all images to each query, the product of their vectors: (Q, N) float64, at least 0."""
     products = (vectors[queries.numpy()] @ vectors.T).toarray()
     return torch.from_numpy(products).double().clamp_min(0)
-
-
-def matched_captions(vectors: csr_matrix, first: Sequence[int], second: Sequence[int]) -> float:
-    """Return ``match_kernel`` of two images, given the rows of their captions in ``vectors``."""
-    return match_kernel(torch.from_numpy((vectors[first] @ vectors[second].T).toarray()))

@@ -59,6 +59,20 @@ class FittedVectorizer:
         return collate(self.vectorizer.format, encoded.values, encoded.indices)
 
 
+def training_documents(vectorizer: Vectorizer, image_ids: Sequence[str], captions: Sequence[str]) -> list[str]:
+    """Return the texts that ``fit`` of this vectorizer takes: the captions, or the joined captions of each image.
+
+    Args:
+        image_ids: image of each caption.
+    """
+    if getattr(vectorizer, "documents", "captions") == "captions":
+        return list(captions)
+    joined: dict[str, list[str]] = {}
+    for image_id, caption in zip(image_ids, captions, strict=True):
+        joined.setdefault(image_id, []).append(caption)
+    return [" ".join(texts) for texts in joined.values()]
+
+
 def write_text(
     directory: Path, vectorizer: Vectorizer, caption_ids: Sequence[int], captions: Sequence[str]
 ) -> dict[str, float]:

@@ -34,11 +34,16 @@ class TFIDF:
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4 (Snowball stems); Wang, Li,
     Lazebnik, CVPR 2016, section 3.1 (WordNet lemmas, no stop words). A caption without known terms is the zero vector.
 
+    With ``documents="images"``, all captions of an image are one bag of words, as Gordo and Larlus have it: n and df
+    count images, ``fit`` takes the joined captions of each image, and the vectors of captions are not normalized, so
+    that their sum over an image, l2-normalized, is the tf-idf of its bag.
+
     Args:
+        documents: "captions" or "images": what n and df count.
         form: "stem", by Snowball's English stemmer, or "lemma", by WordNet.
         fallback: if WordNet is missing: "error", or "stem" to stem instead.
         stop_words: remove scikit-learn's 318 English stop words.
-        min_count: minimum number of captions that contain a term.
+        min_count: minimum number of documents that contain a term.
         path: folder of WordNet's ``index.noun`` and ``noun.exc``, for lemmas.
 
     Example:
@@ -49,6 +54,7 @@ class TFIDF:
         ['dog', 'grass', 'run']
     """
 
+    documents: Literal["captions", "images"] = "captions"
     form: Literal["stem", "lemma"] = "stem"
     fallback: Literal["error", "stem"] = "error"
     stop_words: bool = True
@@ -86,7 +92,7 @@ class TFIDF:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Learn the terms and their weights; the seed has no effect.
+        """Learn the terms and their weights from documents; the seed has no effect.
 
         Raises:
             FileNotFoundError: lemmas need WordNet, and it is missing.
@@ -94,10 +100,12 @@ class TFIDF:
         """
         if self.form == "lemma":
             self.wordnet = self._read_wordnet()
-        frequency = Counter(term for caption in captions for term in {*self._terms(tokenize(caption)[:MAX_TOKENS])})
+        frequency = Counter(term for caption in captions for term in {*self._terms(self._limited(tokenize(caption)))})
         kept = sorted(term for term, count in frequency.items() if count >= self.min_count)
         if not kept:
-            raise ValueError(f"no term occurs in {self.min_count} of {len(captions)} captions: decrease min_count")
+            raise ValueError(
+                f"no term occurs in {self.min_count} of {len(captions)} {self.documents}: decrease min_count"
+            )
         self.terms = {term: index for index, term in enumerate(kept)}
         counts = np.array([frequency[term] for term in kept])
         self.idf = (np.log((1 + len(captions)) / (1 + counts)) + 1).astype(np.float32)
@@ -109,8 +117,9 @@ class TFIDF:
         ends, columns = [0], []
         for caption in captions:
             tokens = tokenize(caption)
-            counts["truncated_captions"] += len(tokens) > MAX_TOKENS
-            terms = self._terms(tokens[:MAX_TOKENS])
+            limited = self._limited(tokens)
+            counts["truncated_captions"] += len(tokens) > len(limited)
+            terms = self._terms(limited)
             known = [self.terms[term] for term in terms if term in self.terms]
             counts["tokens"] += len(terms)
             counts["unknown_tokens"] += len(terms) - len(known)
@@ -120,8 +129,9 @@ class TFIDF:
         matrix = csr_matrix((np.ones(len(columns), np.float32), columns, ends), (len(captions), len(self.terms)))
         matrix.sum_duplicates()
         matrix.data *= self.idf[matrix.indices]
-        norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-        matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
+        if self.documents == "captions":
+            norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+            matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
         values = np.split(matrix.data.astype(np.float32), matrix.indptr[1:-1])
         return EncodedCaptions(values, np.split(matrix.indices.astype(np.int32), matrix.indptr[1:-1]), counts)
 
@@ -142,6 +152,10 @@ class TFIDF:
         if content["nouns"] is not None:
             irregular = {form: tuple(lemmas) for form, lemmas in content["exceptions"].items()}
             self.wordnet = WordNet(frozenset(content["nouns"]), irregular)
+
+    def _limited(self, tokens: list[str]) -> list[str]:
+        """Return the tokens of a caption that count; all of an image's captions are longer than a caption may be."""
+        return tokens if self.documents == "images" else tokens[:MAX_TOKENS]
 
     def _terms(self, tokens: Sequence[str]) -> list[str]:
         kept = [token for token in tokens if not (self.stop_words and token in english_stop_words())]

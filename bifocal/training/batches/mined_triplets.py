@@ -6,9 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from bifocal.batch import to_device
 from bifocal.datasets.published import PublishedCorpus
-from bifocal.embedding import BATCH, DualEncoder, dual_encoder
+from bifocal.embedding import DualEncoder, dual_encoder
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.training.batches.base import (
     Batches,
@@ -31,8 +30,8 @@ class MinedTriplets(Batches):
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 5.1 and 6.1. An image is relevant to
     a query if its captions are among the nearest of the query's. At the beginning of an epoch the model embeds a pool
-    of images, and the triplets with the largest loss of the pool are drawn from. The loss is ``SemanticTripletLoss``;
-    the validator ``Semantic`` chooses the epoch.
+    of images, and the triplets with the largest loss of the pool are drawn from. The loss is ``SemanticTripletLoss``,
+    and a triplet is mined by the terms that have a weight; the validator ``Semantic`` chooses the epoch.
 
     Args:
         batch_size: triplets per batch.
@@ -79,20 +78,20 @@ class MinedTriplets(Batches):
         if not isinstance(loss, SemanticTripletLoss):
             raise TypeError(f"MinedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
         pairs = SemanticPairs(inputs.captions("train"))
-        return PreparedBatches(pairs, self.sampler(pairs, encoder, loss.margin, seed))
+        return PreparedBatches(pairs, self.sampler(pairs, encoder, loss, seed))
 
     def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
         """Return the sizes of the batches; the relevant images of all queries of a pool may be different."""
         images, pool = 3 * self.batch_size, self.queries_per_pool * (1 + self.positives_per_query)
         return ExpectedBatches(images, images, self.steps_per_epoch, min(pool, corpus.images["train"]), triplets=True)
 
-    def sampler(self, pairs: SemanticPairs, model: DualEncoder, margin: float, seed: int) -> Sampler:
+    def sampler(self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int) -> Sampler:
         """Return the sampler of a collection of images.
 
         Args:
             pairs: images with their texts.
             model: embeds the pool when an epoch begins.
-            margin: of the loss.
+            loss: the loss that chooses the triplets.
             seed: of all random draws.
 
         Raises:
@@ -104,8 +103,10 @@ class MinedTriplets(Batches):
             generator = epoch_generator(seed, epoch)
             pool, queries = self._pool(relevant, generator)
             relevance = (relevant[pool[:queries]].unsqueeze(2) == pool).any(dim=1)
-            triplets = mine_triplets(embed_images(model, pairs, pool), relevance, queries, margin,
-                                     self.triplets_per_pair)  # fmt: skip
+            images = pairs.embed_images(model, pool)
+            texts = pairs.embed_texts(model, pool) if loss.uses_texts else images
+            parts = loss.weighted(images[:queries] @ images.T, images[:queries] @ texts.T, texts[:queries] @ images.T)
+            triplets = mine_triplets(parts, relevance, loss.margin, self.triplets_per_pair)
             if not len(triplets):
                 raise ValueError(
                     f"epoch {epoch + 1}: no triplet of the pool has a loss; raise the margin, or train fewer epochs"
@@ -121,11 +122,3 @@ class MinedTriplets(Batches):
         order = torch.rand(len(queries), relevant.shape[1], generator=generator).argsort(dim=1)
         positives = relevant[queries].gather(1, order[:, : self.positives_per_query]).unique()
         return torch.cat([queries, positives[~torch.isin(positives, queries)]]), len(queries)
-
-
-@torch.inference_mode()
-def embed_images(model: DualEncoder, pairs: SemanticPairs, images: Tensor) -> Tensor:
-    """Return the embeddings (n, d) of the images of these rows (n,); leave the model in evaluation mode."""
-    model.eval()
-    chunks = (to_device(pairs.regions(rows), model.device) for rows in images.split(BATCH))
-    return torch.cat([model.embed_images(chunk).float().cpu() for chunk in chunks])

@@ -4,13 +4,15 @@ Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to
 for semantic retrieval", CVPR 2017, sections 5.1 and 6.1.
 """
 
+from collections.abc import Sequence
+
 import torch
-from scipy.sparse import csr_matrix, vstack
 from torch import Tensor
+from torch.nn.functional import relu
 
 from bifocal.training.pairs.semantic import SemanticPairs
 
-BLOCK = 1024
+BLOCK = 256
 """Images whose texts are compared with all others at once."""
 
 
@@ -20,49 +22,49 @@ def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:
     Shape:
         -> (N, neighbors) int64, nearest first, without the image itself.
     """
-    texts = vstack([csr_matrix(pairs.texts(rows).values.numpy()) for rows in torch.arange(len(pairs)).split(BLOCK)])
     nearest = []
     for rows in torch.arange(len(pairs)).split(BLOCK):
-        scores = torch.from_numpy((texts[rows.numpy()] @ texts.T).toarray())
+        scores = torch.from_numpy((pairs.vectors[rows.numpy()] @ pairs.vectors.T).toarray())
         scores[torch.arange(len(rows)), rows] = -torch.inf
         nearest.append(scores.topk(min(neighbors, len(pairs) - 1), dim=1).indices)
     return torch.cat(nearest)
 
 
 def mine_triplets(
-    embeddings: Tensor, relevance: Tensor, queries: int, margin: float, triplets_per_pair: int = 100
+    similarities: Sequence[tuple[float, Tensor]], relevance: Tensor, margin: float, triplets_per_pair: int = 100
 ) -> Tensor:
-    """Return the triplets with the largest visual loss, eq. (1), of each query and relevant image of a pool.
+    """Return the triplets with the largest loss of each query and relevant image of a pool of P images.
 
-    Triplets without a loss are left out, because they have no gradient.
+    The first Q images of the pool are the queries. The loss is the weighted sum of those of eq. (1)-(3) that are
+    trained; each compares the similarity of the query to the relevant and to the irrelevant image. Triplets without a
+    loss are left out, because they have no gradient.
 
     Args:
-        embeddings: of the images of the pool; the first ``queries`` images are the queries.
+        similarities: weight, and similarity of each query to each image, of every trained equation.
         relevance: whether an image is relevant to a query.
-        queries: number of queries.
-        margin: m of eq. (1), in units of the score.
+        margin: m of the equations, in units of the similarity.
         triplets_per_pair: triplets kept per query and relevant image.
 
     Shape:
-        embeddings (P, d), relevance (queries, P) bool -> (T, 3) int64, rows of query, relevant and irrelevant image.
+        similarities (Q, P), relevance (Q, P) bool -> (T, 3) int64, rows of query, relevant and irrelevant image.
 
     Example:
-        >>> embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.4]])
+        >>> images = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.4]])
         >>> relevance = torch.tensor([[False, True, False]])
-        >>> mine_triplets(embeddings, relevance, queries=1, margin=0.1).tolist()
+        >>> mine_triplets([(1.0, images[:1] @ images.T)], relevance, margin=0.1).tolist()
         [[0, 1, 2]]
     """
     mined = []
-    for query in range(queries):
-        scores = embeddings @ embeddings[query]
-        (relevant,) = relevance[query].nonzero(as_tuple=True)
-        irrelevant = ~relevance[query]
-        irrelevant[query] = False
-        # For a given pair the loss depends on the irrelevant image's score alone: one order serves all pairs.
-        count = min(triplets_per_pair, int(irrelevant.sum()))
-        hardest = scores.masked_fill(~irrelevant, -torch.inf).topk(count).indices
-        pairs = torch.cartesian_prod(relevant, hardest).view(-1, 2)
-        has_loss = margin - scores[pairs[:, 0]] + scores[pairs[:, 1]] > 0
-        kept = pairs[has_loss]
-        mined.append(torch.cat([torch.full((len(kept), 1), query), kept], dim=1))
+    for query, is_relevant in enumerate(relevance):
+        relevant = is_relevant.nonzero().flatten()
+        irrelevant = (~is_relevant).nonzero().flatten()
+        irrelevant = irrelevant[irrelevant != query]
+        cost = torch.zeros(len(relevant), len(irrelevant))
+        for weight, similarity in similarities:
+            scores = similarity[query]
+            cost = cost + weight * relu(margin - scores[relevant].unsqueeze(1) + scores[irrelevant])
+        largest = cost.topk(min(triplets_per_pair, len(irrelevant)), dim=1)
+        pair, column = (largest.values > 0).nonzero(as_tuple=True)
+        rows = (torch.full_like(pair, query), relevant[pair], irrelevant[largest.indices[pair, column]])
+        mined.append(torch.stack(rows, dim=1))
     return torch.cat(mined)

@@ -2,20 +2,26 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from bifocal.batch import Batch, ImageCaptionPairs
+from bifocal.embedding import BATCH, DualEncoder, embed_images, embed_texts
 from bifocal.features import RegionBatch
+from bifocal.metrics.ranking.semantic_relevance import sum_by_image
 from bifocal.text import TextBatch
 
 
 class SemanticPairs:
     """Images with one text each: the l2-normalized sum of the vectors of their captions.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 3: the joined captions as tf-idf.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4. With the vectors of
+    ``TFIDF(documents="images")`` the sum is the tf-idf of all words of an image. The texts are a sparse matrix; only
+    those of a batch become dense.
 
     Args:
         pairs: images whose captions are one vector each (``TFIDF``).
+
+    Attributes:
+        vectors: (N, K), the text of each image.
 
     Raises:
         ValueError: the text has another format.
@@ -27,8 +33,7 @@ class SemanticPairs:
                 f"semantic pairs need one vector per caption, not {pairs.text.format.name}: vectorize with TFIDF"
             )
         self.pairs = pairs
-        order = pairs.image_of_caption.argsort(stable=True)
-        self._captions = order.split(pairs.image_of_caption.bincount(minlength=len(pairs.image_ids)).tolist())
+        self.vectors = sum_by_image(pairs.caption_matrix(), pairs.image_of_caption.numpy(), len(pairs.image_ids))
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -47,7 +52,7 @@ class SemanticPairs:
             ValueError: several processes share the batch.
         """
         if world_size > 1:
-            raise ValueError("MinedTriplets trains in one process: start it without torchrun")
+            raise ValueError("MinedTriplets and OrderedTriplets train in one process: start it without torchrun")
         count = len(triplets) // 3
         matches = torch.zeros(3 * count, 3 * count, dtype=torch.int8)
         query = torch.arange(count)
@@ -62,8 +67,20 @@ class SemanticPairs:
 
     def texts(self, images: Tensor) -> TextBatch:
         """Return the texts (n, K) of the images of these rows (n,)."""
-        captions = [self._captions[row] for row in images.tolist()]
-        image = torch.arange(len(images)).repeat_interleave(torch.tensor([len(rows) for rows in captions]))
-        values = self.pairs.caption_text(torch.cat(captions)).values
-        sums = values.new_zeros(len(images), values.shape[1]).index_add_(0, image, values)
-        return TextBatch(normalize(sums, dim=1), torch.ones(len(images), dtype=torch.int64))
+        dense = torch.from_numpy(self.vectors[images.numpy()].toarray()).float()
+        return TextBatch(dense, torch.ones(len(images), dtype=torch.int64))
+
+    def similarity(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return s of section 5.1, the product of the texts, of the n pairs of images of these rows (n,) and (n,)."""
+        products = self.vectors[first.numpy()].multiply(self.vectors[second.numpy()])
+        return torch.from_numpy(products.sum(axis=1).A1)
+
+    def embed_images(self, model: DualEncoder, images: Tensor) -> Tensor:
+        """Return the embeddings (n, d) of the images of these rows (n,); leave the model in evaluation mode."""
+        store = self.pairs.features
+        rows = store.rows(self.pairs.image_ids[row] for row in images.tolist())
+        return embed_images(model, store.batches(rows, BATCH))
+
+    def embed_texts(self, model: DualEncoder, images: Tensor) -> Tensor:
+        """Return the embeddings (n, d) of the texts of these images; leave the model in evaluation mode."""
+        return embed_texts(model, (self.texts(rows) for rows in images.split(BATCH)))

@@ -1,42 +1,54 @@
 """Validation by semantic image retrieval."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from bifocal.embedding import dual_encoder, embed
-from bifocal.metrics import area_under, choose_queries, retrieval_ranks, semantic_curves
+from bifocal.embedding import dual_encoder
+from bifocal.metrics import area_under, choose_queries, semantic_curves
+from bifocal.metrics.ranking.semantic_relevance import relevance
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.semantic import SemanticPairs
 from bifocal.training.validators.base import Validation
-from bifocal.training.validators.recall import recall_metrics
 
 RS = (8, 16, 32, 64, 128)
 
 
 class Semantic(Validation):
-    """NDCG of images retrieved by images: see ``SemanticValidator``."""
+    """NDCG of images retrieved by images, ``ndcg``: see ``SemanticValidator``.
+
+    Args:
+        images: images of "val" that are ranked, drawn once; None for all.
+
+    Raises:
+        ValueError: ``images`` is less than 2.
+    """
 
     monitor: ClassVar[str] = "ndcg"
 
+    def __init__(self, images: int | None = None) -> None:
+        if images is not None and images < 2:
+            raise ValueError(f"images is {images}, expected at least 2, or null for all")
+        self.images = images
+
     def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
         """Return the validator of the images and texts of "val"."""
-        return SemanticValidator(SemanticPairs(inputs.captions("val")))
+        return SemanticValidator(SemanticPairs(inputs.captions("val")), self.images)
 
 
 @dataclass(frozen=True)
 class SemanticValidator:
-    """NDCG of images retrieved by images, ``ndcg``, with the recalls of captions and images.
+    """NDCG of images retrieved by images, ``ndcg``.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.1: at most 1,000 queries; the
     relevance of an image is the dot product of the tf-idf texts. ``ndcg`` is the area under NDCG@R for R from 8 to 128,
-    in percent. It also chooses the epoch of a model that was trained without texts (the paper's "V"), whose recalls
-    are at chance level.
+    in percent. Texts are not embedded, so a model that was trained without texts (the paper's "V") is measured too.
 
     Args:
         pairs: images and texts of the validation split.
+        images: images of the split, drawn once; None for all.
 
     Raises:
         TypeError: when called, the model has no single vector per image.
@@ -44,14 +56,22 @@ class SemanticValidator:
 
     monitor: ClassVar[str] = Semantic.monitor
     pairs: SemanticPairs
+    images: int | None = None
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        images, captions = embed(dual_encoder(model), self.pairs.pairs)
-        recalls = recall_metrics(retrieval_ranks(images, captions, self.pairs.pairs.image_of_caption))
-        queries, texts = choose_queries(len(images), seed=0), self._texts()
+        images = self.pairs.embed_images(dual_encoder(model), self._rows)
         rs = [r for r in RS if r < len(images)] or [len(images) - 1]
-        curve, _ = semantic_curves(images[queries] @ images.T, texts[queries] @ texts.T, queries, rs)
-        return recalls | {self.monitor: 100 * area_under(curve)}
+        curve, _ = semantic_curves(images[self._queries] @ images.T, self._relevance, self._queries, rs)
+        return {self.monitor: 100 * area_under(curve)}
 
-    def _texts(self) -> Tensor:
-        return self.pairs.texts(torch.arange(len(self.pairs))).values
+    @cached_property
+    def _rows(self) -> Tensor:
+        return choose_queries(len(self.pairs), seed=0, count=self.images or len(self.pairs))
+
+    @cached_property
+    def _queries(self) -> Tensor:
+        return choose_queries(len(self._rows), seed=0)
+
+    @cached_property
+    def _relevance(self) -> Tensor:
+        return relevance(self.pairs.vectors[self._rows.numpy()], self._queries)

@@ -50,8 +50,12 @@ def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, An
 @pytest.mark.parametrize(
     ("phase", "changes", "message"),
     [
-        ({"batches": "MinedTriplets"}, {}, "MinedTriplets and SemanticTripletLoss need each other"),
-        ({"loss": "SemanticTripletLoss"}, {}, "MinedTriplets and SemanticTripletLoss need each other"),
+        ({"batches": "MinedTriplets"}, {}, "OrderedTriplets and SemanticTripletLoss need each other"),
+        (
+            {"loss": "SemanticTripletLoss"},
+            {},
+            "OrderedTriplets and SemanticTripletLoss need each other",
+        ),
         (
             {"batches": "MinedTriplets", "loss": {"name": "WeightedSumLoss", "losses": ["SemanticTripletLoss"]}},
             {},

@@ -1,4 +1,4 @@
-"""Ground-truth relevance of semantic retrieval: tf-idf by loops, and match kernels."""
+"""Ground-truth relevance of semantic retrieval: tf-idf by loops."""
 
 import math
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bifocal.datasets import Dataset
-from bifocal.metrics.ranking.semantic_relevance import caption_vectors, image_vectors, matched_captions, relevance
-from bifocal.text.vectorizers import TFIDF, FisherVectors
+from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
+from bifocal.text.vectorizers import TFIDF
 
 TRAINING = ["red star", "red ring", "blue star", "green moon moon"]
 CAPTIONS = ["red star", "blue star star", "green moon", "red moon", "words that nobody knows"]
@@ -54,16 +54,3 @@ def test_relevance_equals_product_of_tf_idf_vectors_of_images(split: Dataset) ->
     np.testing.assert_allclose(values.numpy(), expected, atol=1e-6)
     assert values[0, 1] == pytest.approx(1.0)
     assert values[1].tolist() == [0.0] * 4
-
-
-def test_matched_captions_uses_best_partner_of_each_caption(split: Dataset) -> None:
-    vectorizer = TFIDF()
-    vectorizer.fit(TRAINING, seed=0)
-    vectors = caption_vectors(vectorizer, CAPTIONS)
-    products = [dot(slow(CAPTIONS[x]), slow(CAPTIONS[3])) for x in (0, 1)]
-    # Both captions of "a" with the one of "c", and that one with the better of them.
-    assert matched_captions(vectors, [0, 1], [3]) == pytest.approx((sum(products) + max(products)) / 3)
-    fisher = FisherVectors(dim=4, centers=2, components=3, epochs=1, iterations=2)
-    fisher.fit(TRAINING * 3, seed=0)
-    dense = caption_vectors(fisher, CAPTIONS)
-    assert matched_captions(dense, [0], [0]) == pytest.approx(1.0)

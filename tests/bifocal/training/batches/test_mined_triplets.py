@@ -27,7 +27,7 @@ def test_mined_triplets_have_relevant_and_irrelevant_images(semantic: SemanticPa
     relevant = relevant_images(semantic, 4)
     model = new_model(semantic)
     batches = MinedTriplets(batch_size=6, neighbors=4, queries_per_pool=10, positives_per_query=2, steps_per_epoch=5)
-    sampler = batches.sampler(semantic, model, margin=0.5, seed=1)
+    sampler = batches.sampler(semantic, model, SemanticTripletLoss(margin=0.5), seed=1)
     epoch = sampler(0)
     assert len(epoch) == 5
     assert all(torch.equal(a, b) for a, b in zip(epoch, sampler(0), strict=True))
@@ -47,7 +47,7 @@ def test_mined_triplets_train_a_model_to_retrieve_relevant_images(semantic: Sema
     model, relevant = new_model(semantic), relevant_images(semantic, 4)
     loss, optimizer = SemanticTripletLoss(margin=0.3), torch.optim.Adam(model.parameters(), lr=0.02)
     batches = MinedTriplets(batch_size=16, neighbors=4, queries_per_pool=20, positives_per_query=3, steps_per_epoch=8)
-    sampler = batches.sampler(semantic, model, margin=0.3, seed=1)
+    sampler = batches.sampler(semantic, model, loss, seed=1)
 
     def agreement() -> float:
         images, _ = embed(model, semantic.pairs)
@@ -66,7 +66,8 @@ def test_mined_triplets_train_a_model_to_retrieve_relevant_images(semantic: Sema
 
 
 def test_mined_triplets_need_a_pool_with_a_loss(semantic: SemanticPairs) -> None:
-    sampler = MinedTriplets(neighbors=4, positives_per_query=2).sampler(semantic, new_model(semantic), -3.0, seed=1)
+    batches, loss = MinedTriplets(neighbors=4, positives_per_query=2), SemanticTripletLoss(margin=-3.0)
+    sampler = batches.sampler(semantic, new_model(semantic), loss, seed=1)
     with pytest.raises(ValueError, match="epoch 1: no triplet of the pool has a loss"):
         sampler(0)
 
