@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
-from bifocal.embedding import dual_encoder, embed, is_dual_encoder
+from bifocal.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.features import FeatureStore
 from bifocal.models.base import Model
 from bifocal.models.inputs import check_inputs
@@ -63,9 +63,18 @@ class Subject:
         return ImageCaptionPairs(self.split, self.features, self.text)
 
     @cached_property
+    def image_embeddings(self) -> Tensor | None:
+        """Embeddings of the split's images (N, d); None if the model has no single vectors."""
+        if not is_dual_encoder(self.model):
+            return None
+        return embed_images(dual_encoder(self.model), self.pairs.image_batches(BATCH))
+
+    @cached_property
     def embeddings(self) -> tuple[Tensor, Tensor] | None:
         """Embeddings of the split's images (N, d) and captions (M, d); None if the model has no single vectors."""
-        return embed(dual_encoder(self.model), self.pairs) if is_dual_encoder(self.model) else None
+        if self.image_embeddings is None:
+            return None
+        return self.image_embeddings, embed_texts(dual_encoder(self.model), self.pairs.caption_batches(BATCH))
 
     @cached_property
     def thumbnails(self) -> Thumbnails:

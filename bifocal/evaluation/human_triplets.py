@@ -2,82 +2,87 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.formats.human_triplets import read_triplets
-from bifocal.metrics import triplet_agreement
-from bifocal.metrics.ranking.semantic_relevance import caption_vectors, image_vectors, matched_captions
+from bifocal.datasets.formats.human_triplets import CHOICES, TRIPLET, VOTES, read_decisions, read_triplets
+from bifocal.evaluation.caption_proxies import caption_proxies
+from bifocal.metrics import inter_user_agreement, triplet_agreement
 from bifocal.report.metric_rows import MetricRow
-from bifocal.text.vectorizers import TFIDF, FisherVectors
-from bifocal.text.vectorizers.base import Vectorizer
 
-FISHER: dict[str, Any] = {"dim": 100, "components": 512}
-"""Fisher vectors of word2vec for matching captions."""
 LABELS = {
     "agreement": "Model",
+    "with_text": "Model, image and text",
     "tf_idf": "Captions, tf-idf",
-    "tf_idf_matched": "Matched captions, tf-idf",
-    "fisher_matched": "Matched captions, Fisher vectors",
+    "fisher": "Captions, Fisher vectors of word vectors",
+    "meteor": "Captions, METEOR",
+    "people": "People with each other",
 }
 
 
-def triplet_metrics(path: Path, images: Tensor, dataset: Dataset, split: Dataset, seed: int) -> dict[str, float]:
+def triplet_metrics(
+    path: Path, images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
+) -> dict[str, float]:
     """Return the agreement with people in percent, of the model and of similarities of the captions.
 
-    ``tf_idf`` compares the captions of each image as one text; the ``matched`` ones compare single captions, see
-    ``bifocal.metrics.match_kernel``. Triplets with images outside the split are counted as ``left_out``.
+    ``tf_idf``, ``fisher`` and ``meteor`` are those of ``caption_proxies``. If the file has single decisions, ``people``
+    is the agreement of a person with the others, leaving one out, and ``people_std`` its standard deviation. Triplets
+    with images outside the split are counted as ``left_out``.
 
     Args:
         images: embeddings of the images of ``split``, of unit norm.
         dataset: all splits; tf-idf and Fisher vectors are fitted on its training captions.
+        with_text: embeddings of the images with their texts, for the query image of a triplet; None for no such query.
 
     Raises:
         ValueError: the file is malformed, or no triplet has all its images in the split.
     """
-    table = read_triplets(path)
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
-    names = ["query", "first", "second"]
-    kept = table[table[names].isin(list(row_of_image)).all(axis=1)]
+    table = read_triplets(path)
+    kept = _in_split(table, row_of_image)
     if not len(kept):
         raise ValueError(f"{path}: none of {len(table)} triplets has all of its images in the evaluated split")
-    votes = torch.from_numpy(kept[["o1", "o2", "o3"]].to_numpy())
-    rows = kept[names].map(lambda image_id: row_of_image[image_id]).to_numpy()
-    tf_idf = fit_on_captions(TFIDF(), dataset, split, seed)
-    whole_images = image_vectors(tf_idf, split)
+    votes = torch.tensor(kept[list(VOTES)].to_numpy())
+    rows = kept[list(TRIPLET)].map(lambda image_id: row_of_image[image_id]).to_numpy()
 
-    def agreement(score: Callable[[int, int], float]) -> float:
-        scores = torch.tensor([[score(query, other) for other in others] for query, *others in rows.tolist()])
-        return triplet_agreement(scores[:, 0], scores[:, 1], votes)
+    def agreement(similarity: Callable[[int, int], float]) -> float:
+        scores = [[similarity(query, other) for other in others] for query, *others in rows.tolist()]
+        first, second = torch.tensor(scores, dtype=torch.float64).T
+        return triplet_agreement(first, second, votes)
 
-    captions: list[list[int]] = [[] for _ in row_of_image]
-    for row, image_id in enumerate(split.captions["image_id"]):
-        captions[row_of_image[image_id]].append(row)
-
-    def matched(vectorizer: Vectorizer) -> float:
-        vectors = caption_vectors(vectorizer, list(split.captions["text"]))
-        return agreement(lambda query, other: matched_captions(vectors, captions[query], captions[other]))
-
-    return {
-        "agreement": agreement(lambda query, other: float(images[query] @ images[other])),
-        "tf_idf": agreement(lambda query, other: float((whole_images[query] @ whole_images[other].T).sum())),
-        "tf_idf_matched": matched(tf_idf),
-        "fisher_matched": matched(fit_on_captions(FisherVectors(**FISHER), dataset, split, seed)),
-        "triplets": len(kept),
-        "left_out": len(table) - len(kept),
-    }
+    metrics = {"agreement": agreement(lambda query, other: float(images[query] @ images[other]))}
+    if with_text is not None:
+        metrics["with_text"] = agreement(lambda query, other: float(with_text[query] @ images[other]))
+    proxies = caption_proxies(dataset, split, rows.flatten().tolist(), seed)
+    metrics |= {name: agreement(similarity) for name, similarity in proxies.items()}
+    decisions = read_decisions(path)
+    if decisions is not None:
+        metrics["people"], metrics["people_std"] = inter_user_agreement(*_numbers(_in_split(decisions, row_of_image)))
+    return metrics | {"triplets": len(kept), "left_out": len(table) - len(kept)}
 
 
 def triplet_rows(metrics: Mapping[str, float]) -> list[MetricRow]:
     """Return the agreements as scalars."""
-    return [MetricRow(f"triplets.{name}", metrics[name], label, unit="%") for name, label in LABELS.items()]
+    return [
+        MetricRow(f"triplets.{name}", metrics[name], label, unit="%")
+        for name, label in LABELS.items()
+        if name in metrics
+    ]
 
 
-def fit_on_captions(vectorizer: Vectorizer, dataset: Dataset, split: Dataset, seed: int) -> Vectorizer:
-    """Return ``vectorizer``, fitted on the training captions, or on those of ``split`` if there are none."""
-    training = dataset.split("train").captions["text"]
-    vectorizer.fit(list(training if len(training) else split.captions["text"]), seed)
-    return vectorizer
+def _in_split(table: pd.DataFrame, row_of_image: Mapping[str, int]) -> pd.DataFrame:
+    return table[table[list(TRIPLET)].isin(list(row_of_image)).all(axis=1)]
+
+
+def _numbers(decisions: pd.DataFrame) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the numbers of the triplet, of the user and of the choice of each decision."""
+    columns = (
+        decisions.groupby(list(TRIPLET)).ngroup(),
+        decisions.groupby("user").ngroup(),
+        decisions["choice"].map(CHOICES.index),
+    )
+    triplet, user, choice = (torch.tensor(column.to_numpy(dtype="int64")) for column in columns)
+    return triplet, user, choice

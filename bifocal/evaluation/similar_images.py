@@ -34,7 +34,7 @@ class SimilarImages:
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without single vectors per image, and if features have no boxes."""
         skipped = ""
-        if subject.embeddings is None:
+        if subject.image_embeddings is None:
             skipped = f"A {type(subject.model).__name__} has no single vector per image."
         elif len(subject.split.images) < 2:
             skipped = "The split has one image."
@@ -54,8 +54,8 @@ class SimilarImages:
 
 def similar_image_pairs(subject: Subject, count: int) -> list[tuple[HeatmapExample, HeatmapExample, float]]:
     """Return ``count`` drawn images of a model with single vectors, the nearest image of each, and their cosine."""
-    assert subject.embeddings is not None
-    images, image_ids = normalize(subject.embeddings[0], dim=1), subject.pairs.image_ids
+    assert subject.image_embeddings is not None
+    images, image_ids = normalize(subject.image_embeddings, dim=1), subject.pairs.image_ids
     pairs = []
     for query in sorted(np.random.default_rng(subject.seed).permutation(len(image_ids))[:count].tolist()):
         scores = images @ images[query]

@@ -32,12 +32,12 @@ class TextModifiers:
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``; skipped without single vectors per image, and without suitable words."""
-        if subject.embeddings is None:
+        if subject.image_embeddings is None:
             return Result(self.title, skipped=f"A {type(subject.model).__name__} has no single vector per image.")
         words, has_word = distinctive_words(subject.split, WORDS)
         if not words:
             return Result(self.title, skipped="No word occurs in the captions of 3 % to 25 % of the images.")
-        images = normalize(subject.embeddings[0], dim=1)
+        images = normalize(subject.image_embeddings, dim=1)
         vectors = embed_texts(subject.model, subject.vectorizer, words).float().cpu()
         values = modifier_metrics(images, vectors, has_word, subject.seed)
         note = (

@@ -13,6 +13,7 @@ from bifocal.metrics.ranking.correlation import spearman
 from bifocal.metrics.ranking.semantic import (
     area_under,
     choose_queries,
+    inter_user_agreement,
     match_kernel,
     semantic_curves,
     triplet_agreement,

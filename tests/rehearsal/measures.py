@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
+from bifocal.evaluation.caption_proxies import fit_tf_idf
 from bifocal.evaluation.comparison import mean_interval
-from bifocal.evaluation.human_triplets import fit_on_captions
 from bifocal.features import FeatureStore
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
 from bifocal.models import load_model
 from bifocal.text import TextStore
-from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer
 
 RESAMPLES = 1000
@@ -71,10 +71,10 @@ def first_is_relevant(folders: Mapping[str, Path]) -> Measure:
         TextStore(folders["text"]),
         load_vectorizer(folders["text"]),
     )
-    assert subject.embeddings is not None
-    images = normalize(subject.embeddings[0], dim=1)
-    vectors = image_vectors(fit_on_captions(TFIDF(), subject.dataset, subject.split, 0), subject.split)
-    similar = np.array(relevance(vectors, np.arange(len(images))))
+    assert subject.image_embeddings is not None
+    images = normalize(subject.image_embeddings, dim=1)
+    vectors = image_vectors(fit_tf_idf(subject.dataset, subject.split), subject.split)
+    similar = relevance(vectors, torch.arange(len(images))).numpy()
     scores = (images @ images.T).numpy()
     np.fill_diagonal(similar, -np.inf)
     np.fill_diagonal(scores, -np.inf)

@@ -108,6 +108,40 @@ def triplet_agreement(prefers_first: Tensor, prefers_second: Tensor, votes: Tens
     return 100 * float((agreed / votes.sum(dim=1))[decided].mean())
 
 
+def inter_user_agreement(triplet: Tensor, user: Tensor, choice: Tensor) -> tuple[float, float]:
+    """Return the agreement of each person with all others, in percent: mean and standard deviation over the people.
+
+    Section 3 of the paper: s = w (o_i - 1) / (o1 + o2 - 1) with w = (o1 + o2 - 1) / (o1 + o2 + o3 - 1), that is, the
+    number of other people who made the person's choice over the number of all other people. A person's agreement is
+    the mean over the triplets in which the person and somebody else chose one of the images.
+
+    Args:
+        triplet, user: number of the triplet and of the person of each decision.
+        choice: 0 for the first image, 1 for the second, 2 for neither.
+
+    Shape:
+        triplet (D,), user (D,), choice (D,)
+
+    Raises:
+        ValueError: no two people chose an image of one triplet.
+
+    Example:
+        >>> triplet, user = torch.tensor([0, 0, 0]), torch.tensor([0, 1, 2])
+        >>> inter_user_agreement(triplet, user, choice=torch.tensor([0, 0, 1]))[0]  # 1/2, 1/2 and 0
+        33.33333333333333
+    """
+    votes = torch.zeros(int(triplet.max()) + 1 if len(triplet) else 0, 3, dtype=torch.float64)
+    votes.index_put_((triplet, choice), torch.ones(len(choice), dtype=torch.float64), accumulate=True)
+    counted = (choice < 2) & (votes[triplet, :2].sum(dim=1) > 1)
+    if not counted.any():
+        raise ValueError(f"no two people chose an image of one triplet in {len(choice)} decisions")
+    rows, users = votes[triplet[counted]], user[counted]
+    scores = (rows.gather(1, choice[counted].unsqueeze(1)).squeeze(1) - 1) / (rows.sum(dim=1) - 1)
+    people = users.unique()
+    agreement = torch.stack([scores[users == person].mean() for person in people])
+    return 100 * float(agreement.mean()), 100 * float(agreement.std(correction=0))
+
+
 def match_kernel(similarities: Tensor) -> float:
     """Return K(X, Y) of section 4: the mean over all captions of both images of the best similarity in the other image.
 

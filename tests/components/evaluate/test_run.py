@@ -153,7 +153,7 @@ def test_human_triplets_are_read_from_a_user_file(
     artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"dim": 8, "centers": 2, "components": 8, "epochs": 1}
-    monkeypatch.setattr("bifocal.evaluation.human_triplets.FISHER", small)
+    monkeypatch.setattr("bifocal.evaluation.caption_proxies.FISHER", small)
     query, first, second = read_dataset(artifacts / "dataset").split("test").images["image_id"][:3]
     file = tmp_path / "judged.csv"
     file.write_text(f"query,first,second,o1,o2,o3\n{query},{first},{second},4,1,0\n")

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from bifocal.datasets.formats.human_triplets import read_triplets
+from bifocal.datasets.formats.human_triplets import read_decisions, read_triplets
 from bifocal.metrics import triplet_agreement
 
 HEAD = "query,first,second,o1,o2,o3\n"
+USERS = "query,first,second,user,choice\n"
 
 
 def test_triplets_are_read_and_give_agreement(tmp_path: Path) -> None:
@@ -22,6 +23,15 @@ def test_triplets_are_read_and_give_agreement(tmp_path: Path) -> None:
     assert triplet_agreement(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), votes) == pytest.approx(65.0)
 
 
+def test_single_decisions_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.csv"
+    path.write_text(USERS + "q,a,b,u,first\nr,a,b,u,neither\nq,a,b,v,second\nq,a,b,w,first\n")
+    decisions = read_decisions(path)
+    assert decisions is not None
+    assert decisions["choice"].tolist() == ["first", "neither", "second", "first"]
+    assert read_triplets(path).to_numpy().tolist() == [["q", "a", "b", 2, 1, 0], ["r", "a", "b", 0, 0, 1]]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -29,6 +39,9 @@ def test_triplets_are_read_and_give_agreement(tmp_path: Path) -> None:
         (HEAD + "q,a,b,1,2,3\nq,a,b,-1,2,3\n", "line 3, column o1: '-1', expected an integer of at least 0"),
         (HEAD + "q,a,b,1,2,\n", "line 2, column o3: ''"),
         (None, "no such file"),
+        ("query,first,second,user\nq,a,b,u\n", "has no column choice"),
+        (USERS + "q,a,b,u,first\nq,a,b,v,both\n", "line 3, column choice: 'both', expected one of first, second"),
+        (USERS + "q,a,b,u,first\nq,a,b,u,second\n", "line 3, column user: 'u', expected one decision of a user"),
     ],
 )
 def test_invalid_triplets_are_rejected(tmp_path: Path, text: str | None, expected: str) -> None:

@@ -12,6 +12,7 @@ from sklearn.metrics import ndcg_score
 from bifocal.metrics import (
     area_under,
     choose_queries,
+    inter_user_agreement,
     mask_iou,
     mask_mean_ap,
     match_kernel,
@@ -163,3 +164,26 @@ def test_invalid_input_is_rejected() -> None:
     ):
         with pytest.raises(ValueError, match=expected):
             call()
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_inter_user_agreement_equals_loops_over_section_3(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    answers = {(user, t): int(random.integers(3)) for user in range(4) for t in range(5) if random.random() < 0.8}
+    answers |= {(0, 0): 0, (1, 0): 1}
+    scores: dict[int, list[float]] = {}
+    for (user, t), choice in answers.items():
+        votes = [sum(c == kind for (_, other), c in answers.items() if other == t) for kind in range(3)]
+        if choice == 2 or votes[0] + votes[1] - 1 < 1:
+            continue
+        w = (votes[0] + votes[1] - 1) / (sum(votes) - 1)
+        scores.setdefault(user, []).append(w * (votes[choice] - 1) / (votes[0] + votes[1] - 1))
+    people = [float(np.mean(values)) for values in scores.values()]
+    triplet, user, choice = torch.tensor([(t, user, choice) for (user, t), choice in answers.items()]).T
+    expected = (100 * np.mean(people), 100 * np.std(people))
+    assert inter_user_agreement(triplet, user, choice) == pytest.approx(expected, abs=1e-9)
+
+
+def test_inter_user_agreement_needs_two_people_who_chose() -> None:
+    with pytest.raises(ValueError, match="no two people chose an image of one triplet in 2 decisions"):
+        inter_user_agreement(torch.tensor([0, 0]), torch.tensor([0, 1]), torch.tensor([0, 2]))

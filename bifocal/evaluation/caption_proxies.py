@@ -1,0 +1,86 @@
+"""Similarities of images by their captions: proxies of the similarity that people see."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.preprocessing import normalize
+
+from bifocal.datasets import Dataset
+from bifocal.metrics import match_kernel
+from bifocal.metrics.ranking.meteor import MeteorSentence, meteor, meteor_sentence
+from bifocal.metrics.ranking.semantic_relevance import image_vectors
+from bifocal.text.vectorizers import TFIDF, FisherVectors
+from bifocal.text.vectorizers.base import training_documents
+
+FISHER: dict[str, Any] = {"dim": 100, "mixture": "gmm", "components": 1, "pca_captions": 1000}
+"""Fisher vectors of word2vec; they are compared before PCA, so PCA is small."""
+
+Proxy = Callable[[int, int], float]
+"""Similarity of two images of a split, by their rows."""
+
+
+def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
+    """Return tf-idf of all words of an image, fitted on the training images, or on those of ``split`` without any."""
+    vectorizer = TFIDF(documents="images")
+    captions = _training_split(dataset, split).captions
+    vectorizer.fit(training_documents(vectorizer, captions["image_id"].tolist(), captions["text"].tolist()), seed=0)
+    return vectorizer
+
+
+def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], seed: int) -> Mapping[str, Proxy]:
+    """Return the similarities by captions of table 1: ``tf_idf``, ``fisher`` and ``meteor``.
+
+    Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors all words of an image are one bag; METEOR
+    compares single captions, with ``bifocal.metrics.match_kernel``.
+
+    Args:
+        dataset: all splits; tf-idf and Fisher vectors are fitted on its training captions.
+        images: rows of the images in ``split`` that are compared.
+    """
+    captions: dict[int, list[str]] = {row: [] for row in sorted(set(images))}
+    row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
+    for image_id, text in zip(split.captions["image_id"], split.captions["text"], strict=True):
+        if row_of_image[image_id] in captions:
+            captions[row_of_image[image_id]].append(text)
+    return {
+        "tf_idf": tf_idf_proxy(dataset, split),
+        "fisher": fisher_proxy(list(_training_split(dataset, split).captions["text"]), captions, seed),
+        "meteor": meteor_proxy(captions),
+    }
+
+
+def tf_idf_proxy(dataset: Dataset, split: Dataset) -> Proxy:
+    """Return the product of the tf-idf vectors of two images."""
+    vectors = image_vectors(fit_tf_idf(dataset, split), split)
+    return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
+
+
+def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]], seed: int) -> Proxy:
+    """Return the product of the Fisher vectors of the word vectors of all words of two images.
+
+    Args:
+        training: captions that the word vectors and the mixture are fitted on.
+        captions: captions of each image.
+    """
+    vectorizer = FisherVectors(**FISHER)
+    vectorizer.fit(training, seed)
+    bags = [np.concatenate(vectorizer.word_vectors.encode(texts).values) for texts in captions.values()]
+    vectors = dict(zip(captions, normalize(vectorizer.fisher(bags)), strict=True))
+    return lambda first, second: float(vectors[first] @ vectors[second])
+
+
+def meteor_proxy(captions: Mapping[int, Sequence[str]]) -> Proxy:
+    """Return the match kernel of METEOR over the captions of two images."""
+    sentences = {row: [meteor_sentence(text) for text in texts] for row, texts in captions.items()}
+
+    def scores(first: Sequence[MeteorSentence], second: Sequence[MeteorSentence]) -> list[list[float]]:
+        return [[meteor(x, y) for y in second] for x in first]
+
+    return lambda first, second: match_kernel(torch.tensor(scores(sentences[first], sentences[second])))
+
+
+def _training_split(dataset: Dataset, split: Dataset) -> Dataset:
+    training = dataset.split("train")
+    return training if len(training.captions) else split
