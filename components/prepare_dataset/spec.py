@@ -1,6 +1,6 @@
 """Stage prepare_dataset: parameters, inputs and outputs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -31,8 +31,11 @@ class PrepareDatasetParams(Params):
     )
 
     def local_files(self) -> Iterator[str]:
-        root = self.corpus.arguments.get("root")
-        if not self.copy_images and root is not None and not str(root).startswith("s3://"):
+        arguments = self.corpus.arguments
+        nested = [value["root"] for value in arguments.values() if isinstance(value, Mapping) and "root" in value]
+        roots = [root for root in (arguments.get("root"), *nested) if root is not None]
+        local = [root for root in roots if not str(root).startswith("s3://")]
+        for root in local if not self.copy_images else ():
             yield (
                 f"copy_images is false, so the dataset refers to the images below {root}, which other machines do not "
                 "have: set copy_images: true, or name an s3:// address as root, from which every step reads the images"

@@ -2,6 +2,7 @@
 
 from bifocal.datasets.corpora.coco import COCO
 from bifocal.datasets.corpora.coco_instances import COCOInstances
+from bifocal.datasets.corpora.combined import Combined
 from bifocal.datasets.corpora.flickr8k import Flickr8k
 from bifocal.datasets.corpora.flickr30k import Flickr30k
 from bifocal.datasets.corpora.flickr30k_entities import Flickr30kEntities

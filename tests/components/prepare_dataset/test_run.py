@@ -75,6 +75,11 @@ def test_root_of_params_reaches_the_corpus(tmp_path):
 def test_root_is_a_user_path():
     section = {**SECTION, "corpus": {"name": "Flickr8k", "root": "data/flickr8k"}}
     assert COMPONENT.user_paths(section) == {("corpus", "root"): "data/flickr8k"}
+    nested = {"name": "Combined", "train": {"name": "COCO", "root": "a"}, "test": {"name": "ReferIt", "root": "b"}}
+    paths = COMPONENT.user_paths({**SECTION, "corpus": nested})
+    assert paths == {("corpus", "train", "root"): "a", ("corpus", "test", "root"): "b"}
+    local = validated(corpus=nested, copy_images=False).local_files()
+    assert [reason.split(" below ")[1].split(",")[0] for reason in local] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +106,13 @@ def test_examples_of_the_readme_are_valid():
     assert {example["corpus"]["name"] for example in examples} == {
         "Scenes",
         "Flickr8k",
+        "ImageFolder",
         "Flickr30k",
         "Flickr30kEntities",
         "ReferIt",
         "VisualGenome",
         "COCO",
+        "Combined",
         "COCOInstances",
         "PrecomputedCaptions",
         "LaMem",

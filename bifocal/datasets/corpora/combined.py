@@ -1,0 +1,93 @@
+"""Splits of several corpora in one dataset."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
+
+Entry = TypeVar("Entry", CaptionEntry, PhraseEntry, LabelEntry)
+
+
+class Combined:
+    """Splits of several corpora: train on one, choose the epoch on another, evaluate on a third.
+
+    Each split is that of its own corpus; the rest of the corpus is not read into the dataset. An image id is preceded
+    by the name of its corpus, ``Flickr30kEntities/36979.jpg``, and caption ids count from 0: the ids of two corpora may
+    be equal. Published features, whose rows have the ids of one corpus, cannot be read for such a dataset.
+
+    Args:
+        train, val, test: reader of the corpus whose split it is; None for a dataset without the split.
+
+    Example:
+        >>> from bifocal.datasets.corpora import COCO, Flickr30kEntities
+        >>> entities = Flickr30kEntities("data/entities")
+        >>> corpus = Combined(train=COCO("data/coco"), val=entities, test=entities)
+    """
+
+    parts: ClassVar[Mapping[str, str]] = {split: "bifocal.datasets.corpora" for split in SPLITS}
+
+    def __init__(
+        self, train: CorpusReader | None = None, val: CorpusReader | None = None, test: CorpusReader | None = None
+    ) -> None:
+        readers = {"train": train, "val": val, "test": test}
+        self.readers = {split: reader for split, reader in readers.items() if reader is not None}
+
+    def read(self, output_dir: Path) -> Corpus:
+        """List the split of each corpus.
+
+        Raises:
+            ValueError: no corpus is given, a corpus lacks its split, or a file is missing.
+        """
+        if not self.readers:
+            raise ValueError("Combined needs the reader of at least one of train, val and test")
+        corpora = {split: _one_split(reader, split, output_dir) for split, reader in self.readers.items()}
+        roots = [corpus.image_root.absolute() for corpus in corpora.values()]
+        image_root = Path(os.path.commonpath(roots))
+        images: list[ImageEntry] = []
+        captions: list[CaptionEntry] = []
+        phrases: list[PhraseEntry] = []
+        labels: list[LabelEntry] = []
+        for (split, corpus), root in zip(corpora.items(), roots, strict=True):
+            prefix, folder = f"{type(self.readers[split]).__name__}/", root.relative_to(image_root)
+            images += [
+                replace(image, image_id=prefix + image.image_id, path=image.path and str(folder / image.path))
+                for image in corpus.images
+            ]
+            number = {caption.caption_id: len(captions) + row for row, caption in enumerate(corpus.captions)}
+            captions += [
+                replace(caption, caption_id=number[caption.caption_id], image_id=prefix + caption.image_id)
+                for caption in corpus.captions
+            ]
+            phrases += [
+                replace(
+                    phrase,
+                    caption_id=None if phrase.caption_id is None else number[phrase.caption_id],
+                    image_id=prefix + phrase.image_id,
+                )
+                for phrase in corpus.phrases
+            ]
+            labels += [replace(label, image_id=prefix + label.image_id) for label in corpus.labels]
+        excluded = dict.fromkeys(entry for corpus in corpora.values() for entry in corpus.excluded)
+        return Corpus(image_root, images, captions, phrases, list(excluded), labels)
+
+
+def _one_split(reader: CorpusReader, split: str, output_dir: Path) -> Corpus:
+    corpus = reader.read(output_dir / split)
+    images = [image for image in corpus.images if image.split == split]
+    if not images:
+        raise ValueError(f"Combined: {type(reader).__name__} has no image in the split {split}")
+    ids = {image.image_id for image in images}
+
+    def inside(entries: Iterable[Entry]) -> list[Entry]:
+        return [entry for entry in entries if entry.image_id in ids]
+
+    return replace(
+        corpus,
+        images=images,
+        captions=inside(corpus.captions),
+        phrases=inside(corpus.phrases),
+        labels=inside(corpus.labels),
+    )
