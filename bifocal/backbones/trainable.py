@@ -1,5 +1,6 @@
 """A backbone that trains together with the encoder on top of it, and the views of an image it is given."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,8 @@ class PixelBackbone(nn.Module):
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        pixels (B, 3, H, W), 0 to 255 -> (B, C, h, w); H and W are free if the model is fully convolutional.
+        pixels (B, 3, H, W), bytes or floats from 0 to 255 -> (B, C, h, w); H and W are free if the model is fully
+        convolutional.
 
     Raises:
         ValueError: timm has no such model, or its features are not a map.
@@ -82,7 +84,7 @@ def resize_for_eval(pixels: Tensor, mask: Tensor, method: EvalResize, image_size
     if method == "stretch":
         return [resize_pixels(image, image_size, image_size) for image in whole_images(pixels, mask)]
     if method == "scale_and_crop":
-        return [_center_crop(image) for image in whole_images(pixels, mask)]
+        return [center_crop(image) for image in whole_images(pixels, mask)]
     return whole_images(pixels, mask)
 
 
@@ -92,8 +94,8 @@ def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
     return [image[:, :h, :w] for image, h, w in zip(pixels, heights, widths, strict=True)]
 
 
-def random_crops(pixels: Tensor, mask: Tensor, size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
-    """Return a random crop of each image, resized to (B, 3, size, size).
+def random_crops(images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
+    """Return a random crop of each of B images (3, H, W), resized to (B, 3, size, size).
 
     A crop has ``min_area`` to 100 % of the area, by default 8 % as in VSE++ and BEAN (section 4.1), and an aspect ratio
     of 3/4 to 4/3.
@@ -102,7 +104,7 @@ def random_crops(pixels: Tensor, mask: Tensor, size: int, min_area: float = MIN_
 
     transform = RandomResizedCrop(size, scale=(min_area, 1.0), ratio=CROP_ASPECTS)
     crops = []
-    for image in whole_images(pixels, mask):
+    for image in images:
         box = transform.make_params([image])
         top, left, height, width = (box[name] for name in ("top", "left", "height", "width"))
         crops.append(resize_pixels(image[:, top : top + height, left : left + width], size, size))
@@ -110,7 +112,8 @@ def random_crops(pixels: Tensor, mask: Tensor, size: int, min_area: float = MIN_
 
 
 def resize_pixels(image: Tensor, height: int, width: int) -> Tensor:
-    """Resize an image (3, H, W) bilinearly, with antialiasing."""
+    """Resize an image (3, H, W) bilinearly, with antialiasing; bytes become float32."""
+    image = image if image.is_floating_point() else image.float()
     if image.shape[1:] == (height, width):
         return image
     size = (height, width)
@@ -124,7 +127,7 @@ def scale_shorter_side(image: Tensor) -> Tensor:
     return resize_pixels(image, round(height * scale), round(width * scale))
 
 
-def _center_crop(image: Tensor) -> Tensor:
+def center_crop(image: Tensor) -> Tensor:
     """Crop the central square, whose side is 224/256 of the shorter side, and resize it to (3, 224, 224)."""
     height, width = image.shape[1:]
     side = max(1, round(min(height, width) * CROP_SIZE / SHORTER_SIDE))

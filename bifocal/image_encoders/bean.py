@@ -37,9 +37,9 @@ class BEANEncoder(ImageEncoder):
     Engilberge et al., "Finding beans in burgers", CVPR 2018, eq. (1)-(3): G = g(F), h[k] = max G[:, :, k] +
     min G[:, :, k], x = (A h + b) / |A h + b|. Dropout precedes the projection (section 4.1).
 
-    With a backbone the encoder reads pixels (extractor Pixels) and trains end to end: on random crops resized to
-    ``crop`` in training, on images resized by ``eval_resize`` in evaluation. Without a backbone it reads the cells of
-    stored features, whose backbone is frozen.
+    With a backbone the encoder reads pixels (extractor ImageFiles or Pixels) and trains end to end: on random crops
+    resized to ``crop`` in training, on images resized by ``eval_resize`` in evaluation. Without a backbone it reads the
+    cells of stored features, whose backbone is frozen.
 
     Args:
         input_dim: 3 for pixels; D, channels of a cell, for stored features.
@@ -87,7 +87,7 @@ class BEANEncoder(ImageEncoder):
         if backbone is not None and input_dim != 3:
             raise ValueError(
                 f"BEANEncoder: the backbone {backbone} reads pixels, of 3 channels, and the features have {input_dim}; "
-                "extract features with Pixels, or set backbone to None (null) to read stored features"
+                "extract features with ImageFiles, or set backbone to None (null) to read stored features"
             )
         self.backbone = None if backbone is None else PixelBackbone(backbone, model_arguments)
         self.reads_pixels = self.backbone is not None
@@ -101,7 +101,7 @@ class BEANEncoder(ImageEncoder):
         if not self.reads_pixels:
             return self.project(self.pool(self.adaptation(features), mask))
         if self.training and self.crop is not None:
-            return self.embed_pixels(random_crops(features, mask, self.crop))
+            return self.embed_pixels(random_crops(whole_images(features, mask), self.crop))
         images = resize_for_eval(features, mask, self.eval_resize, self.image_size)
         return torch.stack(map_by_shape(images, self.embed_pixels, EVAL_BATCH_SIZE))
 

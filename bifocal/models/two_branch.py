@@ -40,7 +40,10 @@ class TwoBranchModel(Model):
 
     def embed_images(self, regions: RegionBatch) -> Tensor:
         """Return the embeddings (N, d), of unit norm, of N images."""
-        embeddings: Tensor = self.image_encoder(regions.features.to(self.dtype), regions.mask)
+        # Pixels stay bytes until they are cropped: as floats, a batch of whole images takes four times the memory.
+        reads_pixels = self.image_encoder.reads_pixels
+        features = regions.features if reads_pixels else regions.features.to(self.dtype)
+        embeddings: Tensor = self.image_encoder(features, regions.mask)
         return embeddings
 
     def embed_captions(self, text: TextBatch) -> Tensor:

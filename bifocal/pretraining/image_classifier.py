@@ -10,9 +10,10 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from bifocal.backbones.trainable import random_crops
+from bifocal.backbones.trainable import center_crop, random_crops
 from bifocal.datasets import open_image
 from bifocal.features.extraction import prefetch
+from bifocal.features.extractors.image_files import ImageFiles
 from bifocal.features.extractors.pixels import Pixels
 from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.pretraining.labeled_images import ClassificationImages
@@ -21,10 +22,13 @@ from bifocal.training.schedules import Cosine
 from bifocal.training.state import RunState
 
 EVALUATION_BATCH_SIZE = 32
+PixelExtractor = Pixels | ImageFiles
+Examples = tuple[list[Tensor], Tensor]
+"""B images (3, H, W) uint8 and their targets (B, K)."""
 
 
 def pretrain_classifier(
-    extractor: Pixels,
+    extractor: PixelExtractor,
     train: ClassificationImages,
     validation: ClassificationImages,
     *,
@@ -40,8 +44,9 @@ def pretrain_classifier(
     """Train the adaptation layer with a projection to the classes on its pooled maps; the projection is discarded.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. Images are cropped at random as in the
-    training of the embedding. The loss is a softmax over exclusive classes, and otherwise a logistic loss for each
-    label. An interrupted run resumes at its last checkpoint, see ``run_epochs``.
+    training of the embedding; images that keep their aspect ratio are validated on their central crop. The loss is a
+    softmax over exclusive classes, and otherwise a logistic loss for each label. An interrupted run resumes at its last
+    checkpoint, see ``run_epochs``.
 
     Args:
         extractor: its backbone holds the initial weights and is trained in place.
@@ -81,8 +86,8 @@ def pretrain_classifier(
 
 
 @dataclass
-class _ClassifierTask(TrainingTask[tuple[Tensor, Tensor]]):
-    extractor: Pixels
+class _ClassifierTask(TrainingTask[Examples]):
+    extractor: PixelExtractor
     model: BEANEncoder
     images: ClassificationImages
     batch_size: int
@@ -91,7 +96,7 @@ class _ClassifierTask(TrainingTask[tuple[Tensor, Tensor]]):
 
     name = "classifier"
 
-    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+    def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[Examples]]:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.images.paths)).tolist()
         rows = order[first_step * self.batch_size :]
         return -(-len(order) // self.batch_size), _read(self.extractor, self.images, rows, self.batch_size)
@@ -99,16 +104,14 @@ class _ClassifierTask(TrainingTask[tuple[Tensor, Tensor]]):
     def start_epoch(self, epoch: int) -> None:
         self.model.train(self.train_backbone)
 
-    def backward(self, batch: tuple[Tensor, Tensor], epoch: int, step: int) -> Tensor:
-        pixels, targets = (tensor.to(self.extractor.backbone.device) for tensor in batch)
-        size = self.extractor.backbone.size
-        mask = torch.ones_like(pixels[:, 0], dtype=torch.bool)
-        crops = random_crops(pixels.float(), mask, min(self.model.crop or size, size))
-        loss = _loss(_logits(self.model, crops), targets, self.images.exclusive)
+    def backward(self, batch: Examples, epoch: int, step: int) -> Tensor:
+        (images, targets), device, size = batch, self.extractor.backbone.device, self.extractor.backbone.size
+        crops = random_crops([image.to(device) for image in images], min(self.model.crop or size, size))
+        loss = _loss(_logits(self.model, crops), targets.to(device), self.images.exclusive)
         loss.backward()
         return loss.detach()
 
-    def size(self, batch: tuple[Tensor, Tensor]) -> int:
+    def size(self, batch: Examples) -> int:
         return len(batch[0])
 
 
@@ -127,22 +130,23 @@ def _loss(logits: Tensor, targets: Tensor, exclusive: bool) -> Tensor:
 
 
 def _read(
-    extractor: Pixels, images: ClassificationImages, rows: Sequence[int], batch_size: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield pixels (B, 3, S, S) uint8 and targets (B, K)."""
+    extractor: PixelExtractor, images: ClassificationImages, rows: Sequence[int], batch_size: int
+) -> Iterator[Examples]:
     paths = [images.paths[row] for row in rows]
     pixels = prefetch(lambda path: extractor.preprocess(open_image(path)), paths, 2 * batch_size)
     for start in range(0, len(rows), batch_size):
         batch = list(rows[start : start + batch_size])
-        yield torch.stack([next(pixels) for _ in batch]), torch.from_numpy(images.targets[batch])
+        yield [next(pixels) for _ in batch], torch.from_numpy(images.targets[batch])
 
 
 @torch.inference_mode()
-def _evaluate(extractor: Pixels, model: BEANEncoder, images: ClassificationImages) -> dict[str, float]:
+def _evaluate(extractor: PixelExtractor, model: BEANEncoder, images: ClassificationImages) -> dict[str, float]:
     model.eval()
     batches = _read(extractor, images, range(len(images.paths)), EVALUATION_BATCH_SIZE)
     device = extractor.backbone.device
-    scores = np.concatenate([_logits(model, pixels.to(device).float()).cpu().numpy() for pixels, _ in batches])
+    square = extractor.backbone.resize == "square"
+    views = ([image if square else center_crop(image) for image in pixels] for pixels, _ in batches)
+    scores = np.concatenate([_logits(model, torch.stack(view).to(device).float()).cpu().numpy() for view in views])
     if images.exclusive:
         top1 = (scores.argmax(axis=1) == images.targets.argmax(axis=1)).mean()
         return {"classifier_top1": float(top1), "classifier_top1_chance": 1 / images.targets.shape[1]}

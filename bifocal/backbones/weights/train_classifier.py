@@ -17,15 +17,14 @@ from bifocal.backbones.weights.base import (
 from bifocal.backbones.weights.loaded import LoadedWeights
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
-from bifocal.features.extractors.pixels import Pixels
-from bifocal.pretraining.image_classifier import pretrain_classifier
+from bifocal.pretraining.image_classifier import PixelExtractor, pretrain_classifier
 from bifocal.pretraining.labeled_images import ClassificationImages, class_folders, labels_of
 from bifocal.registry import get, split
 
 
 @dataclass(frozen=True)
 class TrainClassifier(Weights):
-    """Weights of ``Pixels``, trained as an image classifier together with the adaptation layer of BEAN.
+    """Weights of ``ImageFiles`` or ``Pixels``, trained as an image classifier with the adaptation layer of BEAN.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The classes are labels of the dataset, or
     folders of images as ImageNet is unpacked. See ``bifocal.pretraining.image_classifier``.
@@ -70,9 +69,7 @@ class TrainClassifier(Weights):
 
     @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
-        if not issubclass(extractor, Pixels):
-            return f"TrainClassifier trains the backbone of Pixels, not of {extractor.__name__}"
-        return None
+        return None if issubclass(extractor, PixelExtractor) else _refusal(extractor)
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
@@ -92,8 +89,8 @@ class TrainClassifier(Weights):
         sharded: bool = False,
     ) -> PreparedWeights:
         refuse_shards("classifier", sharded)
-        if not isinstance(extractor, Pixels):
-            raise ValueError(f"TrainClassifier trains the backbone of Pixels, not of {type(extractor).__name__}")
+        if not isinstance(extractor, PixelExtractor):
+            raise ValueError(_refusal(type(extractor)))
         if not (directory / WEIGHTS_FILE).is_file():
             train, validation = self._images(dataset)
             if self.start is not None:
@@ -121,3 +118,7 @@ class TrainClassifier(Weights):
         assert self.path is not None  # the constructor checks it
         train = class_folders(Path(self.path) / "train")
         return train, class_folders(Path(self.path) / "val", train.names)
+
+
+def _refusal(extractor: type) -> str:
+    return f"TrainClassifier trains the backbone of Pixels or ImageFiles, not of {extractor.__name__}"

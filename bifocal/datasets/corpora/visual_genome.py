@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,8 +16,8 @@ from bifocal.datasets.splits import draw_counts
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
 
-_Listing = tuple[list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
-"""Images, captions and excluded entries."""
+_Listing = tuple[dict[str, str], list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
+"""Image id of each of Visual Genome's ids, images, captions and excluded entries."""
 
 
 class VisualGenome:
@@ -28,7 +29,9 @@ class VisualGenome:
     its image and a phrase with one box.
 
     With ``coco``, the corpus has only the images that are also in COCO (matched by ``coco_id``), all in the split test,
-    with COCO's captions: the pointing game of BEAN, section 4.2 (17,471 images of COCO val2014).
+    with COCO's captions and under COCO's ids, by which features of COCO are published: the pointing game of BEAN,
+    section 4.2 (17,471 images of COCO val2014, with descriptions of any length). Of two images with one ``coco_id``,
+    the second is excluded.
 
     Args:
         root: folder of ``image_data.json``, ``region_descriptions.json``, the splits and the photographs.
@@ -94,13 +97,12 @@ class VisualGenome:
         data = read_json_list(root / "image_data.json", "VisualGenome")
         regions = read_json_list(root / "region_descriptions.json", "VisualGenome")
         try:
-            entries, captions, excluded = self._list_coco(root, data) if self.coco else self._list_all(root, data)
-            image_ids = {entry.image_id for entry in entries}
+            ids, entries, captions, excluded = self._list_coco(root, data) if self.coco else self._list_all(root, data)
             phrases: list[PhraseEntry] = []
             for image in regions:
                 for region in image["regions"]:
-                    image_id = str(image.get("id", region.get("image_id")))
-                    if image_id not in image_ids:
+                    image_id = ids.get(str(image.get("id", region.get("image_id"))))
+                    if image_id is None:
                         continue
                     words = clean(str(region["phrase"])).split()
                     if not words or (self.max_words is not None and len(words) > self.max_words):
@@ -136,20 +138,30 @@ class VisualGenome:
             for image_id in image_ids
             if image_id not in split_of
         ]
-        return [_entry(image, split) for image in data if (split := split_of.get(str(image["image_id"])))], [], excluded
+        images = [_entry(image, split) for image in data if (split := split_of.get(str(image["image_id"])))]
+        return {image.image_id: image.image_id for image in images}, images, [], excluded
 
     def _list_coco(self, root: Path, data: list[Any]) -> _Listing:
         annotations = read_json(root / str(self.coco), "VisualGenome", "images", "annotations")
         sentences: dict[str, list[Any]] = defaultdict(list)
         for item in annotations["annotations"]:
             sentences[str(item["image_id"])].append(item)
-        shared = [image for image in data if str(image.get("coco_id")) in sentences]
+        shared: dict[str, Any] = {}
+        excluded = []
+        for image in data:
+            coco_id = str(image.get("coco_id"))
+            if coco_id in shared:
+                reason = f"another image has its coco_id {coco_id}"
+                excluded.append(RejectedEntry("image", str(image["image_id"]), reason, intentional=True))
+            elif coco_id in sentences:
+                shared[coco_id] = image
         captions = [
-            CaptionEntry(int(item["id"]), str(image["image_id"]), str(item["caption"]))
-            for image in shared
-            for item in sentences[str(image["coco_id"])]
+            CaptionEntry(int(item["id"]), coco_id, str(item["caption"]))
+            for coco_id in shared
+            for item in sentences[coco_id]
         ]
-        return [_entry(image, "test") for image in shared], captions, []
+        images = [replace(_entry(image, "test"), image_id=coco_id) for coco_id, image in shared.items()]
+        return {str(image["image_id"]): coco_id for coco_id, image in shared.items()}, images, captions, excluded
 
 
 def clean(phrase: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.trainable import EVAL_BATCH_SIZE, PixelBackbone, random_crops, resize_for_eval
+from bifocal.backbones.trainable import EVAL_BATCH_SIZE, PixelBackbone, random_crops, resize_for_eval, whole_images
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 
 
@@ -62,7 +62,7 @@ class CellBackbone(RankingBackbone):
 
     def forward(self, pixels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         if self.training and self.min_crop_area is not None:
-            images = random_crops(pixels, mask, self.image_size, self.min_crop_area)
+            images = random_crops(whole_images(pixels, mask), self.image_size, self.min_crop_area)
         else:
             images = torch.stack(resize_for_eval(pixels, mask, "stretch", self.image_size))
         if self.training and self.flip:

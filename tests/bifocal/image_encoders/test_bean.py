@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bifocal.backbones.trainable import random_crops
+from bifocal.backbones.trainable import random_crops, whole_images
 from bifocal.image_encoders import BEANEncoder, RMACEncoder
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
@@ -92,14 +92,14 @@ def test_random_crops_lie_inside_image_and_repeat_by_seed() -> None:
     pixels, mask = images((40, 70), (64, 30))
     pixels[mask.unsqueeze(1).expand(-1, 3, -1, -1)] = 200.0  # padding stays 0, so a crop with padding fails the test
     torch.manual_seed(3)
-    first = random_crops(pixels, mask, 32)
+    first = random_crops(whole_images(pixels, mask), 32)
     assert first.shape == (2, 3, 32, 32)
     torch.testing.assert_close(first, torch.full_like(first, 200.0))
     varied, mask = images((64, 64))
     torch.manual_seed(3)
-    one, two = random_crops(varied, mask, 16), random_crops(varied, mask, 16)
+    one, two = random_crops(whole_images(varied, mask), 16), random_crops(whole_images(varied, mask), 16)
     torch.manual_seed(3)
-    assert random_crops(varied, mask, 16).equal(one)
+    assert random_crops(whole_images(varied, mask), 16).equal(one)
     assert not one.equal(two)
 
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from bifocal.datasets import Dataset
-from bifocal.features.extractors import Pixels
+from bifocal.features.extractors import ImageFiles, Pixels
 from bifocal.pretraining import image_classifier as classifier
 from bifocal.pretraining.image_classifier import pretrain_classifier
 from bifocal.pretraining.labeled_images import ClassificationImages, class_folders, labels_of
@@ -24,18 +24,25 @@ COLORS = {"blue": (30, 40, 220), "green": (30, 210, 40), "red": (220, 30, 40)}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Images of one color each, in one folder per color."""
-    root, random = tmp_path_factory.mktemp("folders"), np.random.default_rng(0)
+    return write_folders(tmp_path_factory.mktemp("folders"), widths=(32,))
+
+
+def write_folders(root: Path, widths: tuple[int, ...]) -> Path:
+    """Write images of 32 rows; their numbers of columns alternate."""
+    random = np.random.default_rng(0)
     for split, count in (("train", 16), ("val", 6)):
         for name, color in COLORS.items():
             (root / split / name).mkdir(parents=True)
             for number in range(count):
-                pixels = np.clip(np.array(color) + random.integers(-30, 30, (32, 32, 3)), 0, 255)
+                pixels = np.clip(
+                    np.array(color) + random.integers(-30, 30, (32, widths[number % len(widths)], 3)), 0, 255
+                )
                 Image.fromarray(pixels.astype(np.uint8)).save(root / split / name / f"{number}.png")
     return root
 
 
 def train_classifier(
-    extractor: Pixels, folders: Path, checkpoints: Path, **changes: Any
+    extractor: Pixels | ImageFiles, folders: Path, checkpoints: Path, **changes: Any
 ) -> tuple[dict[str, Any], dict[str, float]]:
     train = class_folders(folders / "train")
     arguments = {"maps": 12, "epochs": 3, "batch_size": 8, "learning_rate": 0.004, "weight_decay": 0.01}
@@ -75,6 +82,14 @@ def test_pretrain_classifier_can_freeze_the_backbone(folders: Path, tmp_path: Pa
     adaptation, _ = train_classifier(extractor, folders, tmp_path, train_backbone=False, epochs=1)
     assert all(value.equal(before[name]) for name, value in extractor.backbone.network.state_dict().items())
     assert adaptation["adaptation.weight"].isfinite().all()
+
+
+def test_pretrain_classifier_learns_from_crops_of_images_of_any_shape(tmp_path: Path) -> None:
+    folders = write_folders(tmp_path, widths=(32, 24, 48))
+    torch.manual_seed(0)
+    extractor = ImageFiles(64, "limit", "resnet10t", SMALL)
+    _, metrics = train_classifier(extractor, folders, tmp_path / "checkpoints", epochs=4)
+    assert metrics["classifier_top1"] > 0.6
 
 
 def test_labels_of_gives_targets_and_unknown_labels_are_excluded_from_the_loss() -> None:

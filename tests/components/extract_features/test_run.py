@@ -187,7 +187,7 @@ PHRASES = {"name": "TrainOnPhrases"}
         (GRID, None, "weights is null, but Grid needs weights: name one of FromFile, Pretrained"),
         (PIXELS, PHRASES, "TrainOnPhrases trains a feature map, which Pixels does not have"),
         ("Proposals", PHRASES, "TrainOnPhrases needs images of one shape: set resize of Proposals to square"),
-        (GRID, CLASSIFIER, "TrainClassifier trains the backbone of Pixels, not of Grid"),
+        (GRID, CLASSIFIER, "TrainClassifier trains the backbone of Pixels or ImageFiles, not of Grid"),
         (PIXELS, CLASSIFIER | {"path": "imagenet"}, "task is 'shapes' and path is 'imagenet': set task"),
         (PIXELS, "TrainClassifier", "task is None and path is None: set task"),
         (PIXELS, CLASSIFIER | {"start": PHRASES}, "start is TrainOnPhrases, expected weights that are not trained"),

@@ -54,11 +54,21 @@ def test_visual_genome_cleans_descriptions_and_excludes_long_and_empty_ones(geno
 
 def test_visual_genome_with_coco_reads_shared_images_and_coco_captions(genome):
     corpus = VisualGenome(genome, coco="captions_val2014.json").read(UNUSED)
-    assert [(image.image_id, image.split) for image in corpus.images] == [("1", "test")]
+    assert [(image.image_id, image.path, image.split) for image in corpus.images] == [("77", "VG_100K_2/1.jpg", "test")]
     assert [(caption.caption_id, caption.image_id, caption.text) for caption in corpus.captions] == [
-        (900, "1", "A man in a café.")
+        (900, "77", "A man in a café.")
     ]
-    assert [(phrase.phrase, phrase.caption_id) for phrase in corpus.phrases] == [("a mans cafe red", None)]
+    phrases = [(phrase.image_id, phrase.phrase, phrase.caption_id) for phrase in corpus.phrases]
+    assert phrases == [("77", "a mans cafe red", None)]
+
+
+def test_second_image_with_the_same_coco_id_is_excluded(genome):
+    data = json.loads((genome / "image_data.json").read_text())
+    (genome / "image_data.json").write_text(json.dumps([*data, data[0] | {"image_id": 4}]))
+    corpus = VisualGenome(genome, coco="captions_val2014.json").read(UNUSED)
+    assert [image.image_id for image in corpus.images] == ["77"]
+    reasons = {entry.entry: entry.reason for entry in corpus.excluded if entry.kind == "image"}
+    assert reasons == {"4": "another image has its coco_id 77"}
 
 
 def test_visual_genome_draws_splits_of_given_sizes(genome):
