@@ -93,4 +93,7 @@ def test_model_of_a_recipe_trains_in_every_phase(recipe: Path) -> None:
     values = load(ROOT / "params.yaml", [recipe])
     extractor = values["extract_features"]["extractor"]["name"]
     section, vectorizer = values["train_embedding"], values["vectorize_captions"]["vectorizer"]
+    if vectorizer["name"] == "FromText":
+        other = ROOT / "recipes" / Path(vectorizer["path"]).relative_to("runs").parents[1].with_suffix(".yaml")
+        vectorizer = load(ROOT / "params.yaml", [other])["vectorize_captions"]["vectorizer"]
     train_step(json.dumps(section), CHANNELS.get(extractor, 128), json.dumps(vectorizer))

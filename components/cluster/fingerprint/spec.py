@@ -23,7 +23,14 @@ COMPONENT = Component(
     params=FingerprintParams,
     outputs=(),
     # The stages that may have user files; a stage without any has "".
-    parameter_outputs=("prepare_dataset", "extract_features", "vectorize_captions", "evaluate", MLFLOW_PAGE),
+    parameter_outputs=(
+        "prepare_dataset",
+        "extract_features",
+        "vectorize_captions",
+        "train_embedding",
+        "evaluate",
+        MLFLOW_PAGE,
+    ),
     has_parameters=False,
     side_effects=True,
     package="components.cluster",
