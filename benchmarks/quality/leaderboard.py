@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import ROOT, Report
-from bifocal.baselines import fit_cca
+from bifocal.baselines import caption_blocks, fit_cca
 from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import PointingGame, Retrieval, SemanticRetrieval
@@ -110,7 +110,7 @@ def correlate(shared: Mapping[str, Path], dim: int, home: Path) -> tuple[Artifac
     }
     started = time.monotonic()
     model = build_model(ref, feature_dim=features.dim, text_dim=text.dim, text_format=text.format.name)
-    fit_cca(model, pairs)
+    fit_cca(model, caption_blocks(pairs))
     minutes = (time.monotonic() - started) / 60
     folder = home / "cca"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Normalized canonical correlation analysis, as a two-branch model of two linear maps."""
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,20 @@ from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import BATCH
 from bifocal.image_encoders.pooling import mean_region
 from bifocal.models.base import Model
+
+
+class PairedBlock(NamedTuple):
+    """Some images and all their texts.
+
+    Attributes:
+        images: (n, D).
+        texts: (m, K).
+        image_of_text: (m,) int64, row of each text's image.
+    """
+
+    images: Tensor
+    texts: Tensor
+    image_of_text: Tensor
 
 
 class Moments(NamedTuple):
@@ -52,63 +67,79 @@ def cca_projections(
     return (scale * (roots[0] @ left[:, :dim])).T, (scale * (roots[1] @ right.T[:, :dim])).T
 
 
-def fit_cca(model: Model, pairs: ImageCaptionPairs, *, regularization: float = 1e-4, power: float = 4.0) -> Model:
-    """Fit a model of two ``LinearEncoder`` by canonical correlation analysis.
+def fit_cca(
+    model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
+) -> dict[str, float]:
+    """Fit a model of two ``LinearEncoder``, in place, by canonical correlation analysis.
 
-    Every caption forms a pair with its image. Sums are float64, batch by batch: the features need not fit into memory.
+    Sums are float64, block by block, on the device of the model: the features need not fit into memory.
 
     Args:
-        model: model to fit, in place; it is also returned.
-        pairs: the training split.
+        model: model to fit.
+        blocks: pairs of the training split, such as ``caption_blocks``.
         regularization, power: see ``cca_projections``.
 
+    Returns:
+        The number of pairs, and the mean of the ``dim`` correlations.
+
     Raises:
-        TypeError: an encoder is not an affine map.
+        ValueError: an encoder is not an affine map, there are no pairs, or there are fewer than ``dim`` directions.
     """
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
-    moments = _moments(pairs)
-    a, b = cca_projections(moments, image.out_features, regularization=regularization, power=power)
+    moments, count = _moments(blocks, model.device)
+    a, b = cca_projections(moments, image.out_features, regularization=regularization, power=0.0)
+    # Projections of the unscaled maps have unit variances, but for the regularization.
+    correlations = (a @ moments.xy * b).sum(dim=1).clamp(0, 1)
     with torch.no_grad():
         for layer, projection, mean in ((image, a, moments.mean_x), (text, b, moments.mean_y)):
+            projection = correlations.unsqueeze(1) ** power * projection
             # Cosines ignore a common factor. Without it the squares of small values would underflow in float32.
             projection = projection / projection.norm(dim=1).max()
             layer.weight.copy_(projection)
             layer.bias.copy_(-projection @ mean)
-    return model
+    return {"pairs": float(count), "mean_correlation": correlations.mean().item()}
+
+
+def caption_blocks(pairs: ImageCaptionPairs) -> Iterator[PairedBlock]:
+    """Yield the images of a split with their captions: every caption forms a pair with its image."""
+    order = pairs.image_of_caption.argsort(stable=True)
+    ends = pairs.image_of_caption.bincount(minlength=len(pairs.image_ids)).cumsum(0)
+    start = 0
+    for number, regions in enumerate(pairs.image_batches(BATCH)):
+        first, end = number * BATCH, int(ends[min((number + 1) * BATCH, len(ends)) - 1])
+        captions = order[start:end]
+        start = end
+        images = mean_region(regions.features.double(), regions.mask)
+        yield PairedBlock(images, pairs.caption_text(captions).values, pairs.image_of_caption[captions] - first)
 
 
 def _projection(encoder: nn.Module) -> nn.Linear:
     projection = getattr(encoder, "projection", None)
     if not isinstance(projection, nn.Linear) or projection.bias is None:
-        raise TypeError(f"{type(encoder).__name__} is not an affine map of its input: use LinearEncoder")
+        raise ValueError(f"{type(encoder).__name__} is not an affine map of its input: use LinearEncoder")
     return projection
 
 
-def _moments(pairs: ImageCaptionPairs) -> Moments:
-    images = torch.cat([mean_region(batch.features.double(), batch.mask) for batch in pairs.image_batches(BATCH)])
-    dim = pairs.text.dim
-    x_total, y_total = images.new_zeros(images.shape[1]), images.new_zeros(dim)
-    xx, yy = images.new_zeros(2 * (images.shape[1],)), images.new_zeros(dim, dim)
-    xy = images.new_zeros(images.shape[1], dim)
-    start = 0
-    for batch in pairs.caption_batches(BATCH):
-        y = batch.values.double()
-        x = images[pairs.image_of_caption[start : start + len(y)]]
-        start += len(y)
-        x_total, y_total = x_total + x.sum(dim=0), y_total + y.sum(dim=0)
-        xx, yy, xy = xx + x.T @ x, yy + y.T @ y, xy + x.T @ y
-    mean_x, mean_y = x_total / start, y_total / start
-    return Moments(
-        mean_x,
-        mean_y,
-        xx / start - mean_x.outer(mean_x),
-        yy / start - mean_y.outer(mean_y),
-        xy / start - mean_x.outer(mean_y),
-    )
+def _moments(blocks: Iterable[PairedBlock], device: torch.device) -> tuple[Moments, int]:
+    count, sums = 0, list[Tensor]()
+    for block in blocks:
+        x, y = block.images.to(device, torch.float64), block.texts.to(device, torch.float64)
+        image = block.image_of_text.to(device)
+        weights = image.bincount(minlength=len(x)).unsqueeze(1)  # texts of each image
+        texts = y.new_zeros(len(x), y.shape[1]).index_add_(0, image, y)
+        # An image is multiplied once, not once per text.
+        new = [(weights * x).sum(dim=0), y.sum(dim=0), (weights * x).T @ x, y.T @ y, x.T @ texts]
+        sums = [total.add_(term) for total, term in zip(sums, new, strict=True)] if sums else new
+        count += len(y)
+    if not count:
+        raise ValueError("there are no pairs of images and texts to fit to")
+    mean_x, mean_y, xx, yy, xy = (total / count for total in sums)
+    xx, yy, xy = xx - mean_x.outer(mean_x), yy - mean_y.outer(mean_y), xy - mean_x.outer(mean_y)
+    return Moments(mean_x, mean_y, xx, yy, xy), count
 
 
 def _inverse_root(covariance: Tensor, regularization: float) -> Tensor:
-    ridge = regularization * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=covariance.dtype)
+    ridge = regularization * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
     values, vectors = torch.linalg.eigh(covariance + ridge)
     root: Tensor = (vectors * values.clamp_min(torch.finfo(values.dtype).tiny).rsqrt()) @ vectors.T
     return root

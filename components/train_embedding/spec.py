@@ -16,6 +16,10 @@ IMAGE_TRIPLETS = ("MinedTriplets", "OrderedTriplets")
 """Batches of image triplets."""
 
 
+CLOSED_FORM = ("CCA", "PhraseCCA")
+"""Initializations that fit both encoders in closed form."""
+
+
 class PhaseParams(StrictModel):
     """Batches, loss and learning rate of some epochs."""
 
@@ -113,6 +117,13 @@ class TrainEmbeddingParams(Params):
                 raise ValueError(f"model: {self.model.name} has no {encoder}: add {encoder}: {{name: ...}}")
             if "dim" in dict(next(_nested_refs(self.model.arguments[encoder]), ("", {}))[1]):
                 raise ValueError(f"model.{encoder}.dim: leave it out, it is model.dim")
+        if self.initialization is not None and self.initialization.name in CLOSED_FORM:
+            encoders = [next(_nested_refs(self.model.arguments[name]))[0] for name in ("image_encoder", "text_encoder")]
+            if set(encoders) != {"LinearEncoder"}:
+                raise ValueError(
+                    f"initialization is {self.initialization.name}, which fits affine maps, and the encoders are "
+                    f"{' and '.join(encoders)}: set both to LinearEncoder"
+                )
         problems = [
             f"phases.{index}: {problem}"
             for index, phase in enumerate(self.phases)

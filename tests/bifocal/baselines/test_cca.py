@@ -8,8 +8,8 @@ import torch
 from sklearn.cross_decomposition import CCA
 from torch.nn.functional import normalize
 
-from bifocal.baselines import cca_projections, fit_cca, read_embeddings
-from bifocal.baselines.cca import Moments
+from bifocal.baselines import caption_blocks, cca_projections, fit_cca, read_embeddings
+from bifocal.baselines.cca import Moments, PairedBlock
 from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import embed
 from bifocal.image_encoders import LinearEncoder as ImageLinear
@@ -58,6 +58,31 @@ def test_cca_projections_are_white_and_scaled_by_their_correlations() -> None:
         cca_projections(covariances, 6)
 
 
+def test_fitted_model_has_the_projections_of_all_pairs() -> None:
+    x, y = views()
+    generator = torch.Generator().manual_seed(1)
+    image = torch.randint(30, (len(y),), generator=generator)  # several texts of one image
+    model = TwoBranchModel(ImageLinear(6, 3), TextLinear(5, 3), text_format="vectors")
+    # Blocks of images in any order, each with all its texts.
+    chosen = [torch.tensor(rows) for rows in ([4, 1], list(range(5, 30)), [0, 2, 3])]
+
+    def block(images: torch.Tensor) -> PairedBlock:
+        texts = [row for row in range(len(y)) if int(image[row]) in images.tolist()]
+        return PairedBlock(x[images], y[texts], torch.tensor([images.tolist().index(int(image[t])) for t in texts]))
+
+    metrics = fit_cca(model, (block(images) for images in chosen), regularization=1e-3)
+    a, b = cca_projections(moments(x[image], y), 3, regularization=1e-3, power=4.0)
+    for layer, projection, view in ((model.image_encoder, a, x[image]), (model.text_encoder, b, y)):
+        expected = normalize((view - view.mean(dim=0)) @ projection.T, dim=1).float()
+        actual = normalize(layer.projection(view.float()), dim=1)
+        # The sign of a direction is free, but the same for both views.
+        torch.testing.assert_close(actual @ actual.T, expected @ expected.T, rtol=1e-3, atol=1e-4)
+    assert metrics["pairs"] == len(y)
+    assert 0 < metrics["mean_correlation"] < 1
+    with pytest.raises(ValueError, match="no pairs"):
+        fit_cca(model, [])
+
+
 def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
     tables, features, _ = stores
     vectorizer = MeanWordVectors(dim=12)
@@ -65,7 +90,8 @@ def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, 
     write_text(tmp_path, vectorizer, tables.captions["caption_id"].tolist(), tables.captions["text"].tolist())
     mean_words = ImageCaptionPairs(tables, features, TextStore(tmp_path))
     model = TwoBranchModel(ImageLinear(features.dim, 8), TextLinear(12, 8), text_format="vectors")
-    fit_cca(model, mean_words)
+    metrics = fit_cca(model, caption_blocks(mean_words))
+    assert metrics["pairs"] == len(mean_words)
     report = summarize(retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,))
     assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5
 

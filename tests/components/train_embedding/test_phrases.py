@@ -11,7 +11,10 @@ from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import box_iou
 from bifocal.models import load_model
+from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
+from bifocal.training.initialization.phrase_cca import phrase_blocks
+from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs import PhraseBoxPairs
 from bifocal.training.validators.phrases import PhraseValidator
 from components.train_embedding.run import run
@@ -20,6 +23,7 @@ from runtime import parameters
 from tests.components.train_embedding.conftest import Scened
 
 ROOT = Path(__file__).parents[3]
+LINEAR = {"name": "TwoBranchModel", "dim": 8, "image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
 MODEL = {"name": "TwoBranchModel", "dim": 16, "image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
 
 
@@ -79,6 +83,34 @@ def test_two_phases_are_one_history_and_the_best_weights_are_kept(artifacts: dic
     validator = PhraseValidator(PhraseBoxPairs(val, FeatureStore(artifacts["features"]), vectorizer))
     assert validator(load_model(tmp_path))["phrase_R@1"] == pytest.approx(best)
     assert best > 2 * 100 / 24
+
+
+def test_correlation_analysis_of_phrases_localizes_without_a_training(
+    artifacts: dict[str, Path], tmp_path: Path
+) -> None:
+    changes = {"model": LINEAR, "initialization": {"name": "PhraseCCA", "regularization": 0.1}, "phases": []}
+    section = validated([1]).model_dump() | changes
+    values = {"seed": 0, "train_embedding": section}
+    params = parameters.validate(values, [COMPONENT])["train_embedding"]
+    assert isinstance(params, TrainEmbeddingParams)
+    metrics = run(params, **artifacts, embedding=tmp_path)
+    inputs = TrainingInputs(
+        read_dataset(artifacts["dataset"]),
+        FeatureStore(artifacts["features"]),
+        TextStore(artifacts["text"]),
+        load_vectorizer(artifacts["text"]),
+    )
+    blocks = list(phrase_blocks(inputs.phrases("train"), inputs.phrases("train").resampled(10)))
+    x = torch.cat([block.images[block.image_of_text] for block in blocks]).double()
+    y = torch.cat([block.texts for block in blocks]).double()
+    assert metrics["pairs"] == len(y) == len(inputs.phrases("train").resampled(10))
+    # Correlations of the projected pairs: those of the fit, which the ridge lowers.
+    model = load_model(tmp_path).double()
+    left, right = model.image_encoder.projection(x).detach(), model.text_encoder.projection(y).detach()
+    both = torch.corrcoef(torch.cat([left, right], dim=1).T)
+    correlations = both.diagonal(offset=left.shape[1])
+    assert (correlations[:4] > 0.5).all()
+    assert PhraseValidator(inputs.phrases("val"))(load_model(tmp_path))["phrase_R@1"] > 3 * 100 / 24
 
 
 def test_second_phase_that_does_not_improve_is_undone(artifacts: dict[str, Path], tmp_path: Path) -> None:

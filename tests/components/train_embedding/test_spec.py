@@ -72,6 +72,11 @@ def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, An
         ({}, {"model": {"name": "TwoBranchModel", "dim": 8, "image_encoder": "SMILEEncoder"}}, "has no text_encoder"),
         (
             {},
+            {"initialization": "CCA"},
+            "CCA, which fits affine maps, and the encoders are .*: set both to LinearEncoder",
+        ),
+        (
+            {},
             {"model": GROUNDING | {"image_encoder": {"name": "MultiLevelEncoder", "dim": 9}}},
             r"model\.image_encoder\.dim: leave it out, it is model\.dim",
         ),
