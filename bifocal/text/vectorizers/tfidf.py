@@ -44,6 +44,8 @@ class TFIDF:
         fallback: if WordNet is missing: "error", or "stem" to stem instead.
         stop_words: remove scikit-learn's 318 English stop words.
         min_count: minimum number of documents that contain a term.
+        max_terms: size of the dictionary: the terms that most documents contain; None for all (Wang, Li, Lazebnik, CVPR
+            2016: 3,000 for Flickr30k and 5,600 for COCO).
         path: folder of WordNet's ``index.noun`` and ``noun.exc``, for lemmas.
 
     Example:
@@ -59,6 +61,7 @@ class TFIDF:
     fallback: Literal["error", "stem"] = "error"
     stop_words: bool = True
     min_count: int = 1
+    max_terms: int | None = None
     path: Path | str | None = None
     terms: dict[str, int] = field(init=False, repr=False)
     idf: NDArray[np.float32] = field(init=False, repr=False)
@@ -67,6 +70,9 @@ class TFIDF:
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         """Yield contradictions between arguments."""
+        max_terms = arguments.get("max_terms")
+        if max_terms is not None and max_terms < 1:
+            yield f"max_terms is {max_terms}: expected 1 or more, or null for all terms"
         if arguments.get("form", "stem") == "stem":
             options = {name: value for name, value in arguments.items() if value is not None}
             yield from ignored_arguments(options, ["path", "fallback"], "with form 'stem', which needs no WordNet")
@@ -101,7 +107,9 @@ class TFIDF:
         if self.form == "lemma":
             self.wordnet = self._read_wordnet()
         frequency = Counter(term for caption in captions for term in {*self._terms(self._limited(tokenize(caption)))})
-        kept = sorted(term for term, count in frequency.items() if count >= self.min_count)
+        frequent = (term for term, count in frequency.items() if count >= self.min_count)
+        # Of equally frequent terms, the first by spelling is kept.
+        kept = sorted(sorted(frequent, key=lambda term: (-frequency[term], term))[: self.max_terms])
         if not kept:
             raise ValueError(
                 f"no term occurs in {self.min_count} of {len(captions)} {self.documents}: decrease min_count"

@@ -41,6 +41,18 @@ def test_tfidf_equals_scikit_learn(tmp_path: Path, stop_words: bool, min_count: 
     np.testing.assert_allclose(dense(vectorizer, TRAINING + NEW, tmp_path), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("max_terms", [1, 3, 5, 99])
+def test_dictionary_has_the_terms_of_most_captions(max_terms: int) -> None:
+    vectorizer = TFIDF(max_terms=max_terms)
+    vectorizer.fit(TRAINING, seed=0)
+    stem = stemmer("english").stemWord
+    captions = [{stem(word) for word in tokenize(text) if word not in ENGLISH_STOP_WORDS} for text in TRAINING]
+    frequency = {term: sum(term in caption for caption in captions) for term in set().union(*captions)}
+    ranked = sorted(frequency, key=lambda term: (-frequency[term], term))
+    assert list(vectorizer.terms) == sorted(ranked[:max_terms])
+    assert "max_terms is 0" in " ".join(TFIDF.conflicts({"max_terms": 0}))
+
+
 def write_wordnet(folder: Path) -> Path:
     folder.mkdir()
     nouns = "".join(
