@@ -20,7 +20,7 @@ from bifocal.report.figures import chart_figure
 from bifocal.report.plots import plot_bars, plot_lines
 from bifocal.report.sections import Chart, Section
 
-ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "flickr_1k"]
+ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
 NOTE = (
     "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. Re-ranked: scores "
     "normalized by each candidate's best score. Tied answers count as if each of their orders were equally likely."

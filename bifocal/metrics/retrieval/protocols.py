@@ -2,6 +2,7 @@
 
 Karpathy and Fei-Fei, CVPR 2015, and Faghri et al., "VSE++", BMVC 2018: COCO's 5,000 test images together or in five
 folds of 1,000 whose metrics are averaged, Flickr30k's 1,000; of a COCO image with six or seven captions the first five.
+Wang, Li, Lazebnik, CVPR 2016, report one fold of 1,000 images of COCO.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,17 +27,20 @@ class Protocol:
         fold: images that are ranked together; None for all.
         folds: number of folds, in the order of the split; metrics are averaged over them.
         captions: captions per image, the first ones; None for all.
+        images: images of the split, of which the folds are the first; None if the folds are the whole split.
     """
 
     fold: int | None = None
     folds: int = 1
     captions: int | None = None
+    images: int | None = None
 
 
 PROTOCOLS = {
     "full": Protocol(),
     "coco_5fold_1k": Protocol(fold=1000, folds=5, captions=5),
     "coco_5k": Protocol(fold=5000, captions=5),
+    "coco_1k": Protocol(fold=1000, captions=5, images=5000),
     "flickr_1k": Protocol(fold=1000, captions=5),
 }
 
@@ -69,9 +73,11 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
         ValueError: the split does not have the protocol's number of images, or an image has too few captions.
     """
     size = images if protocol.fold is None else protocol.fold
-    if images != size * protocol.folds:
+    expected = protocol.images or size * protocol.folds
+    if images != expected:
+        source = f" of {protocol.images}" if protocol.images else ""
         raise ValueError(
-            f"the protocol ranks {protocol.folds} x {size} images and the split has {images}: "
+            f"the protocol ranks {protocol.folds} x {size} images{source} and the split has {images}: "
             "choose the protocol 'full', or the split that the protocol is for"
         )
     kept = torch.arange(len(image_of_caption))
@@ -86,7 +92,7 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
         number = torch.arange(len(order)) - (counts.cumsum(0) - counts)[image_of_caption[order]]
         kept = order[number < protocol.captions].sort().values
     folds = []
-    for first in range(0, images, size):
+    for first in range(0, size * protocol.folds, size):
         image = image_of_caption[kept]
         captions = kept[(image >= first) & (image < first + size)]
         folds.append(Fold(torch.arange(first, first + size), captions, image_of_caption[captions] - first))

@@ -127,6 +127,14 @@ def test_protocol_with_first_caption_of_worked_case() -> None:
     assert PROTOCOLS["coco_5fold_1k"] == Protocol(fold=1000, folds=5, captions=5)
 
 
+def test_protocol_of_one_fold_ranks_the_first_images_of_a_larger_split() -> None:
+    (fold,) = split_folds(Protocol(fold=3, captions=1, images=5), IMAGE_OF_CAPTION, 5)
+    assert (fold.images.tolist(), fold.captions.tolist()) == ([0, 1, 2], [0, 2, 4])
+    assert PROTOCOLS["coco_1k"] == Protocol(fold=1000, captions=5, images=5000)
+    with pytest.raises(ValueError, match="ranks 1 x 3 images of 5 and the split has 3"):
+        split_folds(Protocol(fold=3, captions=1, images=5), torch.arange(3), 3)
+
+
 def test_protocol_ranks_of_vectors_and_of_scores_agree_for_any_caption_order() -> None:
     generator = torch.Generator().manual_seed(0)
     images, captions = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (8, 24))
