@@ -88,7 +88,7 @@ class TFIDF:
 
     def expect(self, corpus: PublishedCorpus) -> ExpectedText:
         """Return the sizes of the text of a published corpus; about half of the tokens are no stop words."""
-        terms = corpus.vocabulary(self.min_count)
+        terms = min(filter(None, (corpus.vocabulary(self.min_count), self.max_terms)), default=0)
         return ExpectedText(
             TextFormat("sparse", terms),
             terms=0.5 if self.stop_words else 0.9,
