@@ -38,6 +38,8 @@ class MultiLevel(TimmExtractor):
         torch.Size([18, 256])
     """
 
+    keeps_weights = True
+
     def __init__(
         self,
         backbone: str = "vgg16.tv_in1k",
@@ -77,11 +79,16 @@ class MultiLevel(TimmExtractor):
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """Return the cells of all levels of each image."""
-        levels = [self._cells(maps) for maps in self.backbone.layer_maps(torch.stack(list(images)), self.layers)]
-        boxes = cell_boxes(self.cells_per_side, self.cells_per_side).repeat(len(self.layers), 1)
-        return [ImageRegions(cells, boxes) for cells in torch.cat(levels, dim=1)]
+        features, boxes = self.cells(torch.stack(list(images)))
+        return [ImageRegions(cells, boxes) for cells in features]
 
-    def _cells(self, maps: Tensor) -> Tensor:
+    def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of the cells of all levels."""
+        levels = [self._resampled(maps) for maps in self.backbone.layer_maps(pixels, self.layers)]
+        boxes = cell_boxes(self.cells_per_side, self.cells_per_side).repeat(len(self.layers), 1)
+        return torch.cat(levels, dim=1), boxes
+
+    def _resampled(self, maps: Tensor) -> Tensor:
         """Resample a level (B, D, h, w) to cells (B, M * M, D)."""
         size = (self.cells_per_side, self.cells_per_side)
         resampled = interpolate(maps, size=size, mode="bilinear", align_corners=False)
