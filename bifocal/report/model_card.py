@@ -8,6 +8,13 @@ from collections.abc import Mapping, Sequence
 from bifocal.report.metric_rows import MetricRow
 
 FILE = "MODEL_CARD.md"
+VECTORS = (
+    "It maps image features and sentences to vectors; a high score of two vectors means that image and sentence match."
+)
+PAIRS = (
+    "It compares the words of a sentence with the cells of an image, and scores the pair; a high score means that they "
+    "match. Neither has a vector of its own."
+)
 INTENDED_USE = """\
 - Finding images by a sentence and sentences by an image, in collections like the training data.
 - Locating phrases in images, if the metrics below include it.
@@ -23,6 +30,8 @@ def model_card(
     data: str,
     results: Mapping[str, Sequence[MetricRow]],
     lineage: Mapping[str, Mapping[str, str]],
+    *,
+    single_vector: bool = True,
 ) -> str:
     """Return the card.
 
@@ -31,12 +40,12 @@ def model_card(
         data: sentence about the evaluation data.
         results: metrics by title, one table each.
         lineage: names and values by artifact.
+        single_vector: whether an image and a sentence have one vector each; without, the model scores pairs.
     """
     lines = [
         f"# {name}: images and sentences in one vector space",
         "",
-        "Visual-semantic embedding, trained and exported with Bifocal. It maps image features and sentences to "
-        "vectors; a high score of two vectors means that image and sentence match.",
+        f"Visual-semantic embedding, trained and exported with Bifocal. {VECTORS if single_vector else PAIRS}",
         "",
         "## Intended use",
         "",

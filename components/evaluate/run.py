@@ -52,7 +52,9 @@ def run(
     page = build_page(subject, results, artifacts, FOOTER)
     (report / "index.html").write_text(render(page), encoding="utf-8")
     rows = {result.title: result.metric_rows() for result in results if result.metric_rows()}
-    card = model_card.model_card(subject.encoder_name, data_sentence(subject), rows, artifacts)
+    card = model_card.model_card(
+        subject.encoder_name, data_sentence(subject), rows, artifacts, single_vector=model.single_vector
+    )
     (metrics / model_card.FILE).write_text(card, encoding="utf-8")
     log_files(report)
     return scalar_metrics(results)
