@@ -21,9 +21,9 @@ class RMACEncoder(ImageEncoder):
     """Regional maximum activations with the whitening as a layer, over pixels.
 
     Gordo, Larlus, "Beyond instance-level image retrieval", CVPR 2017, sections 3 and 5: the extractor RMAC with all
-    weights trained. The last layer starts from the whitening that RMAC stored with its features, if there is one. The
-    batch normalizations of the network keep their statistics, because images of different shapes pass in batches of
-    one shape.
+    weights trained. The last layer starts from PCA whitening: with the initialization ``PCAWhitening``, or with the
+    whitening that RMAC stored with its features. The batch normalizations of the network keep their statistics, because
+    images of different shapes pass in batches of one shape.
 
     Args:
         input_dim: 3, for pixels.
@@ -65,10 +65,7 @@ class RMACEncoder(ImageEncoder):
         self.scales, self.onnx_image_size = scales, onnx_image_size
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        # Set eval mode here, not in train(): the freezing code may call backbone.train() directly.
-        for module in self.backbone.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                module.eval()
+        self._keep_statistics()
         return torch.stack(map_by_shape(whole_images(features, mask), self.embed_pixels, EVAL_BATCH_SIZE))
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
@@ -77,8 +74,20 @@ class RMACEncoder(ImageEncoder):
 
     def embed_maps(self, maps: Tensor) -> Tensor:
         """Return the embeddings (B, d) of the backbone's maps (B, C, h, w)."""
-        regions = normalize(region_maxima(maps, self.scales), dim=2)
-        return normalize(normalize(self.whitening(regions), dim=2).sum(dim=1), dim=1)
+        return normalize(normalize(self.whitening(self._regions(maps)), dim=2).sum(dim=1), dim=1)
+
+    def region_vectors(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Return the l2-normalized maxima (n, C) of all regions of images (B, 3, H, W), before the whitening."""
+        self._keep_statistics()
+        images = whole_images(features, mask)
+        regions = map_by_shape(images, lambda pixels: self._regions(self.backbone(pixels)), EVAL_BATCH_SIZE)
+        return torch.cat(regions)
+
+    def set_whitening(self, whitening: Whitening) -> None:
+        """Set the last layer to a whitening to d dimensions, or to the first d of more."""
+        projection = whitening.projection[: self.whitening.out_features]
+        weights = {"weight": projection, "bias": -projection @ whitening.mean}
+        load_into(self.whitening, weights, Path("the whitening"))
 
     def keeps_square(self, size: int) -> bool:
         """Return whether an exported graph takes a square image of ``size`` pixels."""
@@ -98,7 +107,14 @@ class RMACEncoder(ImageEncoder):
         """
         extra = self.backbone.load_pretrained(directory)
         if "whitening.mean" in extra:
-            whitening = Whitening(extra["whitening.mean"], extra["whitening.projection"])
-            projection = whitening.projection[: self.whitening.out_features]
-            weights = {"weight": projection, "bias": -projection @ whitening.mean}
-            load_into(self.whitening, weights, directory)
+            self.set_whitening(Whitening(extra["whitening.mean"], extra["whitening.projection"]))
+
+    def _regions(self, maps: Tensor) -> Tensor:
+        """Return the l2-normalized maxima (B, n, C) of the regions of maps (B, C, h, w)."""
+        return normalize(region_maxima(maps, self.scales), dim=2)
+
+    def _keep_statistics(self) -> None:
+        # Not in train(): the freezing code may call backbone.train() directly.
+        for module in self.backbone.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
