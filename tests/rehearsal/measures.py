@@ -15,7 +15,7 @@ from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.caption_proxies import fit_tf_idf
 from bifocal.evaluation.comparison import mean_interval
-from bifocal.features import FeatureStore
+from bifocal.features.image_files import open_features
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
 from bifocal.models import load_model
 from bifocal.text import TextStore
@@ -63,11 +63,12 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
 
 def first_is_relevant(folders: Mapping[str, Path]) -> Measure:
     """Return how often the image that is nearest to a test image is one of its ``RELEVANT`` most relevant ones."""
+    dataset = read_dataset(folders["dataset"])
     subject = Subject(
         load_model(folders["embedding"]),
-        read_dataset(folders["dataset"]),
+        dataset,
         "test",
-        FeatureStore(folders["features"]),
+        open_features(folders["features"], dataset),
         TextStore(folders["text"]),
         load_vectorizer(folders["text"]),
     )
