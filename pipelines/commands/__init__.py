@@ -4,6 +4,7 @@ import click
 
 from pipelines.commands.compare import compare
 from pipelines.commands.compile import compile_command
+from pipelines.commands.convert import convert
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
 from pipelines.commands.packages import packages
@@ -27,6 +28,7 @@ for command in (
     metrics,
     compare,
     compile_command,
+    convert,
     run,
     promote,
     doctor,

@@ -1,0 +1,28 @@
+"""``python -m pipelines convert``."""
+
+from pathlib import Path
+
+import click
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+TARGET = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def convert() -> None:
+    """Convert published files that hold pickles; none of their code runs."""
+
+
+@convert.command("skip-thoughts")
+@click.argument("table", type=FILE)
+@click.argument("dictionary", type=FILE)
+@click.argument("target", type=TARGET)
+def skip_thoughts(table: Path, dictionary: Path, target: Path) -> None:
+    """Write the word vectors of TABLE (utable.npy) and DICTIONARY (dictionary.txt) to TARGET (.npy).
+
+    PretrainedWordVectors reads the result. Needs 3 GB of memory.
+    """
+    from bifocal.convert.skip_thoughts import convert_skip_thoughts
+
+    words, dim = convert_skip_thoughts(table, dictionary, target)
+    click.echo(f"{target}: {words} words of {dim} dimensions")
