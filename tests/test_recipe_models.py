@@ -27,6 +27,8 @@ CHANNELS = {"BottomUpTSV": 2048, "PrecomputedFeatures": 2048, "TenCrop": 4096, "
 CHANNELS |= {"ImageFiles": 3, "Pixels": 3}
 """Channels of the features of an extractor; 128 for the others."""
 IMAGES, WORDS, TERMS = 3, 4, 40
+SKIP_THOUGHTS = 620
+"""Dimension of the word vectors of a file."""
 
 
 def regions(channels: int) -> RegionBatch:
@@ -41,9 +43,10 @@ def regions(channels: int) -> RegionBatch:
 def text(vectorizer: dict[str, Any]) -> tuple[TextBatch, dict[str, Any]]:
     """Return one caption per image in the format of the vectorizer, and the arguments of the model for it."""
     lengths = torch.full((IMAGES,), WORDS)
-    if vectorizer["name"] == "Word2Vec":
+    if vectorizer["name"] in ("PretrainedWordVectors", "Word2Vec"):
         values = torch.randint(1, TERMS, (IMAGES, WORDS))
-        sizes = {"text_dim": vectorizer["dim"], "text_format": "tokens", "vocabulary_size": TERMS}
+        dim = vectorizer.get("dim", SKIP_THOUGHTS)
+        sizes = {"text_dim": dim, "text_format": "tokens", "vocabulary_size": TERMS}
         return TextBatch(values, lengths), sizes
     if vectorizer["name"] == "ElmoLayers":
         dim = 2 * vectorizer.get("projection_dim", ElmoLayers.projection_dim)

@@ -11,7 +11,7 @@ from tests.rehearsal.layouts.karpathy import coco_id, write_coco, write_flickr30
 from tests.rehearsal.layouts.ranking_tasks import write_lamem, write_voc
 from tests.rehearsal.layouts.referit import write_referit
 from tests.rehearsal.layouts.region_features import write_bottom_up, write_precomputed
-from tests.rehearsal.layouts.texts import write_elmo, write_word2vec, write_wordnet
+from tests.rehearsal.layouts.texts import write_elmo, write_skip_thoughts, write_word2vec, write_wordnet
 from tests.rehearsal.layouts.visual_genome import write_visual_genome
 from tests.rehearsal.pictures import Picture, draw
 from tests.rehearsal.stand_ins import write_stand_in
@@ -54,6 +54,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "flickr30k_entities": lambda root: write_flickr30k_entities(flickr_pictures(), root),
     "lamem": lambda root: write_lamem(coco_pictures(), root),
     "referit": lambda root: write_referit(flickr_pictures(), root),
+    "skip_thoughts": lambda root: write_skip_thoughts(_captions(), root),
     "visual_genome": lambda root: write_visual_genome(coco_pictures(), root),
     "voc": lambda root: write_voc(coco_pictures(), root),
     "word2vec": lambda root: write_word2vec(_captions(), root / "GoogleNews-vectors-negative300.bin"),

@@ -1,4 +1,4 @@
-"""Published files about words: word2vec's binary format, ELMo's options and weights, WordNet's dictionary files."""
+"""Published files about words: the formats of word2vec, skip-thoughts, ELMo and WordNet."""
 
 import json
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import torch
 
+from bifocal.convert.skip_thoughts import convert_skip_thoughts
 from bifocal.text.elmo import Elmo
 from bifocal.text.elmo.format import ElmoOptions
 from bifocal.text.tokens import tokenize
@@ -26,6 +27,17 @@ def write_word2vec(captions: Iterable[str], path: Path, dim: int = 300) -> None:
         file.write(f"{len(words)} {dim}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
             file.write(word.encode() + b" " + vector.tobytes())
+
+
+def write_skip_thoughts(captions: Iterable[str], root: Path, dim: int = 64) -> None:
+    """Write ``utable.npy``, a pickled object array, and ``dictionary.txt``, and convert them as a user does."""
+    root.mkdir(parents=True, exist_ok=True)
+    words = ["<eos>", "UNK", *sorted({token for caption in captions for token in tokenize(caption)})]
+    table = np.empty(len(words), object)
+    table[:] = list(np.random.default_rng(0).standard_normal((len(words), dim)).astype("<f4"))
+    np.save(root / "utable.npy", table, allow_pickle=True)
+    (root / "dictionary.txt").write_text("".join(f"{word}\n" for word in words))
+    convert_skip_thoughts(root / "utable.npy", root / "dictionary.txt", root / "words.npy")
 
 
 def write_wordnet(captions: Iterable[str], root: Path) -> None:
