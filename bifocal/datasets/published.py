@@ -6,6 +6,8 @@ from math import log
 from typing import Protocol, runtime_checkable
 
 UNKNOWN = "unknown"
+AUTOMATIC = "automatic"
+"""Place of a file that its library downloads."""
 
 
 @dataclass(frozen=True)

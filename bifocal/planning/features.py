@@ -9,15 +9,16 @@ import torch
 from PIL import Image
 
 from bifocal.backbones.preprocessing import resized_size
-from bifocal.datasets.published import Download, PublishedCorpus
+from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus
 from bifocal.features import RegionBatch
 from bifocal.features.base import FeatureExtractor, FeatureReader, PublishedFeatures
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import IMAGE_FILES
-from bifocal.planning.simulation import Simulation
+from bifocal.planning.simulation import Simulation, Work
 from bifocal.registry import build
 
 EXTRACTORS = "bifocal.features.extractors"
+NO_WORK = Work()
 REGION_BYTES = 20
 """Box and score of a region in the store."""
 IMAGE_BYTES = 40
@@ -37,7 +38,7 @@ class ExpectedFeatures:
         decodes: whether every batch decodes image files.
         weights_bytes: file of the backbone's weights, if the features keep it.
         network: whether a network computes them.
-        flops: operations per image of the extraction; None if they are unknown.
+        work: of the extraction of an image; None if it is unknown.
         extraction_bytes: memory of a batch in the network and of its weights; None if it is unknown.
         preprocessed_bytes: a decoded and resized image.
         downloads: files to fetch.
@@ -51,7 +52,7 @@ class ExpectedFeatures:
     decodes: bool = False
     weights_bytes: int = 0
     network: bool = False
-    flops: float | None = 0.0
+    work: Work | None = NO_WORK
     extraction_bytes: int | None = 0
     preprocessed_bytes: int = 0
     downloads: tuple[Download, ...] = ()
@@ -82,11 +83,11 @@ class ExpectedFeatures:
         features = torch.empty(images, count, self.dim, dtype=torch.float16)
         return RegionBatch(features, torch.ones(images, count, dtype=torch.bool), torch.zeros(images, count, 4))
 
-    def batch_bytes(self, images: int) -> int:
-        """Return the bytes of a batch of ``images`` images in memory."""
+    def batch_bytes(self, images: int, regions: int | None = None) -> int:
+        """Return the bytes of a batch in memory; the arguments are those of ``batch``."""
         if self.pixels is not None:
             return 4 * images * self.pixels[0] * self.pixels[1]  # three channels and the mask
-        return images * self.image_bytes
+        return images * self.image_bytes * (self.regions if regions is None else regions) // self.regions
 
 
 def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCorpus) -> ExpectedFeatures | None:
@@ -115,9 +116,9 @@ def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCor
         image = (height, width)
         pixels = (regions, regions) if layer == "pixels" else image
     peak: int | None = None if pixels is None else weights
-    flops: float | None = None if pixels is None else 0.0
+    work = None if pixels is None else NO_WORK
     if pixels is None and isinstance(part, TimmExtractor):
-        peak, flops = _extraction(part, batch_size or 1, corpus)
+        peak, work = _extraction(part, batch_size or 1, corpus)
     return ExpectedFeatures(
         regions,
         dim,
@@ -127,15 +128,15 @@ def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCor
         decodes=layer == IMAGE_FILES,
         weights_bytes=weights if part.keeps_weights else 0,
         network=pixels is None,
-        flops=flops,
+        work=work,
         extraction_bytes=peak,
         preprocessed_bytes=3 * width * height,
         downloads=(_library_weights(part, weights),),
     )
 
 
-def _extraction(extractor: Any, batch_size: int, corpus: PublishedCorpus) -> tuple[int, float]:
-    """Return the memory of a batch, from two smaller batches, and the operations per image."""
+def _extraction(extractor: Any, batch_size: int, corpus: PublishedCorpus) -> tuple[int, Work]:
+    """Return the memory of a batch, from two smaller batches, and the work of an image."""
     noise = np.random.default_rng(0).integers(0, 256, (*corpus.image_size[::-1], 3), np.uint8)
     peaks, sizes = [], (1, 2)
     simulation = Simulation()
@@ -147,10 +148,10 @@ def _extraction(extractor: Any, batch_size: int, corpus: PublishedCorpus) -> tup
             extractor.extract([image] * size)
         peaks.append(simulation.peak)
     per_image = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
-    return round(peaks[0] + per_image * (batch_size - sizes[0])), simulation.flops / sum(sizes)
+    return round(peaks[0] + per_image * (batch_size - sizes[0])), simulation.work.times(1 / sum(sizes))
 
 
 def _library_weights(extractor: Any, weights: int) -> Download:
     backbone = extractor.backbone
     url = backbone.download_url()
-    return Download(f"weights of {backbone.describe()['backbone']}", "timm or torchvision", url, weights, "automatic")
+    return Download(f"weights of {backbone.describe()['backbone']}", "timm or torchvision", url, weights, AUTOMATIC)

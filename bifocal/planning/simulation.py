@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,33 @@ PACKING = torch.ops.aten._pack_padded_sequence
 SCALAR = torch.ops.aten._local_scalar_dense
 
 
+class Work(NamedTuple):
+    """Work of a piece of code.
+
+    Attributes:
+        flops: floating-point operations of matrix products and convolutions; a multiply-add counts as 2.
+        written: bytes that operations write.
+        calls: operations, each a kernel on a GPU.
+    """
+
+    flops: float = 0.0
+    written: float = 0.0
+    calls: float = 0.0
+
+    def times(self, factor: float) -> "Work":
+        """Return the work of ``factor`` repetitions.
+
+        Example:
+            >>> Work(flops=2.0, written=4.0, calls=1.0).times(3).flops
+            6.0
+        """
+        return Work(*(factor * value for value in self))
+
+    def minus(self, other: "Work") -> "Work":
+        """Return the work that is not in ``other``."""
+        return Work(*(mine - others for mine, others in zip(self, other, strict=True)))
+
+
 class Simulation(TorchDispatchMode):
     """Mode in which float tensors have a shape and no numbers; integers and booleans are real.
 
@@ -29,7 +56,7 @@ class Simulation(TorchDispatchMode):
     is true everywhere, and an index among them is 0. Autograd, autocast and optimizers work.
 
     Attributes:
-        flops: floating-point operations of matrix products and convolutions so far; a multiply-add counts as 2.
+        work: so far.
         live: bytes of the tensors that exist now.
         peak: maximum of ``live``.
 
@@ -37,14 +64,14 @@ class Simulation(TorchDispatchMode):
         >>> with Simulation() as simulation:
         ...     layer, x = nn.Linear(1000, 2000, bias=False), torch.rand(64, 1000)
         ...     layer(x).sum().backward()
-        >>> simulation.flops == 2 * 2 * 64 * 1000 * 2000  # forward, and the gradient of the weight
+        >>> simulation.work.flops == 2 * 2 * 64 * 1000 * 2000  # forward, and the gradient of the weight
         True
     """
 
     def __init__(self) -> None:
         cast(Any, super()).__init__()  # torch leaves it without types
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self.flops = self.live = self.peak = 0
+        self.work, self.live, self.peak = Work(), 0, 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -52,6 +79,9 @@ class Simulation(TorchDispatchMode):
         inputs = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, Tensor)]
         output = self._run(func, args, kwargs, inputs)
         tree_map(self._track, output)
+        if not _is_view(func):
+            written = sum(value.nbytes for value in tree_flatten(output)[0] if isinstance(value, Tensor))
+            self.work = Work(self.work.flops, self.work.written + written, self.work.calls + 1)
         return output
 
     def reset_peak(self) -> None:
@@ -91,7 +121,8 @@ class Simulation(TorchDispatchMode):
             fake_args, fake_kwargs = tree_map(self._fake, (args, kwargs))
             output = func(*fake_args, **fake_kwargs)
         if packet in flop_registry:
-            self.flops += flop_registry[packet](*args, **kwargs, out_val=output)
+            flops = flop_registry[packet](*args, **kwargs, out_val=output)
+            self.work = self.work._replace(flops=self.work.flops + flops)
         if not inputs and isinstance(output, Tensor) and (output.numel() <= SMALL or not output.is_floating_point()):
             return func(*args, **kwargs)
         is_in_place, changed = _changed_arguments(func, args, kwargs)
@@ -124,6 +155,12 @@ class Simulation(TorchDispatchMode):
     def _free(self, key: int, size: int) -> None:
         self._known.discard(key)
         self.live -= size
+
+
+def _is_view(func: Any) -> bool:
+    """Whether an operation returns another view of its argument."""
+    returns = func._schema.returns
+    return bool(returns) and all(value.alias_info is not None and not value.alias_info.is_write for value in returns)
 
 
 def _is_small(inputs: list[Tensor], kwargs: Mapping[str, Any]) -> bool:

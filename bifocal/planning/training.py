@@ -12,7 +12,7 @@ from bifocal.datasets.published import PublishedCorpus
 from bifocal.models import build_model
 from bifocal.models.base import Model
 from bifocal.planning.features import ExpectedFeatures
-from bifocal.planning.simulation import Simulation
+from bifocal.planning.simulation import Simulation, Work
 from bifocal.registry import build
 from bifocal.sorters import LSTMSorter
 from bifocal.text import TextBatch
@@ -35,13 +35,13 @@ class StepCost:
         peak: bytes of weights, gradients, optimizer state, batch and activations at once.
         state: bytes of weights and optimizer state, which a checkpoint has.
         weights: bytes of the weights alone.
-        flops: operations.
+        work: of the step.
     """
 
     peak: int
     state: int
     weights: int
-    flops: float
+    work: Work
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,14 @@ class EmbeddingCost:
 
     Attributes:
         peak: bytes of the weights and of a batch of images in the network.
-        image_flops, caption_flops: operations for one image and one caption.
+        weights: bytes of the weights alone.
+        image, caption: work for one image and one caption.
     """
 
     peak: int
-    image_flops: float
-    caption_flops: float
+    weights: int
+    image: Work
+    caption: Work
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def simulate_step(
         moments = sum(
             value.numel() * value.element_size() for state in algorithm.state.values() for value in state.values()
         )
-    return StepCost(simulation.peak, weights + moments, weights, float(simulation.flops))
+    return StepCost(simulation.peak, weights + moments, weights, simulation.work)
 
 
 def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
@@ -158,18 +160,18 @@ def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
     """
     simulation = Simulation()
     model = inputs.build(simulation).eval()
+    weights = simulation.live
     assert isinstance(model, TwoTower)
-    peaks, flops = [], []
+    peaks = []
     with simulation, torch.no_grad():
         for count in EMBEDDED:
-            before = simulation.flops
             simulation.reset_peak()
             model.embed_images(inputs.features.batch(count))
             peaks.append(simulation.peak)
-            flops.append(simulation.flops - before)
-        before = simulation.flops
-        model.embed_captions(inputs.captions(8))
-        caption_flops = (simulation.flops - before) / 8
+        images = simulation.work.times(1 / sum(EMBEDDED))
+        before = simulation.work
+        model.embed_captions(inputs.captions(EMBEDDED[0]))
+        captions = simulation.work.minus(before).times(1 / EMBEDDED[0])
     per_image = (peaks[1] - peaks[0]) / (EMBEDDED[1] - EMBEDDED[0])
     peak = round(peaks[0] + per_image * (batch_size - EMBEDDED[0]))
-    return EmbeddingCost(peak, sum(flops) / sum(EMBEDDED), caption_flops)
+    return EmbeddingCost(peak, weights, images, captions)

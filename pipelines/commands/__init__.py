@@ -8,6 +8,7 @@ from pipelines.commands.convert import convert
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
 from pipelines.commands.packages import packages
+from pipelines.commands.plan import plan
 from pipelines.commands.preflight import preflight
 from pipelines.commands.promote import promote
 from pipelines.commands.register import register
@@ -34,6 +35,7 @@ for command in (
     doctor,
     schedule,
     preflight,
+    plan,
 ):
     main.add_command(command)
 # The name of version 0.1.

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from bifocal.datasets.published import PublishedCorpus
 from bifocal.progress import track
 from bifocal.registry import build
 from bifocal.serialization import load_config, save_network
+from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextBatch, TextFormat, collate
 from bifocal.text.store import BATCH, CAPTIONS, write_store
 
@@ -45,6 +47,14 @@ class Vectorizer(Protocol):
 
     def load(self, directory: Path) -> None:
         """Read the fitted state that :meth:`save` wrote."""
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A vectorizer that knows the sizes of its text before it is fitted."""
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
+        """Return the sizes of the text of a published corpus."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,100 @@
+"""Make the plan of a pipeline from its parameters."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus, PublishedReader
+from bifocal.embedding import BATCH
+from bifocal.planning.features import expect_features
+from bifocal.planning.training import ModelInputs, simulate_embedding
+from bifocal.registry import build
+from bifocal.text.expected import ExpectedText
+from bifocal.text.vectorizers.base import Expecting
+from components.catalog import configurable_components
+from components.evaluate.spec import EvaluateParams
+from components.extract_features.spec import ExtractFeaturesParams
+from components.prepare_dataset.spec import PrepareDatasetParams
+from components.pretrain_sorter.spec import PretrainSorterParams
+from components.train_embedding.spec import TrainEmbeddingParams
+from components.vectorize_captions.spec import VectorizeCaptionsParams
+from pipelines.plan import stages
+from pipelines.plan.devices import Device
+from pipelines.plan.plan import Plan, PlannedDownload
+from runtime import parameters
+
+
+def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
+    """Return the plan of the pipeline with these values of ``params.yaml``.
+
+    Raises:
+        ValueError: the counts of the corpus are not published.
+    """
+    sections = parameters.validate(dict(values), configurable_components().values())
+    dataset = cast(PrepareDatasetParams, sections["prepare_dataset"])
+    extraction = cast(ExtractFeaturesParams, sections["extract_features"])
+    vectorizer = cast(VectorizeCaptionsParams, sections["vectorize_captions"]).vectorizer
+    training = cast(TrainEmbeddingParams, sections["train_embedding"])
+    evaluation = cast(EvaluateParams, sections["evaluate"])
+    sorter = cast(PretrainSorterParams, sections["pretrain_sorter"])
+    corpus = _published(dataset)
+    features = expect_features(extraction.extractor, extraction.batch_size, corpus)
+    text = _expected_text(vectorizer, corpus)
+    sizes = stages.Sizes(corpus, features, text, device)
+    planned = [
+        stages.prepare_dataset(dataset, sizes),
+        stages.pretrain_sorter(sorter.training, sorter.length, device),
+        stages.extract_features(extraction, sizes),
+        stages.vectorize_captions(sizes),
+    ]
+    notes: list[str] = []
+    if features is None:
+        notes.append(f"features: {extraction.extractor.name} reads files whose shape is not published")
+    if text is None:
+        notes.append(f"text: {vectorizer.name} depends on the user's files, or the corpus has no captions")
+    if features is not None and text is not None:
+        inputs = ModelInputs.of(training.model, features, text, corpus)
+        embedding = simulate_embedding(inputs, BATCH)
+        planned += [
+            stages.train_embedding(training, inputs, embedding, sizes),
+            stages.evaluate(evaluation.split, evaluation.bootstrap_resamples, inputs, embedding, sizes),
+            stages.export_onnx(embedding.weights),
+            stages.register_model(embedding.weights),
+        ]
+    places = {
+        "prepare_dataset": dataset.corpus.arguments.get("root"),
+        "extract_features": extraction.extractor.arguments.get("path"),
+        "vectorize_captions": vectorizer.arguments.get("path"),
+    }
+    files = {
+        "prepare_dataset": corpus.downloads,
+        "extract_features": features.downloads if features else (),
+        "vectorize_captions": text.downloads if text else (),
+    }
+    return Plan(device.name, tuple(_downloads(files, places)), tuple(planned), tuple(notes))
+
+
+def _published(dataset: PrepareDatasetParams) -> PublishedCorpus:
+    reader = build("bifocal.datasets.corpora", dataset.corpus)
+    corpus = reader.published() if isinstance(reader, PublishedReader) else None
+    if corpus is None:
+        raise ValueError(
+            f"prepare_dataset.corpus is {dataset.corpus.name}: its counts depend on your files, so there is no plan"
+        )
+    return corpus
+
+
+def _expected_text(vectorizer: Any, corpus: PublishedCorpus) -> ExpectedText | None:
+    part = build("bifocal.text.vectorizers", vectorizer)
+    return part.expect(corpus) if isinstance(part, Expecting) and corpus.captions_per_image else None
+
+
+def _downloads(
+    files: Mapping[str, tuple[Download, ...]], places: Mapping[str, str | None]
+) -> Iterator[PlannedDownload]:
+    for stage, downloads in files.items():
+        for download in downloads:
+            folder = places[stage]
+            place = download.place
+            if folder is not None and place != AUTOMATIC:
+                place = f"{folder.rstrip('/')}/{place}".rstrip("/")
+            yield PlannedDownload(download, place)
