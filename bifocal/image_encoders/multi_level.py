@@ -151,10 +151,10 @@ class MultiLevelEncoder(ImageEncoder):
 
 def _mapping(input_dim: int, dim: int, convolutions: int, slope: float) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for number in range(convolutions):
+    for number in range(convolutions - 1):
         layers += [nn.Linear(dim if number else input_dim, dim), nn.LeakyReLU(slope)]
-    last = layers[-2]
+    last = nn.Linear(dim if convolutions > 1 else input_dim, dim)
     # Initialize this bias and the text encoder's to the same positive value: attention is a ReLU of the cosine, and
     # negative cosines would get no gradient.
-    nn.init.constant_(cast(nn.Linear, last).bias, 4 * dim**-0.5)
-    return nn.Sequential(*layers[:-1])
+    nn.init.constant_(last.bias, 4 * dim**-0.5)
+    return nn.Sequential(*layers, last)

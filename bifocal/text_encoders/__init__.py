@@ -1,10 +1,11 @@
 """Text encoders, one per file: ``forward(values, lengths) -> (B, d)``, of unit norm.
 
-SRU, GRU and LSTM read the vectors of tokens (B, T, K), the ELMo mixture reads contextual vectors (B, L, T, K), the
+SRU, GRU and LSTM read the vectors of tokens (B, T, K), the encoders of ELMo read contextual vectors (B, L, T, K), the
 others read one vector per caption (B, K).
 """
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
+from bifocal.text_encoders.elmo_bilstm import ElmoBiLSTMEncoder
 from bifocal.text_encoders.elmo_mixture import ElmoMixtureEncoder
 from bifocal.text_encoders.gru import GRUEncoder
 from bifocal.text_encoders.linear import LinearEncoder

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.sequences import last_true_step
+from bifocal.text_encoders.sequences import check_layers, last_true_step
 
 
 class ScalarMixture(nn.Module):
@@ -37,6 +37,7 @@ class ElmoMixtureEncoder(TextEncoder):
         dim: d, dimension of the embedding.
         layers: L, number of contextual layers; the first is the token's own vector.
         slope: slope of the leaky ReLU for negative values (the paper does not give it; 0.2 is TensorFlow's default).
+        fully_connected: number of fully connected layers; 1 is a linear mapping, the ablation NLT of table 3.
 
     Shape:
         values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).
@@ -47,16 +48,18 @@ class ElmoMixtureEncoder(TextEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 1024, dim: int = 1024, layers: int = 3, slope: float = 0.2) -> None:
+    def __init__(
+        self, input_dim: int = 1024, dim: int = 1024, layers: int = 3, slope: float = 0.2, fully_connected: int = 2
+    ) -> None:
         super().__init__(input_dim, dim)
         self.layers = layers
         self.word_mixture = ScalarMixture(layers)
         self.sentence_mixture = ScalarMixture(layers - 1)
-        self.word_layers = _two_layers(input_dim, dim, slope)
-        self.sentence_layers = _two_layers(input_dim, dim, slope)
+        self.word_layers = _mapping(input_dim, dim, fully_connected, slope)
+        self.sentence_layers = _mapping(input_dim, dim, fully_connected, slope)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        self._check(values)
+        check_layers(values, self.layers, self.input_dim, type(self).__name__)
         half = self.input_dim // 2
         last = [
             torch.cat([last_true_step(layer[..., :half], lengths), layer[:, 0, half:]], dim=1)
@@ -66,7 +69,7 @@ class ElmoMixtureEncoder(TextEncoder):
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
         """Return the embeddings (B, T, d) of the words, of unit norm; zero after the end of a sentence."""
-        self._check(values)
+        check_layers(values, self.layers, self.input_dim, type(self).__name__)
         embeddings = normalize(self.word_layers(self.word_mixture(values.transpose(0, 1))), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
@@ -76,16 +79,12 @@ class ElmoMixtureEncoder(TextEncoder):
         """Shape of ``values``; a name stands for a dimension of any size."""
         return ("batch", self.layers, "time", self.input_dim)
 
-    def _check(self, values: Tensor) -> None:
-        if values.ndim != 4 or values.shape[1] != self.layers or values.shape[3] != self.input_dim:
-            raise ValueError(
-                f"values {tuple(values.shape)}, expected (B, {self.layers}, T, {self.input_dim}): ElmoMixtureEncoder "
-                "needs contextual vectors; vectorize with ElmoLayers"
-            )
 
-
-def _two_layers(input_dim: int, dim: int, slope: float) -> nn.Sequential:
-    last = nn.Linear(dim, dim)
+def _mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for number in range(count - 1):
+        layers += [nn.Linear(dim if number else input_dim, dim), nn.LeakyReLU(slope)]
+    last = nn.Linear(dim if count > 1 else input_dim, dim)
     # As in MultiLevelEncoder: if all cosines of a sentence are negative, it attends to nothing and gets no gradient.
     nn.init.constant_(last.bias, 4 * dim**-0.5)
-    return nn.Sequential(nn.Linear(input_dim, dim), nn.LeakyReLU(slope), last)
+    return nn.Sequential(*layers, last)

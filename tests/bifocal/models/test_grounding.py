@@ -162,11 +162,16 @@ def test_grounding_model_rejects_text_encoder_without_words() -> None:
         new_model(text_encoder="GRUEncoder")
 
 
+@pytest.mark.parametrize("text_encoder", ["ElmoMixtureEncoder", "ElmoBiLSTMEncoder"])
 @pytest.mark.parametrize("seed", range(8))
-def test_new_model_has_positive_cosines(seed: int) -> None:
+def test_new_model_has_positive_cosines(seed: int, text_encoder: str) -> None:
     """If all cosines of a new model were negative, attention and its gradient would be zero."""
     torch.manual_seed(seed)
-    sizes = {"model": CONFIGURATION["model"] | {"dim": 64}, "feature_dim": 64, "text_dim": 64}
+    sizes = {
+        "model": CONFIGURATION["model"] | {"dim": 64, "text_encoder": text_encoder},
+        "feature_dim": 64,
+        "text_dim": 64,
+    }
     model = build_model(**CONFIGURATION | sizes)
     # As in real features and word vectors, all vectors share a large mean.
     cells = 7 * torch.nn.functional.normalize(torch.randn(64), dim=0) + torch.randn(5, LEVELS * CELLS, 64)

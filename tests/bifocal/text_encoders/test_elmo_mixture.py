@@ -12,10 +12,10 @@ LAYERS, DIM = 3, 4
 LENGTHS = torch.tensor([3, 1])
 
 
-@pytest.fixture
-def encoder() -> ElmoMixtureEncoder:
+@pytest.fixture(params=[2, 1])
+def encoder(request: pytest.FixtureRequest) -> ElmoMixtureEncoder:
     torch.manual_seed(0)
-    encoder = ElmoMixtureEncoder(input_dim=DIM, dim=5).double()
+    encoder = ElmoMixtureEncoder(input_dim=DIM, dim=5, fully_connected=request.param).double()
     for mixture in (encoder.word_mixture, encoder.sentence_mixture):
         torch.nn.init.normal_(mixture.weights)
         torch.nn.init.normal_(mixture.gamma)
@@ -29,7 +29,7 @@ def mixed(mixture: ScalarMixture, vectors: list[list[float]]) -> list[float]:
 
 
 def projected(layers: torch.nn.Sequential, vector: list[float]) -> list[float]:
-    for layer, leaky in ((layers[0], True), (layers[2], False)):
+    for layer, leaky in [(layer, layer is not layers[-1]) for layer in layers if isinstance(layer, torch.nn.Linear)]:
         vector = [
             sum(w * x for w, x in zip(row, vector, strict=True)) + bias
             for row, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
