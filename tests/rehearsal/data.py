@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.rehearsal.layouts.coco import write_annotations
+from tests.rehearsal.layouts.detector_arrays import write_detector_arrays
 from tests.rehearsal.layouts.entities import write_flickr30k_entities
 from tests.rehearsal.layouts.karpathy import coco_id, write_coco, write_flickr30k
 from tests.rehearsal.layouts.ranking_tasks import write_lamem, write_voc
@@ -48,6 +49,7 @@ def _write_coco(root: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "coco": _write_coco,
+    "detector_arrays": lambda root: write_detector_arrays(flickr_pictures(), root),
     "elmo": write_elmo,
     "f30k_precomp": lambda root: write_precomputed(flickr_pictures(), root),
     "flickr30k": lambda root: write_flickr30k(flickr_pictures(), root),

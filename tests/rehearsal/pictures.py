@@ -91,5 +91,13 @@ def region_features(picture: Picture, regions: int, dim: int) -> tuple[NDArray[n
     return np.array(boxes, np.float32), np.array(features, np.float32)
 
 
+def box_features(picture: Picture, item: SceneObject, dim: int) -> NDArray[np.float32]:
+    """Return the features (dim,) of the box of an object, as those of ``region_features``."""
+    look, random = item.appearance, np.random.default_rng([picture.number, picture.objects().index(item)])
+    total = sum(_vector(name, dim) for name in (look.shape, look.color, look.texture, look.size))
+    features: NDArray[np.float32] = np.maximum(total + 0.3 * random.standard_normal(dim), 0).astype(np.float32)
+    return features
+
+
 def _vector(name: str, dim: int) -> NDArray[np.float64]:
     return np.random.default_rng(list(name.encode())).standard_normal(dim)
