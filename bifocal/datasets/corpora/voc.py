@@ -1,6 +1,8 @@
 """PASCAL VOC in its published files: one XML file per image, and lists of images."""
 
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -8,6 +10,7 @@ from xml.etree import ElementTree
 from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
 from bifocal.datasets.files import read_lines, require_root
 from bifocal.datasets.published import Download, PublishedCorpus
+from bifocal.datasets.splits import check_fractions, draw_splits
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
@@ -26,14 +29,23 @@ class VOC:
 
     Args:
         root: folder ``VOC2007`` with ``Annotations/``, ``ImageSets/Main/`` and ``JPEGImages/``.
-        train, val, test: names of lists in ``ImageSets/Main``; a split without its list is empty.
+        train, test: names of lists in ``ImageSets/Main``; a split without its list is empty.
+        val: another list, or the fraction of the images of ``train`` that are drawn for this split.
+        seed: seed of the draw.
     """
 
     def __init__(
-        self, root: Path | str | None = None, train: str = "train", val: str = "val", test: str = "test"
+        self,
+        root: Path | str | None = None,
+        train: str = "train",
+        val: str | float = "val",
+        test: str = "test",
+        seed: int = 0,
     ) -> None:
-        self.root = root
-        self.lists = {"train": train, "val": val, "test": test}
+        check_fractions("VOC", val, test, "the name of a list", "images")
+        self.root, self.seed = root, seed
+        self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
+        self.lists = {split: name for split, name in self.subsets.items() if isinstance(name, str)}
 
     def published(self) -> PublishedCorpus:
         """Return the counts of VOC 2007."""
@@ -45,7 +57,7 @@ class VOC:
         names = ("VOCtrainval_06-Nov-2007.tar", "VOCtest_06-Nov-2007.tar")
         counts = {"train": 2_501, "val": 2_510, "trainval": 5_011, "test": 4_952}
         return PublishedCorpus(
-            images={split: counts.get(name, 0) for split, name in self.lists.items()},
+            images=self._counts(counts),
             phrases_per_image=1.5,
             file_size=87_000,
             downloads=tuple(
@@ -53,6 +65,15 @@ class VOC:
                 for name, size, digest in zip(names, (460_032_000, 451_020_800), digests, strict=True)
             ),
         )
+
+    def _counts(self, published: Mapping[str, int]) -> dict[str, int]:
+        """Return the number of images of each split."""
+        images = {split: published.get(name, 0) for split, name in self.lists.items()}
+        val = self.subsets["val"]
+        if not isinstance(val, str):
+            drawn = round(val * images["train"])
+            images |= {"train": images["train"] - drawn, "val": drawn}
+        return images
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.
@@ -86,6 +107,8 @@ class VOC:
                     for name, items in by_class.items()
                 ]
                 labels += [LabelEntry(image_id, TASK, name, _label_value(by_class[name])) for name in CLASSES]
+        drawn = draw_splits({entry.image_id: entry.split for entry in entries}, self.subsets, self.seed)
+        entries = [replace(entry, split=drawn[entry.image_id]) for entry in entries]
         return Corpus(root / "JPEGImages", entries, (), phrases, labels=labels)
 
 

@@ -40,6 +40,18 @@ def test_voc_labels_are_present_absent_or_difficult(voc):
     assert [image.size for image in corpus.images] == [(24, 16)] * 2
 
 
+def test_voc_draws_a_fraction_of_the_training_images_for_validation(voc):
+    names = [f"{number:06d}" for number in range(10, 20)]
+    (voc / "ImageSets" / "Main" / "trainval.txt").write_text("\n".join(names))
+    for name in names:
+        (voc / "Annotations" / f"{name}.xml").write_text(annotation(("dog", 0)))
+    drawn = splits(VOC(voc, train="trainval", val=0.3).read(UNUSED))
+    assert sorted(drawn) == ["000002", *names]
+    assert sorted(drawn.values()) == ["test"] + 7 * ["train"] + 3 * ["val"]
+    assert drawn == splits(VOC(voc, train="trainval", val=0.3).read(UNUSED))
+    assert VOC(train="trainval", val=0.1).published().images == {"train": 4510, "val": 501, "test": 4952}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
