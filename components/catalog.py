@@ -5,9 +5,12 @@ from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
+from bifocal.registry import suggest
 from runtime.spec import Component
 
 ROOT = Path(__file__).parent
+PIPELINES = {"embedding": "register_model", "ranking_head": "register_ranking_head"}
+"""Last stage of each pipeline; the others are the stages that it depends on."""
 
 
 @cache
@@ -24,9 +27,33 @@ def configurable_components() -> dict[str, Component]:
     return {name: component for name, component in all_components().items() if component.has_parameters}
 
 
-def pipeline_components() -> tuple[Component, ...]:
-    """Stages of the default pipeline in topological order; independent stages are in alphabetical order."""
-    stages = {name: stage for name, stage in configurable_components().items() if stage.in_pipeline}
+def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
+    """Stages of a pipeline in topological order; independent stages are in alphabetical order.
+
+    Args:
+        pipeline: a name of ``PIPELINES``; ``params.yaml`` has it at the top.
+
+    Raises:
+        ValueError: there is no such pipeline.
+    """
+    stages = configurable_components()
     writer = {output: name for name, stage in stages.items() for output in stage.outputs}
-    graph = {name: [writer[artifact] for artifact in stage.inputs] for name, stage in stages.items()}
+    needed: set[str] = set()
+    waiting = [final_component(pipeline).name]
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        waiting += [writer[artifact] for artifact in stages[name].inputs]
+    graph = {name: [writer[artifact] for artifact in stage.inputs] for name, stage in stages.items() if name in needed}
     return tuple(stages[name] for name in TopologicalSorter(graph).static_order())
+
+
+def final_component(pipeline: str) -> Component:
+    """Return the stage that registers the result of a pipeline.
+
+    Raises:
+        ValueError: there is no such pipeline.
+    """
+    if pipeline not in PIPELINES:
+        raise ValueError(f"pipeline is {pipeline!r}; {suggest(pipeline, PIPELINES)}")
+    return configurable_components()[PIPELINES[pipeline]]

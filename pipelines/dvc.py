@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from components.catalog import pipeline_components
+from components.catalog import PIPELINES, pipeline_components
 from runtime import identity
 from runtime.closure import LIBRARIES, is_versioned
 from runtime.spec import Component, Plot
@@ -17,9 +17,9 @@ PACKAGES_FILE = "packages.json"
 ROOT = Path(__file__).parent.parent
 
 
-def dvc_components() -> list[Component]:
-    """Stages of DVC: the pipeline without components that have side effects."""
-    return [component for component in pipeline_components() if not component.side_effects]
+def dvc_components(pipeline: str = "embedding") -> list[Component]:
+    """Stages of DVC: a pipeline without components that have side effects."""
+    return [component for component in pipeline_components(pipeline) if not component.side_effects]
 
 
 def render(values: Mapping[str, Any], folder: str = "") -> str:
@@ -30,7 +30,7 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
         folder: folder of ``params.yaml`` and ``artifacts``, relative to the root of the repository; "" is the root.
     """
     home = PurePosixPath(folder)
-    components = dvc_components()
+    components = dvc_components(values["pipeline"])
     plots: list[Any] = [
         _plot(plot, plot.column(component.params, {"seed": values["seed"]} | dict(values[component.name])))
         for component in components
@@ -50,7 +50,9 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
 def package_versions() -> dict[str, str]:
     """Installed version of every package that a stage of DVC depends on, and Python's."""
     return identity.installed_versions(
-        sorted({name for stage in dvc_components() for name in identity.packages(stage)})
+        sorted(
+            {name for pipeline in PIPELINES for stage in dvc_components(pipeline) for name in identity.packages(stage)}
+        )
     )
 
 

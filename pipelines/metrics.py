@@ -11,16 +11,30 @@ from rich.table import Table
 DIRECTIONS = {"caption_retrieval": "caption retrieval", "image_retrieval": "image retrieval"}
 
 
+def ranking_table(folder: Path) -> RenderableType:
+    """Return the table of ``folder/artifacts/ranking_metrics/metrics.json``.
+
+    Raises:
+        FileNotFoundError: no ranking head has been trained.
+    """
+    metrics = _read(folder / "artifacts" / "ranking_metrics" / "metrics.json")
+    table = Table(title=f"{metrics['task']}: {metrics['measure'].replace('_', ' ')}, times 100")
+    for column in ("loss", "val", "test"):
+        table.add_column(column, justify="left" if column == "loss" else "right")
+    for role in ("loss", "surrogate"):
+        if role in metrics:
+            values = (metrics[role][split] for split in ("validation", "test"))
+            table.add_row(metrics[role]["name"], *(f"{100 * value:.1f}" for value in values))
+    return table
+
+
 def metrics_table(folder: Path) -> RenderableType:
     """Return the table of ``folder/artifacts/metrics/metrics.json``, and the path of the report.
 
     Raises:
         FileNotFoundError: the run has not been evaluated.
     """
-    file = folder / "artifacts" / "metrics" / "metrics.json"
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} does not exist: run 'make repro' first")
-    metrics = json.loads(file.read_text())
+    metrics = _read(folder / "artifacts" / "metrics" / "metrics.json")
     names = sorted(metrics["caption_retrieval"], key=lambda name: (len(name), name))
     table = Table(title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1")
     table.add_column()
@@ -32,6 +46,13 @@ def metrics_table(folder: Path) -> RenderableType:
         table.add_section()
     report = folder / "artifacts" / "report" / "index.html"
     return Group(table, *_pointing(metrics), f"report: {report.as_posix()}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} does not exist: run 'make repro' first")
+    metrics: dict[str, Any] = json.loads(file.read_text())
+    return metrics
 
 
 def _pointing(metrics: Mapping[str, Any]) -> Iterator[str]:

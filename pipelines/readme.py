@@ -48,12 +48,12 @@ def component_blocks(component: Component, section: Mapping[str, Any]) -> dict[s
 
 
 def stages_table() -> str:
-    """Table of the stages in the root README: the default pipeline in topological order, then the other stages."""
+    """Table of the stages in the root README: the embedding pipeline in topological order, then the other stages."""
     pipeline = {stage.name: stage for stage in pipeline_components()}
     rows = [
         (
             f"[`{stage.name}`](components/{stage.name}/README.md)"
-            + ("" if stage.name in pipeline else " (not in the pipeline)"),
+            + ("" if stage.name in pipeline else " (pipeline `ranking_head`)"),
             stage.summary,
             _names(stage.inputs),
             _names(stage.outputs),

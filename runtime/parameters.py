@@ -96,7 +96,7 @@ def validate(values: Mapping[str, Any], components: Iterable[Component], *, part
     former = [line for component in components for line in _former_keys(component, values.get(component.name))]
     if former:
         raise ParameterError("parameters of an earlier version:\n  " + "\n  ".join(former))
-    known = ["seed", *(component.name for component in components)]
+    known = ["seed", "pipeline", *(component.name for component in components)]
     problems = [f"{key}: unknown section; {registry.suggest(key, known)}" for key in values if key not in known]
     sections: dict[str, Params] = {}
     for component in components:

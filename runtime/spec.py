@@ -107,7 +107,6 @@ class Component:
         plots: tables below the outputs that DVC draws.
         image_dirs: folders of images below the outputs that DVC shows.
         has_parameters: whether ``params.yaml`` has a section for it; a step that only a cluster runs has none.
-        in_pipeline: whether it belongs to the default pipeline.
         package: package of its folder.
         side_effects: whether it changes something besides its outputs, such as a registry: it is never cached, and DVC
             has no stage for it.
@@ -131,7 +130,6 @@ class Component:
     plots: tuple[Plot, ...] = ()
     image_dirs: tuple[str, ...] = ()
     has_parameters: bool = True
-    in_pipeline: bool = True
     package: str = "components"
     side_effects: bool = False
     data_parallel: bool = False

@@ -22,36 +22,32 @@ INPUTS = ("text", "image", "features")
 MAX_PIXELS = 50_000_000
 
 
-class Encoders:
-    """The ONNX graphs of a model's encoders, and the preprocessing of their inputs.
+class ImageGraph:
+    """An ONNX graph that reads images or their features, and the preprocessing of its inputs.
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
+        file: name of the graph.
 
     Attributes:
-        inputs: accepted ``INPUTS``: "text" always; "image" if the graphs cover all preprocessing; "features" unless
-            the image encoder reads pixels.
+        inputs: accepted ``INPUTS``: "image" if the graphs cover all preprocessing; "features" unless the graph reads
+            pixels.
         feature_dim: D of the features (R, D) of an image; None if the graph accepts any.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.images, self.texts = (open_session(directory / f"{name}_encoder.onnx") for name in ("image", "text"))
+    def __init__(self, directory: Path, file: str) -> None:
+        self.images = open_session(directory / file)
         backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
         self.backbone = open_session(backbone) if backbone.is_file() else None
         self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
-        self.sentences = SentenceReader(directory)
         reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
-        accepted = {"text": True, "image": bool(self.preprocessing), "features": not reads_pixels}
+        accepted = {"text": False, "image": bool(self.preprocessing), "features": not reads_pixels}
         self.inputs = tuple(name for name in INPUTS if accepted[name])
         dimension = self.images.get_inputs()[0].shape[-1]
         self.feature_dim = None if reads_pixels or not isinstance(dimension, int) else dimension
 
-    def encode_sentences(self, sentences: Sequence[str]) -> list[Array]:
-        """Return the outputs of the text encoder for B sentences."""
-        return run_graph(self.texts, self.sentences.read(sentences))
-
     def encode_images(self, images: Sequence[str]) -> Array:
-        """Return the output of the image encoder for B image files in base64.
+        """Return the output of the graph for B image files in base64.
 
         Raises:
             ValueError: a string is not the base64 of an image file.
@@ -63,7 +59,7 @@ class Encoders:
         return self.encode_features(list(run_graph(self.backbone, (pixels,))[0].astype(np.float16)))
 
     def encode_features(self, features: Sequence[Any]) -> Array:
-        """Return the output of the image encoder for B arrays (R, D), or nested lists; R may differ."""
+        """Return the output of the graph for B arrays (R, D), or nested lists; R may differ."""
         regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
         longest = max(len(image) for image in regions)
         padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
@@ -71,6 +67,27 @@ class Encoders:
         for row, image in enumerate(regions):
             padded[row, : len(image)], mask[row, : len(image)] = image, True
         return run_graph(self.images, (padded, mask))[0]
+
+
+class Encoders(ImageGraph):
+    """The ONNX graphs of a model's encoders, and the preprocessing of their inputs.
+
+    Args:
+        directory: directory of the graphs, as the stage that exports them writes it.
+
+    Attributes:
+        inputs: "text", and those of the image encoder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, "image_encoder.onnx")
+        self.texts = open_session(directory / "text_encoder.onnx")
+        self.sentences = SentenceReader(directory)
+        self.inputs = ("text", *self.inputs)
+
+    def encode_sentences(self, sentences: Sequence[str]) -> list[Array]:
+        """Return the outputs of the text encoder for B sentences."""
+        return run_graph(self.texts, self.sentences.read(sentences))
 
 
 def read_pixels(encoded: str, size: int, interpolation: str) -> Array:

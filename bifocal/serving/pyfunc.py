@@ -12,6 +12,7 @@ from bifocal.serving.encoders import INPUTS
 from bifocal.serving.limits import Limits, chunks
 from bifocal.serving.pair_model import PairScorerModel
 from bifocal.serving.pair_scorer import PairScorer, scores_pairs
+from bifocal.serving.ranker import Ranker, RankerModel, ranks_images
 from bifocal.serving.rows import Rows
 
 CHUNK_ROWS = {"text": 256, "image": 16, "features": 64}
@@ -89,7 +90,12 @@ class EmbedderModel:
 
 
 def open_model(directory: Path, limits: Limits | None = None) -> Servable:
-    """Return the exported model in ``directory``: of embeddings, or of scores if it has no single vectors."""
+    """Return the exported model in ``directory``.
+
+    It gives embeddings; scores of pairs if it has no single vectors; or the scores of a ranking head.
+    """
+    if ranks_images(directory):
+        return RankerModel(Ranker(directory), limits)
     if scores_pairs(directory):
         return PairScorerModel(PairScorer(directory), limits)
     return EmbedderModel(Embedder(directory), limits)

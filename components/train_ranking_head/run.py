@@ -27,7 +27,13 @@ from runtime.spec import ClassRef
 
 
 def run(
-    params: TrainRankingHeadParams, *, dataset: Path, features: Path, sorter: Path, ranking_head: Path
+    params: TrainRankingHeadParams,
+    *,
+    dataset: Path,
+    features: Path,
+    sorter: Path,
+    ranking_head: Path,
+    ranking_metrics: Path,
 ) -> dict[str, float]:
     """Train on the split "train", choose the epoch on "val", and evaluate on "test".
 
@@ -68,9 +74,9 @@ def run(
     test = splits["test"]
     predictions.insert(0, "group", [group for group in test.groups for _ in test.labels])
     predictions.insert(1, "label", test.labels * len(test.groups))
-    predictions.to_parquet(ranking_head / "predictions.parquet")
-    pd.concat(histories).to_csv(ranking_head / "history.csv", index=False)
-    (ranking_head / "metrics.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
+    predictions.to_parquet(ranking_metrics / "predictions.parquet")
+    pd.concat(histories).to_csv(ranking_metrics / "history.csv", index=False)
+    (ranking_metrics / "metrics.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
     return {f"{role}_{split}": report[role][split] for role in losses for split in ("validation", "test")}
 
 

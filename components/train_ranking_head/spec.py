@@ -106,10 +106,12 @@ COMPONENT = Component(
     image="gpu",
     params=TrainRankingHeadParams,
     inputs=("dataset", "features", "sorter"),
-    outputs=("ranking_head",),
-    in_pipeline=False,
-    metrics=("ranking_head/metrics.json",),
-    plots=(Plot("ranking_head/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),),
+    outputs=("ranking_head", "ranking_metrics"),
+    metrics=("ranking_metrics/metrics.json",),
+    plots=(
+        Plot("ranking_metrics/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),
+        Plot("ranking_metrics/history.csv", x="epoch", y=lambda params: params.metric, title="Metric on val"),
+    ),
     former_keys={
         "measure": "metric",
         "halve_every": "phases.0.schedule: {name: Step, step_size: ..., gamma: 0.5}",

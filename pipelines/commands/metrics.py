@@ -11,6 +11,7 @@ def metrics(folder: Path) -> None:
     """Print the metrics of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe."""
     from rich.console import Console
 
-    from pipelines.metrics import metrics_table
+    from pipelines.metrics import metrics_table, ranking_table
 
-    Console().print(metrics_table(folder), soft_wrap=False)
+    only_ranking = (folder / "artifacts/ranking_metrics").is_dir() and not (folder / "artifacts/metrics").is_dir()
+    Console().print(ranking_table(folder) if only_ranking else metrics_table(folder), soft_wrap=False)

@@ -13,7 +13,7 @@ def register(folder: Path) -> None:
     A model that is registered already keeps its version; only the alias moves. Registration is no stage of DVC: a
     cached stage would leave the registry as it is, and each trial of 'dvc exp run' would become the candidate.
     """
-    from components.register_model.spec import COMPONENT
+    from components.catalog import final_component
     from runtime import parameters
     from runtime.artifacts import artifact_hash
     from runtime.job import stage_job
@@ -21,10 +21,11 @@ def register(folder: Path) -> None:
     from runtime.workspace import Workspace
 
     values = parameters.load(folder / "params.yaml")
+    component = final_component(values["pipeline"])
     workspace = Workspace((folder / "artifacts").as_posix())
-    job = stage_job(COMPONENT, values)
-    model, alias = values[COMPONENT.name]["model"], values[COMPONENT.name]["alias"]
-    onnx, metrics = (workspace.path(name) for name in ("onnx", "metrics"))
+    job = stage_job(component, values)
+    model, alias = values[component.name]["model"], values[component.name]["alias"]
+    metrics, onnx = (workspace.path(name) for name in component.inputs)
     version = reuse_version(model, alias, artifact_hash(onnx), metrics, artifact_hash(metrics))
     if version is not None:
         click.echo(f"{model} version {version} has this model already; its alias is {alias}")

@@ -44,7 +44,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
     Raises:
         ParameterError: a user path is outside the repository, or an output refers to files of one machine.
     """
-    sources = {component.name: user_paths(component, values) for component in pipeline_components()}
+    components = pipeline_components(values["pipeline"])
+    sources = {component.name: user_paths(component, values) for component in components}
     identity = json.dumps([revision, values], sort_keys=True)
     environment = {
         **resources.environment,
@@ -64,7 +65,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
             fingerprint = task(FINGERPRINT, {"sources": named}, **checkout)
             artifacts: dict[str, Any] = {}
             user_files: dict[str, Any] = {}
-            for component in pipeline_components():
+            for component in components:
                 inputs = {name: artifacts[name] for name in component.inputs}
                 fetched = [path for path in sources[component.name] if not is_remote(path)]
                 if fetched:
@@ -77,7 +78,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
                 if not inputs:
                     last.after(fingerprint)
                 artifacts |= {name: last.outputs[name] for name in component.outputs}
-            if resources.promote:
+            if resources.promote and artifacts.keys() >= set(PROMOTE.inputs):
                 policy = {"policy": load_policy().model_dump(mode="json")}
                 task(PROMOTE, policy, **{name: artifacts[name] for name in PROMOTE.inputs})
             if resources.push:

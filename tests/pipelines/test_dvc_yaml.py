@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from components.catalog import configurable_components, pipeline_components
@@ -28,6 +29,18 @@ def test_stage_outside_the_default_pipeline_is_not_in_dvc_yaml() -> None:
     stages = yaml.safe_load(render(load(ROOT / "params.yaml")))["stages"]
     assert "train_ranking_head" in configurable_components()
     assert "train_ranking_head" not in stages
+
+
+def test_a_recipe_of_a_ranking_head_gets_the_stages_of_its_pipeline() -> None:
+    document = yaml.safe_load(render(load(ROOT / "params.yaml", [ROOT / "recipes/scenes/count.yaml"])))
+    names = ["prepare_dataset", "pretrain_sorter", "extract_features", "train_ranking_head", "export_ranking_head"]
+    assert list(document["stages"]) == ["packages", *names]
+    assert document["metrics"] == ["artifacts/ranking_metrics/metrics.json"]
+
+
+def test_an_unknown_pipeline_is_an_error() -> None:
+    with pytest.raises(ValueError, match="pipeline is 'ranking_heads'; did you mean 'ranking_head'"):
+        render(load(ROOT / "params.yaml") | {"pipeline": "ranking_heads"})
 
 
 def test_registration_is_not_in_dvc_yaml() -> None:

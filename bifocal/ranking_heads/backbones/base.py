@@ -24,6 +24,15 @@ class RankingBackbone(nn.Module):
         super().__init__()
         self.dim = dim
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of the input; a name stands for a dimension of any size."""
+        raise NotImplementedError
+
+    def keeps_square(self, size: int) -> bool:
+        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
+        raise NotImplementedError
+
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the features (B, R, D) of images of one size (B, 3, H, W), resized as in evaluation."""
         raise NotImplementedError

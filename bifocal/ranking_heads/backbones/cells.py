@@ -73,6 +73,13 @@ class CellBackbone(RankingBackbone):
         features = torch.cat([self.embed_pixels(chunk) for chunk in chunks])
         return features, features.new_ones(features.shape[:2], dtype=torch.bool)
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        return ("batch", 3, self.image_size, self.image_size)
+
+    def keeps_square(self, size: int) -> bool:
+        return size == self.image_size
+
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         maps: Tensor = self.network(pixels)
         return maps.flatten(2).transpose(1, 2)

@@ -50,6 +50,13 @@ class EncoderBackbone(RankingBackbone):
         features = self.encoder(inputs, mask).unsqueeze(1)
         return features, mask.new_ones(features.shape[:2])
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        return self.encoder.input_shape
+
+    def keeps_square(self, size: int) -> bool:
+        return self.encoder.keeps_square(size)
+
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         return self.encoder.embed_pixels(pixels).unsqueeze(1)
 

@@ -64,6 +64,13 @@ def validated(**changes: Any) -> TrainRankingHeadParams:
     return params
 
 
+def outputs(folder: Path) -> dict[str, Path]:
+    paths = {name: folder / name for name in COMPONENT.outputs}
+    for path in paths.values():
+        path.mkdir(parents=True, exist_ok=True)
+    return paths
+
+
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Scenes, features that contain which shapes are present, and a small pretrained sorter."""
@@ -90,19 +97,19 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize(("changes", "labels", "chance"), [({}, 10, 0.5), (COUNT, 1, 0.4)], ids=["shapes", "count"])
 def test_run_learns_both_tasks_of_the_scenes(tmp_path, artifacts, changes, labels, chance):
-    metrics = run(validated(**changes), **artifacts, ranking_head=tmp_path)
+    metrics = run(validated(**changes), **artifacts, **outputs(tmp_path))
     assert set(metrics) == {"loss_validation", "loss_test", "surrogate_validation", "surrogate_test"}
     assert metrics["loss_test"] > chance
-    report = json.loads((tmp_path / "metrics.json").read_text())
+    report = json.loads((tmp_path / "ranking_metrics" / "metrics.json").read_text())
     assert report["loss"]["test"] == metrics["loss_test"]
     assert report["surrogate"]["name"] == (changes or SHAPES)["surrogate"]["name"]
-    head, names = load_head(tmp_path)
+    head, names = load_head(tmp_path / "ranking_head")
     assert type(head.head).__name__ == (changes or SHAPES)["head"]["name"]
     assert len(names) == labels
-    table = pd.read_parquet(tmp_path / "predictions.parquet")
+    table = pd.read_parquet(tmp_path / "ranking_metrics" / "predictions.parquet")
     assert len(table) == 30 * labels
     assert list(table.columns) == ["group", "label", "loss", "truth", "surrogate"]
-    history = pd.read_csv(tmp_path / "history.csv")
+    history = pd.read_csv(tmp_path / "ranking_metrics" / "history.csv")
     assert len(history) == 2 * (changes or SHAPES)["phases"][0]["epochs"]
     assert history[(changes or SHAPES)["metric"]].notna().all()
 
@@ -110,25 +117,24 @@ def test_run_learns_both_tasks_of_the_scenes(tmp_path, artifacts, changes, label
 def test_run_uses_the_pretrained_sorter_and_writes_the_same_bytes_with_the_same_seed(tmp_path, artifacts):
     written = []
     for name in ("a", "b"):
-        (tmp_path / name).mkdir()
         params = validated(sorter=None, surrogate=None)
-        metrics = run(params, **artifacts, ranking_head=tmp_path / name)
+        metrics = run(params, **artifacts, **outputs(tmp_path / name))
         written.append(hash_files(tmp_path / name))
     assert set(metrics) == {"loss_validation", "loss_test"}
     assert written[0] == written[1]
     with pytest.raises(ValueError, match="this LSTMSorter ranks 16 scores, not 8"):
-        run(validated(sorter=None, batch_size=8), **artifacts, ranking_head=tmp_path)
+        run(validated(sorter=None, batch_size=8), **artifacts, **outputs(tmp_path / "failed"))
 
 
 def test_run_rejects_an_untrained_sorter(tmp_path, artifacts):
     with pytest.raises(ValueError, match="sorter is LSTMSorter, which must be trained first"):
-        run(validated(sorter={"name": "LSTMSorter"}), **artifacts, ranking_head=tmp_path)
+        run(validated(sorter={"name": "LSTMSorter"}), **artifacts, **outputs(tmp_path / "failed"))
 
 
 def test_run_rejects_a_sorter_that_no_loss_uses(tmp_path, artifacts):
     params = validated(loss="MultiLabelSoftMarginLoss", surrogate=None)
     with pytest.raises(ValueError, match="sorter is BifocalSorter, but MultiLabelSoftMarginLoss use no sorter"):
-        run(params, **artifacts, ranking_head=tmp_path)
+        run(params, **artifacts, **outputs(tmp_path / "failed"))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +157,16 @@ def test_parameters_are_validated(changes, message):
         validated(**changes)
 
 
-def test_stage_is_a_command_outside_the_default_pipeline():
+def test_stage_is_a_command_of_the_pipeline_of_ranking_heads():
     help_text = CliRunner().invoke(main, ["train_ranking_head", "--help"])
     assert help_text.exit_code == 0
     assert "artifacts/ranking_head" in help_text.output
-    assert COMPONENT not in pipeline_components()
+    assert COMPONENT not in pipeline_components("embedding")
+    assert [stage.name for stage in pipeline_components("ranking_head")] == [
+        "prepare_dataset",
+        "pretrain_sorter",
+        "extract_features",
+        "train_ranking_head",
+        "export_ranking_head",
+        "register_ranking_head",
+    ]

@@ -1,0 +1,1 @@
+"""Stage export_ranking_head."""

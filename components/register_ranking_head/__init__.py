@@ -1,0 +1,1 @@
+"""Stage register_ranking_head."""

@@ -1,0 +1,31 @@
+"""Stage register_ranking_head: run."""
+
+import json
+from pathlib import Path
+
+from components.register_ranking_head.spec import RegisterRankingHeadParams
+from runtime.artifacts import write_json
+from runtime.mlflow import register_exported
+
+
+def run(
+    params: RegisterRankingHeadParams, *, ranking_metrics: Path, ranking_onnx: Path, ranking_registration: Path
+) -> dict[str, float]:
+    """Write name, number and alias of the model's version; register a new one unless this model has one already."""
+    report = json.loads((ranking_metrics / "metrics.json").read_text())
+    name, loss = report["measure"].replace("_", " "), report["loss"]
+    description = (
+        f"Scores of images for the task {report['task']}, trained with {loss['name']}: {name} {loss['test']:.3f} on "
+        f"the test split, {loss['validation']:.3f} on the validation split.\n"
+    )
+    version = register_exported(
+        params.model,
+        params.alias,
+        graphs=ranking_onnx,
+        evaluation=ranking_metrics,
+        tags={"task": report["task"], report["measure"]: f"{loss['test']:.4f}"},
+        description=description,
+    )
+    content = {"model": params.model, "version": version, "alias": params.alias}
+    write_json(ranking_registration / "registration.json", content)
+    return {"version": version}

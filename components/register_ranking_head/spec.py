@@ -1,0 +1,25 @@
+"""Stage register_ranking_head: parameters, inputs and outputs."""
+
+from pydantic import Field
+
+from runtime.spec import Component, Params
+
+
+class RegisterRankingHeadParams(Params):
+    """Section ``register_ranking_head`` of params.yaml."""
+
+    model: str = Field(min_length=1, description="name in the registry; each new model adds a version")
+    alias: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the version, moved from the one that has it"
+    )
+
+
+COMPONENT = Component(
+    name="register_ranking_head",
+    summary="Register the ONNX graph of a ranking head in MLflow with signature, input example and lineage.",
+    image="cpu",
+    params=RegisterRankingHeadParams,
+    inputs=("ranking_metrics", "ranking_onnx"),
+    outputs=("ranking_registration",),
+    side_effects=True,
+)

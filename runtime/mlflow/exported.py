@@ -1,0 +1,81 @@
+"""Registration of exported ONNX graphs, with the modules that serve them."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy
+import onnxruntime
+import pandas
+import PIL
+
+from bifocal.serving.pyfunc import open_model
+from runtime.artifacts import artifact_hash, read_manifest
+from runtime.mlflow.registry import register, reuse_version
+
+ROOT = Path(__file__).parents[2]
+SERVED_CODE = (
+    *(f"bifocal/serving/{path.name}" for path in sorted((ROOT / "bifocal/serving").glob("[!_]*.py"))),
+    "bifocal/datasets/images.py",
+    "bifocal/text/spelling.py",
+    "bifocal/text/tokens.py",
+    "bifocal/text/vocabulary.py",
+    "runtime/mlflow/served_model.py",
+)
+"""Modules that a served model needs. Without ``__init__.py`` they form namespace packages, so that an installed bifocal
+takes precedence in a process that has one."""
+
+
+def register_exported(
+    model: str, alias: str, *, graphs: Path, evaluation: Path, tags: Mapping[str, str], description: str
+) -> int:
+    """Register the graphs as a new version, unless a version has them already; return its number.
+
+    Args:
+        model: name in the registry.
+        alias: moved to the version.
+        graphs: artifact with the ONNX graphs.
+        evaluation: artifact with the metrics of the model.
+        tags: results to show beside the version; the hash of every artifact behind it is added.
+        description: of the version, in Markdown: its model card.
+    """
+    version = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
+    if version is not None:
+        return version
+    opened = open_model(graphs)
+    example = opened.example()
+    # Log the few modules that serving needs: a server then needs neither torch nor an installed bifocal.
+    with TemporaryDirectory() as folder:
+        return register(
+            model,
+            data=graphs,
+            code=_copy_code(Path(folder)),
+            loader="runtime.mlflow.served_model",
+            example=example,
+            prediction=opened.predict(example),
+            columns=opened.columns,
+            requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
+            + [f"pillow=={PIL.__version__}"],
+            tags=_lineage(evaluation, graphs) | dict(tags),
+            alias=alias,
+            evaluation=evaluation,
+            scores=read_manifest(evaluation)["metrics"],
+            dataset=read_manifest(evaluation)["inputs"]["dataset"],
+            description=description,
+        )
+
+
+def _copy_code(folder: Path) -> list[Path]:
+    """Copy ``SERVED_CODE`` to ``folder``; return its top-level entries."""
+    for path in SERVED_CODE:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, folder / path)
+    return sorted(folder.iterdir())
+
+
+def _lineage(evaluation: Path, graphs: Path) -> dict[str, str]:
+    """Return the hash of every artifact behind the version, as tags."""
+    hashes = {"metrics": artifact_hash(evaluation), "onnx": artifact_hash(graphs)}
+    hashes |= read_manifest(evaluation)["inputs"] | read_manifest(graphs)["inputs"]
+    return {f"hash.{name}": digest for name, digest in hashes.items()}
