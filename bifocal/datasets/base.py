@@ -36,7 +36,7 @@ class ImageEntry:
     features_sha256: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CaptionEntry:
     """One sentence about an image; ``caption_id`` is the published number if the corpus has one."""
 
@@ -45,7 +45,7 @@ class CaptionEntry:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PhraseEntry:
     """A noun phrase with the boxes of its objects.
 

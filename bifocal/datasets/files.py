@@ -1,8 +1,12 @@
 """Files of a corpus: checked folders, text files and JSON files, with errors that name the corpus and the file."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+CHUNK = 1 << 16
+"""Characters of a streamed file that are read together."""
 
 
 def require_root(root: Path | str | None, corpus: str, files: str) -> Path:
@@ -61,6 +65,40 @@ def read_json_list(path: Path, corpus: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{path}: expected a list, got {type(value).__name__}")
     return value
+
+
+def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
+    """Yield the objects of the list in a JSON file one by one: a large file is never in memory as a whole.
+
+    Raises:
+        ValueError: the file is missing, is not JSON or is not a list of objects.
+    """
+    if not path.is_file():
+        raise ValueError(f"{corpus} needs {path}: no such file")
+    decoder = json.JSONDecoder()
+    with path.open(encoding="utf-8") as file:
+        text = ""
+        while not text and (chunk := file.read(CHUNK)):
+            text = chunk.lstrip()
+        if not text.startswith("["):
+            raise ValueError(f"{path}: expected a list of objects")
+        text = text[1:].lstrip()
+        while not text.startswith("]"):
+            try:
+                value, end = decoder.raw_decode(text)
+                # The separator, or the end of the list, must be there too.
+                rest = text[end:].lstrip()
+                separator = rest[0]
+            except (ValueError, IndexError) as error:
+                more = file.read(CHUNK)
+                if not more:
+                    raise ValueError(f"{path} is not JSON: {error}") from error
+                text = (text + more).lstrip()
+                continue
+            if separator not in ",]" or not isinstance(value, dict):
+                raise ValueError(f"{path}: expected a list of objects")
+            text = rest.removeprefix(",").lstrip()
+            yield value
 
 
 def _parse_json(path: Path, corpus: str) -> Any:

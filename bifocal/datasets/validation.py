@@ -115,7 +115,7 @@ def _validate_captions(corpus: Corpus, files: dict[str, ImageFile]) -> tuple[lis
         elif caption.caption_id in captions:
             reason = "duplicate caption_id"
         else:
-            captions[caption.caption_id] = replace(caption, text=text)
+            captions[caption.caption_id] = caption if text == caption.text else replace(caption, text=text)
             continue
         rejected.append(RejectedEntry("caption", f"{caption.caption_id} of {caption.image_id}", reason))
     return list(captions.values()), rejected
@@ -135,7 +135,7 @@ def _validate_phrases(
         elif not (boxes := _clip(phrase, files[phrase.image_id])):
             reason = "no box has an area inside the image"
         else:
-            phrases.append(replace(phrase, boxes=boxes))
+            phrases.append(phrase if boxes == phrase.boxes else replace(phrase, boxes=boxes))
             continue
         rejected.append(RejectedEntry("phrase", f"{phrase.phrase!r} of {phrase.image_id}", reason))
     return phrases, rejected

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.files import read_json, read_json_list, require_root
+from bifocal.datasets.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
 from bifocal.datasets.splits import draw_counts
 
@@ -95,11 +95,10 @@ class VisualGenome:
         """
         root = require_root(self.root, "VisualGenome", "image_data.json, region_descriptions.json and VG_100K/")
         data = read_json_list(root / "image_data.json", "VisualGenome")
-        regions = read_json_list(root / "region_descriptions.json", "VisualGenome")
         try:
             ids, entries, captions, excluded = self._list_coco(root, data) if self.coco else self._list_all(root, data)
             phrases: list[PhraseEntry] = []
-            for image in regions:
+            for image in stream_json_list(root / "region_descriptions.json", "VisualGenome"):
                 for region in image["regions"]:
                     image_id = ids.get(str(image.get("id", region.get("image_id"))))
                     if image_id is None:
@@ -112,11 +111,11 @@ class VisualGenome:
                         excluded.append(RejectedEntry("phrase", name, reason, intentional=True))
                         continue
                     x, y, width, height = (float(region[key]) for key in ("x", "y", "width", "height"))
-                    caption_id = None
+                    caption_id, text = None, " ".join(words)
                     if not self.coco:
                         caption_id = int(region["region_id"])
-                        captions.append(CaptionEntry(caption_id, image_id, " ".join(words)))
-                    phrases.append(PhraseEntry(image_id, caption_id, " ".join(words), ((x, y, x + width, y + height),)))
+                        captions.append(CaptionEntry(caption_id, image_id, text))
+                    phrases.append(PhraseEntry(image_id, caption_id, text, ((x, y, x + width, y + height),)))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{root}: image_data.json, region_descriptions.json or the splits are not in Visual Genome's format: "

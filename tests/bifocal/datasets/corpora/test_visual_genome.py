@@ -89,7 +89,7 @@ def test_visual_genome_draws_splits_of_given_sizes(genome):
 
 def test_visual_genome_names_the_invalid_file(genome):
     (genome / "region_descriptions.json").write_text('{"regions": []}')
-    with pytest.raises(ValueError, match="expected a list, got dict"):
+    with pytest.raises(ValueError, match="expected a list of objects"):
         VisualGenome(genome).read(UNUSED)
     (genome / "region_descriptions.json").write_text('[{"id": 1, "regions": [{"region_id": 1}]}]')
     with pytest.raises(ValueError, match="not in Visual Genome's format: KeyError 'phrase'"):
