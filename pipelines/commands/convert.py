@@ -26,3 +26,16 @@ def skip_thoughts(table: Path, dictionary: Path, target: Path) -> None:
 
     words, dim = convert_skip_thoughts(table, dictionary, target)
     click.echo(f"{target}: {words} words of {dim} dimensions")
+
+
+@convert.command("bottom-up")
+@click.argument("checkpoint", type=FILE)
+@click.argument("target", type=TARGET)
+def bottom_up(checkpoint: Path, target: Path) -> None:
+    """Write the Faster R-CNN of CHECKPOINT (bua-caffe-frcn-r101-k36.pth) to TARGET (.safetensors).
+
+    The extractor BottomUp reads the result with FromFile.
+    """
+    from bifocal.convert.bottom_up import convert_bottom_up
+
+    click.echo(f"{target}: {convert_bottom_up(checkpoint, target)} tensors")

@@ -32,6 +32,7 @@ EXTRACTORS = sorted(PARTS.keys() - set(READERS))
 TIMM = {"backbone": "resnet10t", "size": 64, "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8}}
 DETECTOR = {"num_classes": 4, "min_size": 64, "max_size": 96, "rpn_post_nms_top_n_test": 20}
 ARGUMENTS: dict[str, dict[str, Any]] = {
+    "BottomUp": {"regions": 4, "size": 96, "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}},
     "Grid": {"stage": 3, "coordinates": True},
     "MultiLevel": {"layers": ["layer3.0.bn1", "layer3"], "cells": 3},
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},
@@ -47,7 +48,7 @@ SIZES = ((64, 64), (80, 48), (40, 70))
 @functools.cache
 def extractor(name: str) -> FeatureExtractor:
     torch.manual_seed(0)
-    arguments = ARGUMENTS.get(name, {}) if name == "Regions" else TIMM | ARGUMENTS.get(name, {})
+    arguments = ARGUMENTS.get(name, {}) if name in ("BottomUp", "Regions") else TIMM | ARGUMENTS.get(name, {})
     built: FeatureExtractor = registry.build(PACKAGE, {"name": name, **arguments})
     if name == "Regions":  # random weights that give boxes of different scores
         for key, weights in built.backbone.network.named_parameters():

@@ -1,5 +1,6 @@
 """Feature extractors, one per file, and the readers of published features."""
 
+from bifocal.features.extractors.bottom_up import BottomUp
 from bifocal.features.extractors.grid import Grid
 from bifocal.features.extractors.hypercolumns import Hypercolumns
 from bifocal.features.extractors.image_files import ImageFiles
