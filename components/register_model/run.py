@@ -31,9 +31,10 @@ def _description(card: Path) -> str:
 
 
 def _recalls(metrics: Path) -> dict[str, str]:
+    """Return the recalls as tags; none of an evaluation without retrieval, such as pointing alone."""
     report = json.loads((metrics / "metrics.json").read_text())
     return {
         f"{direction}.{name.replace('@', '_at_')}": f"{value:.2f}"
         for direction in ("caption_retrieval", "image_retrieval")
-        for name, value in report[direction].items()
+        for name, value in report.get(direction, {}).items()
     }
