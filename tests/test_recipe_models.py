@@ -1,17 +1,23 @@
-"""The full-size model of every recipe computes the loss of every phase, and its gradients, on random inputs."""
+"""The model of every recipe, in full width, gets gradients in both branches from the loss of every phase.
+
+Weights and inputs are random; vocabularies are short, and images small.
+"""
 
 import functools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from bifocal.batch import Batch
 from bifocal.features import RegionBatch
+from bifocal.features.base import FeatureReader
 from bifocal.models import build_model
-from bifocal.registry import build
+from bifocal.registry import build, get
 from bifocal.sorters import LSTMSorter
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers import ElmoLayers, MeanWordVectors
@@ -23,19 +29,54 @@ from runtime.parameters import load, validate
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
-CHANNELS = {"BottomUpTSV": 2048, "PrecomputedFeatures": 2048, "TenCrop": 4096, "MultiLevel": 512}
-CHANNELS |= {"ImageFiles": 3, "Pixels": 3}
-"""Channels of the features of an extractor; 128 for the others."""
+PIXELS, PUBLISHED = 3, 2048
+"""Channels of extractors of pixels, and of published features of regions."""
 IMAGES, WORDS, TERMS = 3, 4, 40
 SKIP_THOUGHTS = 620
 """Dimension of the word vectors of a file."""
 
 
+@functools.cache
+def channels_of(extractor: str) -> int:
+    """Return the channels of the features of an extractor, from the shapes of its network."""
+    ref = json.loads(extractor)
+    part = get("bifocal.features.extractors", ref["name"])
+    if issubclass(part, FeatureReader):
+        return PUBLISHED
+    if ref["name"] in ("ImageFiles", "Pixels"):
+        return PIXELS
+    with torch.device("meta"):
+        built: Any = build("bifocal.features.extractors", ref)
+        return int(built.dim)
+
+
+def fill(model: nn.Module) -> None:
+    """Give weights random values of the scale of He's initialization, from one short draw: drawing all takes long."""
+    draw = torch.rand(1_000_003, generator=torch.Generator().manual_seed(0)) - 0.5
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        values = tensor.data.view(-1)
+        if not tensor.is_floating_point():
+            values.zero_()
+        elif tensor.ndim < 2 or "running" in name or name.endswith((".mean", ".std")):
+            # Scales and statistics; biases of 0 keep LSTMs and affine layers alive too.
+            values.fill_(0.0 if name.endswith(("bias", "running_mean")) else 1.0)
+        else:
+            for start in range(0, len(values), len(draw)):
+                values[start : start + len(draw)] = draw[: len(values) - start]
+            values.mul_(math.sqrt(24 / tensor[0].numel()))
+
+
+def gradient_norm(module: nn.Module | None) -> float:
+    """Return the l2 norm of all gradients of a module."""
+    gradients = [p.grad for p in module.parameters() if p.grad is not None] if module is not None else []
+    return math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))
+
+
 def regions(channels: int) -> RegionBatch:
     """Return random features, or a few pixels if there are 3 channels."""
     boxes = torch.zeros(IMAGES, 8, 4)
-    if channels == CHANNELS["Pixels"]:
-        return RegionBatch(torch.full((IMAGES, 3, 64, 64), 99.0), torch.ones(IMAGES, 64, 64, dtype=torch.bool), boxes)
+    if channels == PIXELS:
+        return RegionBatch(255 * torch.rand(IMAGES, 3, 64, 64), torch.ones(IMAGES, 64, 64, dtype=torch.bool), boxes)
     features = torch.rand(IMAGES, 8, channels)
     return RegionBatch(features, torch.ones(IMAGES, 8, dtype=torch.bool), boxes)
 
@@ -68,12 +109,10 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
     for side, size in {"crop": 32, "image_size": 64}.items():
         if isinstance(ref["image_encoder"], dict) and ref["image_encoder"].get(side):
             ref["image_encoder"][side] = size
-    # Drawing a hundred million random weights would take most of the time.
     with torch.device("meta"):
         model: Any = build_model(ref, feature_dim=channels, **sizes)
     model.to_empty(device="cpu")
-    for tensor in (*model.parameters(), *model.buffers()):
-        tensor.data.fill_(1e-3 if tensor.is_floating_point() else 0)
+    fill(model)
     build_optimizer(params.optimizer, model.parameters(), 0.1)
     inputs = regions(channels)
     for phase in params.phases:
@@ -88,15 +127,18 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
         value = loss(model(Batch(["a", "b", "c"], inputs, captions, matches)), matches)
         value.backward()
         assert torch.isfinite(value)
-        assert any(parameter.grad is not None for parameter in model.image_encoder.parameters())
+        assert gradient_norm(model.image_encoder) > 0
+        arguments = phase.loss.arguments
+        if not (arguments.get("image_to_text_weight") == arguments.get("text_to_image_weight") == 0):
+            assert gradient_norm(model.text_encoder) > 0
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_model_of_a_recipe_trains_in_every_phase(recipe: Path) -> None:
     values = load(ROOT / "params.yaml", [recipe])
-    extractor = values["extract_features"]["extractor"]["name"]
+    channels = channels_of(json.dumps(values["extract_features"]["extractor"]))
     section, vectorizer = values["train_embedding"], values["vectorize_captions"]["vectorizer"]
     if vectorizer["name"] == "FromText":
         other = ROOT / "recipes" / Path(vectorizer["path"]).relative_to("runs").parents[1].with_suffix(".yaml")
         vectorizer = load(ROOT / "params.yaml", [other])["vectorize_captions"]["vectorizer"]
-    train_step(json.dumps(section), CHANNELS.get(extractor, 128), json.dumps(vectorizer))
+    train_step(json.dumps(section), channels, json.dumps(vectorizer))

@@ -9,7 +9,7 @@ from tests.rehearsal.layouts.coco import write_annotations
 from tests.rehearsal.layouts.detector_arrays import write_detector_arrays
 from tests.rehearsal.layouts.entities import write_flickr30k_entities
 from tests.rehearsal.layouts.karpathy import coco_id, write_coco, write_flickr30k
-from tests.rehearsal.layouts.ranking_tasks import write_lamem, write_voc
+from tests.rehearsal.layouts.labels import write_class_folders, write_lamem, write_voc
 from tests.rehearsal.layouts.referit import write_referit
 from tests.rehearsal.layouts.region_features import write_bottom_up, write_precomputed
 from tests.rehearsal.layouts.texts import write_elmo, write_skip_thoughts, write_word2vec, write_wordnet
@@ -36,6 +36,12 @@ def flickr_pictures() -> list[Picture]:
     return draw(seed=2, **SIZES)
 
 
+@cache
+def pretraining_pictures() -> list[Picture]:
+    """Return the photographs of ImageNet."""
+    return draw(seed=3, train=200, val=40, test=0)
+
+
 def _captions() -> list[str]:
     pictures = [*coco_pictures(), *flickr_pictures()]
     return [sentence.text for picture in pictures for sentence in picture.sentences]
@@ -44,6 +50,7 @@ def _captions() -> list[str]:
 def _write_coco(root: Path) -> None:
     write_coco(coco_pictures(), root)
     write_annotations(coco_pictures(), root)
+    (root / "captions_val2014.json").symlink_to("annotations/captions_val2014.json")
     write_bottom_up(coco_pictures(), root / "bottom_up", coco_id)
 
 
@@ -54,6 +61,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "f30k_precomp": lambda root: write_precomputed(flickr_pictures(), root),
     "flickr30k": lambda root: write_flickr30k(flickr_pictures(), root),
     "flickr30k_entities": lambda root: write_flickr30k_entities(flickr_pictures(), root),
+    "imagenet": lambda root: write_class_folders(pretraining_pictures(), root),
     "lamem": lambda root: write_lamem(coco_pictures(), root),
     "referit": lambda root: write_referit(flickr_pictures(), root),
     "skip_thoughts": lambda root: write_skip_thoughts(_captions(), root),
@@ -71,7 +79,7 @@ def write_data(values: Mapping[str, Any], folder: Path) -> None:
     Raises:
         ValueError: a folder has no writer.
     """
-    for name in sorted({path.removeprefix(DATA) for path in _strings(values) if path.startswith(DATA)}):
+    for name in sorted({path.removeprefix(DATA) for path in strings_of(values) if path.startswith(DATA)}):
         if name.startswith(WEIGHTS):
             path = folder / name
             if not path.is_file():
@@ -87,12 +95,13 @@ def write_data(values: Mapping[str, Any], folder: Path) -> None:
             partial.rename(folder / root)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings_of(value: Any) -> Iterator[str]:
+    """Yield the strings in a tree of parameters."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for entry in value.values():
-            yield from _strings(entry)
+            yield from strings_of(entry)
     elif isinstance(value, list):
         for entry in value:
-            yield from _strings(entry)
+            yield from strings_of(entry)

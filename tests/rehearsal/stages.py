@@ -10,11 +10,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from components.__main__ import main
 from components.catalog import configurable_components
 from runtime import parameters
 from runtime.artifacts import MANIFEST
 from runtime.identity import source_hash
+from tests.rehearsal.data import strings_of
 from tests.rehearsal.gradients import recorded_gradients
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +38,7 @@ class Run:
     def __init__(self, recipe: str, settings: Mapping[str, Any], home: Path) -> None:
         self.home, self.name = home, recipe
         self.file = ROOT / "recipes" / f"{recipe}.yaml"
-        self.settings = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        self.settings = [f"{key}={_as_yaml(value)}" for key, value in settings.items()]
         self.values = parameters.load(ROOT / "params.yaml", [self.file], self.settings)
         self.folders: dict[str, Path] = {}
 
@@ -61,7 +64,9 @@ class Run:
 
     def _folder(self, stage: str, inputs: Mapping[str, Path]) -> Path:
         code = source_hash(configurable_components()[stage])
-        key = [code, self.values["seed"], self.values[stage], {name: str(path) for name, path in inputs.items()}]
+        section = self.values[stage]
+        files = [path.stat().st_mtime_ns for name in strings_of(section) if (path := Path(name)).exists()]
+        key = [code, self.values["seed"], section, files, {name: str(path) for name, path in inputs.items()}]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:10]
         return self.home / "stages" / f"{stage}-{digest}"
 
@@ -81,6 +86,11 @@ def enter(home: Path) -> None:
     """Create the folder of a rehearsal and enter the folder of its commands."""
     (home / CHECKOUT).mkdir(parents=True, exist_ok=True)
     os.chdir(home / CHECKOUT)
+
+
+def _as_yaml(value: Any) -> str:
+    """Return a value as YAML on one line; JSON's 2e-05 would be a text in YAML."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...")
 
 
 @contextmanager

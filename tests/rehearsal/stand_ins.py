@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import save_file
 
-from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.backbones.weights import TrainOnPhrases
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.images import open_image
@@ -37,7 +36,7 @@ class StandIn(NamedTuple):
 
 STAND_INS = {
     "resnet": StandIn("resnet10t", {"channels": [32, 64, 96, 128], "stem_width": 16}, epochs=12),
-    "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=0, size=64, stage=None),
+    "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=6, size=48, stage=4),
     "pnasnet": StandIn("pnasnet5large", {}, epochs=0, size=64, stage=None),
 }
 
@@ -55,25 +54,48 @@ def write_stand_in(name: str, path: Path) -> None:
             features.mkdir()
             training = TrainOnPhrases(epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8)
             training.prepare(grid, dataset, features, batch_size=16, seed=SEED)
-            path.write_bytes((features / WEIGHTS_FILE).read_bytes())
-        else:
-            calibrate(grid, dataset)
-            save_file(grid.backbone.network.state_dict(), path)
+        pixels = torch.stack([grid.preprocess(open_image(file)) for file in _files(dataset)])
+        with torch.no_grad():
+            if not chosen.epochs:
+                set_statistics(grid, pixels)
+            scale_head(grid, pixels)
+    state = grid.backbone.network.state_dict()
+    save_file({key: value.contiguous() for key, value in state.items()}, path)
 
 
-def calibrate(grid: Grid, dataset: Dataset) -> None:
-    """Set the statistics of the batch normalizations to those of a few images, layer by layer."""
+def set_statistics(grid: Grid, pixels: torch.Tensor) -> None:
+    """Set the statistics of the batch normalizations of a network with random weights to those of ``pixels``."""
     network = grid.backbone.network
-    norms = [module for module in network.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
-    for norm in norms:
-        norm.momentum = 1.0
-        norm.train()
-    image_ids = dataset.images["image_id"][:CALIBRATION_IMAGES]
-    with torch.no_grad():
-        grid.feature_map(torch.stack([grid.preprocess(open_image(dataset.image_path(name))) for name in image_ids]))
+    for module in network.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            module.momentum = 1.0
+            module.train()
+    grid.feature_map(pixels)
     network.eval()
 
 
+def scale_head(grid: Grid, pixels: torch.Tensor) -> None:
+    """Give the channels of VGG's fc6 and fc7, which no stand-in trains, mean 0 and variance 1 before their ReLU."""
+    network = grid.backbone.network
+    maps = network.forward_features(grid.backbone.normalize(pixels))
+    for layer in network.pre_logits.modules() if hasattr(network, "pre_logits") else ():
+        if isinstance(layer, torch.nn.Conv2d):
+            outputs: list[torch.Tensor] = []
+            # The ReLU that follows works in place.
+            hook = layer.register_forward_hook(lambda _, inputs, y, outputs=outputs: outputs.append(y.clone()))
+            network.forward_head(maps, pre_logits=True)
+            hook.remove()
+            std, mean = torch.std_mean(outputs[0], dim=(0, 2, 3))
+            layer.weight.div_(std.view(-1, 1, 1, 1))
+            layer.bias.sub_(mean).div_(std)
+
+
+def _files(dataset: Dataset) -> list[Path]:
+    return [dataset.image_path(name) for name in dataset.images["image_id"][:CALIBRATION_IMAGES]]
+
+
 def _scenes(folder: Path) -> Dataset:
-    write_dataset(Scenes(SEED, train=IMAGES, val=8, test=0, size=96), folder)
+    corpus = Scenes(SEED, train=IMAGES, val=8, test=0, size=96).read(folder / "images")
+    options = {"copy_images": True, "max_pixels": 10_000, "max_rejected_fraction": 0.0}
+    write_dataset(folder, "Scenes", corpus, **options)
     return read_dataset(folder)

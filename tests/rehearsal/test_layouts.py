@@ -23,7 +23,7 @@ from bifocal.text.word_vectors.wordnet import WordNet
 from tests.rehearsal.layouts.coco import write_annotations
 from tests.rehearsal.layouts.entities import write_flickr30k_entities
 from tests.rehearsal.layouts.karpathy import coco_id, flickr_number, write_coco, write_flickr30k
-from tests.rehearsal.layouts.ranking_tasks import memorability, write_lamem, write_voc
+from tests.rehearsal.layouts.labels import memorability, write_lamem, write_voc
 from tests.rehearsal.layouts.referit import write_referit
 from tests.rehearsal.layouts.texts import write_elmo, write_word2vec, write_wordnet
 from tests.rehearsal.layouts.visual_genome import genome_id, write_visual_genome
@@ -90,7 +90,7 @@ def test_visual_genome(tmp_path: Path) -> None:
     first = {phrase.boxes[0] for phrase in corpus.phrases} & boxes_of(PICTURES)
     assert len(first) >= sum(len(picture.scene.groups) for picture in PICTURES)
     shared = VisualGenome(tmp_path, coco="captions_val2014.json").read(UNUSED)
-    assert {image.image_id for image in shared.images} == {str(genome_id(p)) for p in PICTURES if p.split != "train"}
+    assert {image.image_id for image in shared.images} == {str(coco_id(p)) for p in PICTURES if p.split != "train"}
     assert {caption.text for caption in shared.captions} <= set(sentences())
 
 

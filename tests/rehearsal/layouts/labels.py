@@ -1,4 +1,4 @@
-"""Corpora of ranking tasks: LaMem's lists of scores, and PASCAL VOC's XML files and lists."""
+"""Labeled corpora: LaMem's lists of scores, PASCAL VOC's XML files and lists, ImageNet's class folders."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,3 +55,9 @@ def write_voc(pictures: Sequence[Picture], root: Path) -> None:
             for name, value in zip(("xmin", "ymin", "xmax", "ymax"), (x0 + 1, y0 + 1, x1, y1), strict=True):
                 ElementTree.SubElement(box, name).text = str(value)
         ElementTree.ElementTree(document).write(root / "Annotations" / f"{picture.number:06d}.xml")
+
+
+def write_class_folders(pictures: Sequence[Picture], root: Path) -> None:
+    """Write ``{split}/{class}/`` as ImageNet is unpacked; the class is the background."""
+    for picture in pictures:
+        picture.save(root / picture.split / picture.scene.background / f"{picture.number}.jpg")
