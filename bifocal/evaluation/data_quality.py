@@ -1,9 +1,11 @@
-"""Data quality: captions that several images share, and near-duplicate images in different splits."""
+"""Data quality: captions that several images share or that fit other images better, near-duplicates across splits."""
 
 import numpy as np
 
 from bifocal.datasets.duplicates import near_duplicates, shared_captions
 from bifocal.evaluation.base import Result, Subject
+from bifocal.image_encoders.pooling import mean_region
+from bifocal.inspection.mismatches import mismatched_captions
 from bifocal.report.sections import Block, Gallery, GalleryItem, Note, Picture, Section, Table
 
 SHOWN_CAPTIONS, SHOWN_PAIRS = 10, 12
@@ -23,7 +25,11 @@ class DataQuality:
 
     def __call__(self, subject: Subject) -> Result:
         """Evaluate ``subject``."""
-        blocks = [*_shared_captions(subject), *_near_duplicates(subject, self.limit)]
+        blocks = [
+            *_shared_captions(subject),
+            *_mismatched_captions(subject, self.limit),
+            *_near_duplicates(subject, self.limit),
+        ]
         note = "Properties of the data that make metrics look better or worse than the model is."
         return Result(self.title, sections=[Section(self.title, note, blocks)])
 
@@ -34,6 +40,33 @@ def _shared_captions(subject: Subject) -> list[Block]:
         return [Note("No caption describes more than one image of this split.")]
     rows = [(str(text), str(count)) for text, count in shared.to_numpy()]
     return [Table("Captions that several images share", ("", "images"), rows, wide=True)]
+
+
+def _mismatched_captions(subject: Subject, limit: int) -> list[Block]:
+    """List captions of a random part of all splits that fit other images better than their own."""
+    if subject.features.pixels or limit == 0:
+        return []
+    images = subject.dataset.images
+    described = images[images["image_id"].isin(subject.dataset.captions["image_id"])]["image_id"].tolist()
+    drawn = sorted(np.random.default_rng(subject.seed).permutation(len(described))[:limit])
+    ids = [described[row] for row in drawn]
+    rows = subject.features.rows(ids)
+    vectors = [mean_region(batch.features.float(), batch.mask).numpy() for batch in subject.features.batches(rows, 256)]
+    row_of = {image_id: row for row, image_id in enumerate(ids)}
+    captions = subject.dataset.captions[subject.dataset.captions["image_id"].isin(row_of)]
+    image_of_caption = captions["image_id"].map(row_of).to_numpy()
+    found = mismatched_captions(np.concatenate(vectors), captions["text"].tolist(), image_of_caption, subject.seed)
+    if not found:
+        return [Note("No caption fits most other images better than its own.")]
+    texts = captions["text"].tolist()
+    items = []
+    for mismatch in found[:SHOWN_PAIRS]:
+        image_id = ids[image_of_caption[mismatch.caption]]
+        note = f'{image_id}: "{texts[mismatch.caption]}" {mismatch.better:.0%} of the other images fit it better.'
+        items.append(GalleryItem([Picture(subject.thumbnails.uri(image_id))], note))
+    share = f"{len(found):,} of {len(texts):,} captions fit their image worse than nine of ten others"
+    note = f"{share}, by a model that was fitted on other images."
+    return [Gallery(items, "Captions that may belong to another image", note)]
 
 
 def _near_duplicates(subject: Subject, limit: int) -> list[Block]:

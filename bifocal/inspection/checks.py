@@ -1,0 +1,203 @@
+"""What a dataset holds, and what is wrong with it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from bifocal.datasets import Dataset, open_image
+from bifocal.datasets.duplicates import DuplicatePair, near_duplicates, shared_captions
+
+Severity = Literal["error", "warning", "note"]
+EXAMPLES = 20
+FEW_WORDS = 3
+"""Captions with fewer words say little."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong with a dataset, or may be.
+
+    Attributes:
+        severity: "error" for entries that are lost or leak between splits, "warning" for what makes a model or its
+            figures worse, "note" for what a reader should know.
+        title: a few words.
+        count: entries.
+        advice: what to do.
+        examples: some of the entries.
+    """
+
+    severity: Severity
+    title: str
+    count: int
+    advice: str
+    examples: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Result of an inspection.
+
+    Attributes:
+        counts: numbers of images and captions, by a few words.
+        languages: share of images by language; empty if languages were not recognized.
+        words: number of words of every caption.
+        findings: the most severe first.
+        duplicates: pairs of images that look the same.
+    """
+
+    counts: dict[str, str]
+    languages: dict[str, float]
+    words: pd.Series
+    findings: list[Finding] = field(default_factory=list)
+    duplicates: list[DuplicatePair] = field(default_factory=list)
+
+    @property
+    def errors(self) -> int:
+        """Number of findings that are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+
+def inspect_dataset(
+    dataset: Dataset, rejected: pd.DataFrame, languages: dict[str, float], limit: int = 5000, seed: int = 0
+) -> Inspection:
+    """Inspect a dataset; nothing is changed.
+
+    Args:
+        rejected: table of rejected entries, see ``bifocal.datasets.tables.REJECTED``.
+        languages: share of images by the language of their captions.
+        limit: images that are compared for near-duplicates; a random part of more.
+        seed: of the random part.
+    """
+    images, captions = dataset.images, dataset.captions
+    words = pd.Series([len(text.split()) for text in captions["text"]], index=captions.index, dtype=int)
+    pairs = _near_duplicates(dataset, limit, seed)
+    findings = [
+        *_rejected(rejected),
+        *_duplicates(dataset, pairs),
+        *_captions(captions, words),
+        *_sizes(images),
+        *_languages(languages),
+    ]
+    order = {"error": 0, "warning": 1, "note": 2}
+    findings.sort(key=lambda finding: (order[finding.severity], -finding.count))
+    return Inspection(_counts(dataset, words, min(limit, len(images))), languages, words, findings, pairs)
+
+
+def _counts(dataset: Dataset, words: pd.Series, compared: int) -> dict[str, str]:
+    images = dataset.images
+    splits = images["split"].value_counts()
+    counts = {"images": f"{len(images):,}", "captions": f"{len(dataset.captions):,}"}
+    counts |= {f"images, {split}": f"{splits[split]:,}" for split in splits.index}
+    per_image = dataset.captions.groupby("image_id").size()
+    if len(per_image):
+        counts["captions per image"] = f"{per_image.min()} to {per_image.max()}, {per_image.mean():.1f} on average"
+        low, middle, high = np.percentile(words, [5, 50, 95])
+        counts["words per caption"] = f"{low:.0f} to {high:.0f} for nine of ten, median {middle:.0f}"
+        counts["different words"] = f"{len(set(' '.join(dataset.captions['text'].str.lower()).split())):,}"
+    sizes = images[["width", "height"]]
+    if (sizes["width"] > 0).any():
+        counts["pixels"] = " to ".join(
+            f"{row['width']} x {row['height']}" for row in _smallest_and_largest(sizes).to_dict("records")
+        )
+    counts["phrases with boxes"] = f"{len(dataset.phrases):,}"
+    counts["metadata"] = ", ".join(name for name in dataset.metadata.columns if name != "image_id") or "none"
+    counts["images compared for near-duplicates"] = f"{compared:,}"
+    return counts
+
+
+def _smallest_and_largest(sizes: pd.DataFrame) -> pd.DataFrame:
+    area = sizes["width"] * sizes["height"]
+    return sizes.loc[[area.idxmin(), area.idxmax()]]
+
+
+def _rejected(rejected: pd.DataFrame) -> list[Finding]:
+    broken = rejected[~rejected["intentional"].astype(bool)]
+    findings = []
+    for (kind, reason), rows in broken.groupby(["kind", broken["reason"].map(_general)]):
+        findings.append(
+            Finding(
+                "error",
+                f"{kind}: {reason}",
+                len(rows),
+                f"repair the {kind}, or leave it out; it is not in the dataset",
+                [f"{row.entry}: {row.reason}" for row in rows.head(EXAMPLES).itertuples()],
+            )
+        )
+    left_out = rejected[rejected["intentional"].astype(bool)]
+    if len(left_out):
+        examples = [f"{row.entry}: {row.reason}" for row in left_out.head(EXAMPLES).itertuples()]
+        findings.append(Finding("note", "left out on purpose", len(left_out), "see the reasons", examples))
+    return findings
+
+
+def _general(reason: str) -> str:
+    """Return a reason without what differs between entries, so that equal problems are counted together."""
+    return reason.split(":")[0].split(" (")[0][:60]
+
+
+def _near_duplicates(dataset: Dataset, limit: int, seed: int) -> list[DuplicatePair]:
+    ids = dataset.images.loc[dataset.images["path"].notna(), "image_id"].tolist()
+    rows = sorted(np.random.default_rng(seed).permutation(len(ids))[:limit])
+    drawn = [ids[row] for row in rows]
+    if len(drawn) < 2:
+        return []
+    pairs = near_duplicates(drawn, drawn, lambda image_id, side: open_image(dataset.image_path(image_id), side=side))
+    return [pair for pair in pairs if pair.first < pair.second]
+
+
+def _duplicates(dataset: Dataset, pairs: Sequence[DuplicatePair]) -> list[Finding]:
+    split_of = dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True))
+    across = [pair for pair in pairs if split_of[pair.first] != split_of[pair.second]]
+    within = [pair for pair in pairs if split_of[pair.first] == split_of[pair.second]]
+    findings = []
+    if across:
+        examples = [f"{p.first} ({split_of[p.first]}), {p.second} ({split_of[p.second]})" for p in across[:EXAMPLES]]
+        advice = "put them into one split: the model is tested on what it has seen"
+        findings.append(Finding("error", "near-duplicates in two splits", len(across), advice, examples))
+    if within:
+        examples = [f"{pair.first}, {pair.second}" for pair in within[:EXAMPLES]]
+        findings.append(
+            Finding("warning", "near-duplicates in one split", len(within), "leave one of them out", examples)
+        )
+    return findings
+
+
+def _captions(captions: pd.DataFrame, words: pd.Series) -> list[Finding]:
+    findings = []
+    shared = shared_captions(captions)
+    if len(shared):
+        examples = [f"{row.text} ({row.images} images)" for row in shared.head(EXAMPLES).itertuples()]
+        advice = "no model can tell these images apart by this caption; retrieval counts each of them as right"
+        findings.append(Finding("warning", "captions of several images", len(shared), advice, examples))
+    twice = captions[captions.duplicated(["image_id", "text"])]
+    if len(twice):
+        examples = [f"{row.image_id}: {row.text}" for row in twice.head(EXAMPLES).itertuples()]
+        findings.append(Finding("note", "captions twice at one image", len(twice), "leave one of them out", examples))
+    short = captions[words < FEW_WORDS]
+    if len(short):
+        examples = [f"{row.image_id}: {row.text}" for row in short.head(EXAMPLES).itertuples()]
+        advice = f"captions with fewer than {FEW_WORDS} words say little about an image"
+        findings.append(Finding("warning", "very short captions", len(short), advice, examples))
+    return findings
+
+
+def _sizes(images: pd.DataFrame, smallest: int = 64) -> list[Finding]:
+    small = images[(images["width"] > 0) & (images[["width", "height"]].min(axis=1) < smallest)]
+    if not len(small):
+        return []
+    examples = [f"{row.image_id}: {row.width} x {row.height}" for row in small.head(EXAMPLES).itertuples()]
+    advice = f"images below {smallest} pixels hold little to search for"
+    return [Finding("warning", "very small images", len(small), advice, examples)]
+
+
+def _languages(languages: dict[str, float]) -> list[Finding]:
+    others = Counter({language: share for language, share in languages.items() if share >= 0.02})
+    if len(others) < 2:
+        return []
+    text = ", ".join(f"{language} {share:.0%}" for language, share in others.most_common())
+    advice = f"{text}: stemming and stop words are those of one language"
+    return [Finding("note", "captions in several languages", len(others), advice)]

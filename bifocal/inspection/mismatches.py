@@ -1,0 +1,69 @@
+"""Captions that fit their own image worse than most others: they may belong to another image."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import Ridge
+
+FOLDS, WORDS, DIMENSIONS, PENALTY = 5, 2000, 128, 1.0
+SUSPICIOUS = 0.9
+"""Fraction of other images that fit a caption better than its own from which on it is listed."""
+
+
+class Mismatch(NamedTuple):
+    """A caption that fits other images better.
+
+    Attributes:
+        caption: its row.
+        better: fraction in [0, 1] of the compared images that fit it better than its own image.
+        best: row of the image that fits it best.
+    """
+
+    caption: int
+    better: float
+    best: int
+
+
+def mismatched_captions(
+    images: NDArray[np.floating], captions: Sequence[str], image_of_caption: NDArray[np.integer], seed: int = 0
+) -> list[Mismatch]:
+    """Return the captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst first.
+
+    The scores are cross-fitted: the images are divided into 5 parts, and a ridge regression from words (tf-idf) to image
+    vectors that is fitted on four of them predicts the image vector of each caption of the fifth. So no caption is
+    judged by a model that has seen it with its image. With a correct caption, the own image is among the best.
+
+    Args:
+        images: (N, D), one vector per image, such as the mean of its regions.
+        captions: M texts.
+        image_of_caption: (M,), row of the image of each caption.
+        seed: of the division.
+
+    Returns:
+        the captions; empty with fewer than 50 images, which are too few to learn from.
+    """
+    if len(images) < 10 * FOLDS:
+        return []
+    words = TfidfVectorizer(max_features=WORDS, min_df=2, sublinear_tf=True).fit_transform(captions)
+    targets = PCA(min(DIMENSIONS, *images.shape), random_state=seed).fit_transform(images.astype(np.float64))
+    targets /= np.linalg.norm(targets, axis=1, keepdims=True).clip(1e-12)
+    fold_of_image = np.random.default_rng(seed).permutation(len(images)) % FOLDS
+    found = []
+    for fold in range(FOLDS):
+        inside = fold_of_image[image_of_caption] == fold
+        model = Ridge(PENALTY).fit(words[~inside], targets[image_of_caption[~inside]])
+        rows, held_out = np.flatnonzero(inside), np.flatnonzero(fold_of_image == fold)
+        scores = model.predict(words[rows]) @ targets[held_out].T
+        own = scores[np.arange(len(rows)), np.searchsorted(held_out, image_of_caption[rows])]
+        better = (scores > own[:, None]).sum(axis=1) / (len(held_out) - 1)
+        best = held_out[scores.argmax(axis=1)]
+        found += [
+            Mismatch(int(row), float(fraction), int(image))
+            for row, fraction, image in zip(rows, better, best, strict=True)
+            if fraction >= SUSPICIOUS
+        ]
+    return sorted(found, key=lambda mismatch: (-mismatch.better, mismatch.caption))

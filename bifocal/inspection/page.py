@@ -1,0 +1,84 @@
+"""The inspection as one HTML page."""
+
+from bifocal.datasets import Dataset
+from bifocal.inspection.checks import Finding, Inspection
+from bifocal.report.sections import Badge, Block, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
+from bifocal.report.thumbnails import Thumbnails
+
+SHOWN_PAIRS = 24
+FOOTER = "Written by bifocal inspect. This page is one file and loads nothing."
+
+
+def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page:
+    """Return the page, to be rendered by ``bifocal.report.html.render``.
+
+    Args:
+        name: of the dataset, for the title.
+    """
+    counts = {severity: _count(inspection, severity) for severity in ("error", "warning", "note")}
+    tiles = [
+        Tile("images", inspection.counts["images"]),
+        Tile("captions", inspection.counts["captions"]),
+        Tile("errors", str(counts["error"]), "entries that are lost, or leak between splits"),
+        Tile("warnings", str(counts["warning"]), "what makes a model or its figures worse"),
+    ]
+    sections = [
+        Section("Findings", "The most severe first.", [_findings(inspection), *map(_examples, inspection.findings)]),
+        Section(
+            "Contents",
+            "",
+            [Table("Counts", ("", ""), list(inspection.counts.items()), text=True), *_languages(inspection)],
+        ),
+    ]
+    if inspection.duplicates:
+        sections.append(Section("Near-duplicates", "", [_gallery(dataset, inspection)]))
+    return Page(f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER)
+
+
+def _count(inspection: Inspection, severity: str) -> int:
+    return sum(finding.severity == severity for finding in inspection.findings)
+
+
+def _findings(inspection: Inspection) -> Block:
+    if not inspection.findings:
+        return Note("Nothing is wrong.")
+    rows = [
+        (
+            Badge(finding.severity, {"error": False}.get(finding.severity)),
+            finding.title,
+            f"{finding.count:,}",
+            finding.advice,
+        )
+        for finding in inspection.findings
+    ]
+    return Table("", ("", "finding", "entries", "what to do"), rows, wide=True, text=True)
+
+
+def _examples(finding: Finding) -> Block:
+    rows = [(example,) for example in finding.examples] or [("none",)]
+    return Table(f"{finding.title}: the first of {finding.count:,}", ("entry",), rows, wide=True, text=True)
+
+
+def _languages(inspection: Inspection) -> list[Block]:
+    if not inspection.languages:
+        return []
+    rows = [(language, f"{share:.0%}") for language, share in list(inspection.languages.items())[:10]]
+    return [Table("Languages of the captions", ("", "images"), rows)]
+
+
+def _gallery(dataset: Dataset, inspection: Inspection) -> Gallery:
+    thumbnails = Thumbnails(dataset)
+    split_of = dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True))
+    items = [
+        GalleryItem(
+            [Picture(thumbnails.uri(pair.first)), Picture(thumbnails.uri(pair.second))],
+            f"{pair.first} and {pair.second}, correlation {pair.correlation:.4f}",
+            Badge(
+                f"{split_of[pair.first]}, {split_of[pair.second]}",
+                split_of[pair.first] == split_of[pair.second] or False,
+            ),
+        )
+        for pair in inspection.duplicates[:SHOWN_PAIRS]
+    ]
+    note = f"{len(inspection.duplicates):,} pairs; the {len(items)} most similar are shown."
+    return Gallery(items, "Images that look the same", note)
