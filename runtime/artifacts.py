@@ -106,10 +106,14 @@ def write_json(path: Path, value: Any) -> None:
 
     NaN and infinity become null: JSON has no such numbers, and most readers reject them.
     """
+    write_text(path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8; a crash leaves the former file or the complete new one."""
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("w") as file:
-        json.dump(_without_nan(value), file, indent=2, sort_keys=True, allow_nan=False)
-        file.write("\n")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

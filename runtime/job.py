@@ -1,14 +1,16 @@
 """Job: what one command of the command line runs: a stage, one of its shards, or the merge of its shards."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from runtime import parameters
+from runtime.artifacts import fingerprint_of, read_manifest
 from runtime.s3.user_files import download_user_files, source_digests
 from runtime.shards import artifact_name
 from runtime.spec import Component, Params
-from runtime.stage import run_stage
+from runtime.stage import run_stage, stage_fingerprint
 from runtime.workspace import Workspace
 
 
@@ -28,6 +30,16 @@ class Job:
     outputs: Mapping[str, str]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    def is_complete(self, workspace: Workspace, values: Mapping[str, Any]) -> bool:
+        """Whether ``workspace`` has the outputs of this very job: same inputs, parameters, code and packages."""
+        inputs = {name: workspace.path(artifact) for name, artifact in self.inputs.items()}
+        try:
+            expected = stage_fingerprint(self.component, self.params, inputs, values, self.arguments, self.sources)
+            manifests = [read_manifest(workspace.path(artifact)) for artifact in self.outputs.values()]
+        except (FileNotFoundError, ValueError):
+            return False
+        return all(fingerprint_of(manifest) == json.loads(json.dumps(expected, default=str)) for manifest in manifests)
 
     def run(self, workspace: Workspace, values: Mapping[str, Any]) -> dict[str, float]:
         """Run the component on the artifacts of ``workspace``; return its metrics."""

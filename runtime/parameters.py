@@ -34,7 +34,17 @@ def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ())
     """
     values = _read_yaml(path)
     for recipe in recipes:
-        values = merge(values, _read_yaml(recipe))
+        values = overlay(values, recipe)
+    return with_settings(values, settings)
+
+
+def overlay(values: Mapping[str, Any], recipe: Path) -> dict[str, Any]:
+    """Return ``values`` overlaid by a recipe."""
+    return merge(values, _read_yaml(recipe))
+
+
+def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Return ``values`` with single values set, see ``load``."""
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:

@@ -17,6 +17,33 @@ from runtime.torchrun import is_main_process
 ROOT = Path(__file__).parent.parent
 
 
+def stage_fingerprint(
+    component: Component,
+    params: Params,
+    inputs: Mapping[str, Path],
+    values: Mapping[str, Any],
+    arguments: Mapping[str, Any] | None = None,
+    sources: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return all that the outputs of a stage depend on; its arguments are those of ``run_stage``.
+
+    Raises:
+        FileNotFoundError: an input is missing or incomplete.
+    """
+    return {
+        "component": component.name,
+        # The paths that the user wrote: those of local copies differ between machines.
+        "parameters": replace_values(
+            params.model_dump(mode="json"), component.user_paths(values.get(component.name, {}))
+        ),
+        "inputs": {name: artifacts.artifact_hash(path) for name, path in inputs.items()},
+        "code": identity.source_hash(component),
+        "packages": identity.installed_versions(identity.packages(component)),
+        "arguments": dict(arguments or {}),
+        "sources": dict(sources or {}),
+    }
+
+
 class StageResult(NamedTuple):
     """Result of one stage besides its artifacts.
 
@@ -59,24 +86,14 @@ def run_stage(
         partials = {name: artifacts.partial_path(outputs[name]) for name in component.outputs}
         run(params, **inputs, **partials, **options)
         return StageResult({}, {})
-    hashes = {name: artifacts.artifact_hash(path) for name, path in inputs.items()}
-    fingerprint = {
-        "component": component.name,
-        # The paths that the user wrote: those of local copies differ between machines.
-        "parameters": replace_values(
-            params.model_dump(mode="json"), component.user_paths(values.get(component.name, {}))
-        ),
-        "inputs": hashes,
-        "code": identity.source_hash(component),
-        "packages": identity.installed_versions(identity.packages(component)),
-        "arguments": options,
-        "sources": dict(sources or {}),
-    }
+    fingerprint = stage_fingerprint(component, params, inputs, values, options, sources)
     stored = {name: shared_store.stored_path(name, fingerprint) for name in component.large_outputs}
     partials = {
         name: artifacts.open_partial(stored.get(name) or outputs[name], fingerprint) for name in component.outputs
     }
-    tags = {"code": str(fingerprint["code"])} | {f"input.{name}": digest for name, digest in hashes.items()}
+    tags = {"code": str(fingerprint["code"])} | {
+        f"input.{name}": digest for name, digest in fingerprint["inputs"].items()
+    }
     delete_checkpoints(inputs.values())
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
         log_datasets(inputs, component.name)

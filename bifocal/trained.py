@@ -1,0 +1,143 @@
+"""A trained model in three lines: ``bifocal.load("runs/mine").search("a red star")``."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from bifocal.datasets.images import open_image
+from bifocal.search.collection import Collection, ImageHit
+from bifocal.serving.embedder import Embedder
+
+ONNX, COLLECTION = Path("artifacts") / "onnx", Path("collection")
+SIDE = 96
+"""Pixels along each side of a heatmap."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a phrase is in an image.
+
+    Attributes:
+        heatmap: (96, 96), over the image stretched to a square; higher where the image fits the phrase better.
+        point: x and y of the highest value, as fractions of the image's width and height.
+        image: the image.
+    """
+
+    heatmap: NDArray[np.floating]
+    point: tuple[float, float]
+    image: Image.Image
+
+    def picture(self) -> Image.Image:
+        """Return the image with the heatmap on it, and a ring around the point."""
+        from bifocal.report.overlay import overlay  # imports matplotlib
+
+        return overlay(self.image, self.heatmap, self.point)
+
+
+class TrainedModel:
+    """The model of a run: sentences and images in one space.
+
+    Sentences and images are encoded by the exported ONNX graphs; only ``where`` needs torch.
+
+    Args:
+        directory: a run folder, as ``bifocal train`` and ``make repro`` write it.
+
+    Raises:
+        FileNotFoundError: the folder holds no exported model.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        onnx = self.directory / ONNX
+        if not onnx.is_dir():
+            raise FileNotFoundError(
+                f"{self.directory} holds no exported model: expected {ONNX} in it, as 'bifocal train' writes it"
+            )
+        self.embedder = Embedder(onnx)
+
+    def encode_text(self, sentences: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors (N, d), of unit norm, of N sentences."""
+        if isinstance(sentences, str):
+            raise TypeError(f"got the sentence {sentences!r}, expected a list of sentences")
+        vectors: NDArray[np.float32] = self.embedder.embed_sentences(list(sentences))
+        return vectors
+
+    def encode_image(self, images: Sequence[Path | str | Image.Image]) -> NDArray[np.float32]:
+        """Return the vectors (N, d), of unit norm, of N images: files, or images of Pillow.
+
+        Raises:
+            ValueError: the model reads published features alone, or a file is no image.
+        """
+        if "image" not in self.embedder.inputs:
+            raise ValueError(
+                "no exported graph computes this model's features from images: it reads published features"
+            )
+        vectors: NDArray[np.float32] = self.embedder.embed_images([_base64(image) for image in images])
+        return vectors
+
+    def search(self, query: str | Path | Image.Image, k: int = 5) -> list[ImageHit]:
+        """Return the ``k`` images of the run's dataset that fit best, best first.
+
+        Args:
+            query: a sentence, or an image as a ``Path`` or an image of Pillow.
+
+        Raises:
+            FileNotFoundError: the run has no collection.
+            ValueError: the collection was embedded by another model.
+        """
+        vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
+        return self.collection.nearest(vector[0], k)
+
+    @cached_property
+    def collection(self) -> Collection:
+        """The images of the run's dataset.
+
+        Raises:
+            FileNotFoundError: the run has no collection.
+        """
+        return Collection.read(self.directory / COLLECTION)
+
+    def where(self, image: Path | str | Image.Image, phrase: str) -> Location:
+        """Return where ``phrase`` is in ``image``, by the localizer of the model's own paper.
+
+        Raises:
+            ValueError: the model has no localizer, or reads published features.
+        """
+        from bifocal.localization.images import ImageLocalizer  # imports torch, which takes seconds
+
+        opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+        if self._localizer is None:
+            self._localizer = ImageLocalizer(self.directory / "artifacts")
+        heatmap = self._localizer.heatmap(opened, self.encode_text([phrase])[0], SIDE)
+        row, column = np.unravel_index(int(np.argmax(heatmap)), heatmap.shape)
+        return Location(heatmap, ((float(column) + 0.5) / SIDE, (float(row) + 0.5) / SIDE), opened.convert("RGB"))
+
+    _localizer: Any = None
+
+
+def _base64(image: Path | str | Image.Image) -> str:
+    """Return an image as the embedder reads it: the base64 of a file without loss."""
+    buffer = BytesIO()
+    opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+    opened.convert("RGB").save(buffer, "PPM")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def load(directory: Path | str) -> TrainedModel:
+    """Return the model of a run folder.
+
+    Example::
+
+        import bifocal
+        model = bifocal.load("runs/mine")
+        model.search("a dog runs over grass", k=5)
+    """
+    return TrainedModel(directory)

@@ -1,0 +1,69 @@
+"""The command ``bifocal``: train on a folder of your own images, search, and see where.
+
+A command imports its module when it runs, so that ``bifocal --help`` answers at once, and a missing package is named
+with the extra that installs it.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+import click
+
+from runtime.cli import run
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "Train a model on a folder of images with captions.",
+        "search": "Show the images that fit a sentence best.",
+        "where": "Show where in an image a phrase is.",
+        "evaluate": "Evaluate a trained model, and print its figures.",
+        "export": "Copy the ONNX model of a run to a folder.",
+        "inspect": "Check a folder of images with captions.",
+    }
+)
+"""Summary of each command; its module in this package has a function of its name with ``_command`` at the end."""
+
+
+class LazyGroup(click.Group):
+    """Group that imports the module of a command when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; None if there is none of this name.
+
+        Raises:
+            click.ClickException: a package of the command is not installed.
+        """
+        if cmd_name not in COMMANDS:
+            return None
+        try:
+            module = import_module(f"{__name__}.{cmd_name}")
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"'bifocal {cmd_name}' needs the package {error.name}: pip install 'bifocal[cpu,stages]'"
+            ) from error
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries, without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"max_content_width": 110},
+    epilog="Stages and clusters: python -m components --help, python -m pipelines --help.",
+)
+def bifocal() -> None:
+    """Search your own images by sentences, with a model trained on them."""
+
+
+def main() -> None:
+    """Run the command ``bifocal``."""
+    run(bifocal, "bifocal")

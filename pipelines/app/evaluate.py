@@ -1,0 +1,32 @@
+"""``bifocal evaluate``."""
+
+from pathlib import Path
+
+import click
+
+from pipelines.app.run_folder import ARTIFACTS, PARAMETERS, latest_run, run_option, use_store_of, write_parameters
+from pipelines.app.stages import run_stages
+from pipelines.metrics import metrics_table
+from runtime import parameters
+
+
+@click.command()
+@run_option
+@click.option(
+    "--split", type=click.Choice(["train", "val", "test"]), help="Split to evaluate; by default that of the run."
+)
+def evaluate_command(folder: Path | None, split: str | None) -> None:
+    """Evaluate the model of a run, print its figures, and write the report."""
+    from rich.console import Console
+
+    from components.evaluate.spec import COMPONENT
+
+    folder = latest_run(folder)
+    values = parameters.load(folder / PARAMETERS)
+    if split is not None and split != values["evaluate"]["split"]:
+        values["evaluate"]["split"] = split
+        write_parameters(folder, values)
+    use_store_of(folder)
+    run_stages(folder, values, [COMPONENT])
+    Console().print(metrics_table(folder))
+    click.echo(f"Report: {(folder / ARTIFACTS / 'report' / 'index.html').resolve().as_uri()}")

@@ -1,0 +1,55 @@
+"""``bifocal inspect``."""
+
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+MAX_PIXELS = 89_478_485
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    default=Path("inspection.html"),
+    show_default=True,
+    help="File of the page with thumbnails.",
+)
+@click.option(
+    "--compare", type=click.IntRange(0), default=5000, show_default=True, help="Images to compare for near-duplicates."
+)
+@click.option("--captions", help="File name of the caption table, if there are several.")
+@click.option("--uncaptioned", is_flag=True, help="Images without captions are meant to be searched.")
+def inspect_command(directory: Path, page: Path, compare: int, captions: str | None, uncaptioned: bool) -> None:
+    """Check DIRECTORY, a folder of images with captions, and print what is in it and what is wrong.
+
+    The exit code is 1 if there are errors: entries that cannot be used, or near-duplicates in two splits.
+    """
+    import pandas as pd
+    from rich.console import Console
+
+    from bifocal.datasets import read_dataset, write_dataset
+    from bifocal.datasets.corpora import ImageFolder
+    from bifocal.inspection import inspect_dataset, inspection_page
+    from bifocal.inspection.languages import caption_languages
+    from bifocal.report.html import render
+    from pipelines.app.findings import findings_tables
+    from runtime.artifacts import write_text
+
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        corpus = ImageFolder(directory, captions=captions, uncaptioned=uncaptioned).read(out / "images")
+        write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=MAX_PIXELS, max_rejected_fraction=1.0)
+        dataset, rejected = read_dataset(out), pd.read_parquet(out / "rejected.parquet")
+        by_image = dataset.captions.groupby("image_id")["text"].agg(list).tolist()
+        languages = caption_languages(by_image) if find_spec("langdetect") else {}
+        inspection = inspect_dataset(dataset, rejected, languages, compare)
+        write_text(page, render(inspection_page(directory.name, dataset, inspection)))
+    Console().print(findings_tables(inspection))
+    click.echo(f"-> {page}")
+    if inspection.errors:
+        sys.exit(1)

@@ -1,0 +1,82 @@
+"""``bifocal train``."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.app.backbones import features_section, weights_file
+from pipelines.app.collection import write_collection
+from pipelines.app.run_folder import ARTIFACTS, RUNS, shipped_file, use_store_of, write_parameters
+from pipelines.app.stages import run_stages, stages_of_run
+from pipelines.metrics import metrics_table
+from runtime import parameters
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--run", "folder", type=click.Path(path_type=Path), help="Folder of the run; by default runs/NAME of DIRECTORY."
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="Safetensors file with the weights of a timm backbone (also BIFOCAL_WEIGHTS); by default timm downloads them.",
+)
+@click.option(
+    "--recipe",
+    "recipes",
+    type=click.Path(path_type=Path, exists=True),
+    multiple=True,
+    help="File that overlays the parameters; may be repeated.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set one value, as in --set train_embedding.model.dim=256; may be repeated.",
+)
+def train_command(
+    directory: Path, folder: Path | None, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
+) -> None:
+    """Train a model on DIRECTORY: images with captions.csv, .tsv, .jsonl or .parquet, or a .txt beside each image.
+
+    The columns image and caption are recognized by their names; components/prepare_dataset/README.md has the formats.
+    A killed run goes on with the same command.
+    """
+    start = time.monotonic()
+    folder = folder or RUNS / re.sub(r"[^\w.-]+", "_", directory.resolve().stem)
+    values = training_parameters(directory, weights, recipes, settings)
+    write_parameters(folder, values)
+    use_store_of(folder)
+    run_stages(folder, values, stages_of_run())
+    images = write_collection(folder)
+    from rich.console import Console
+
+    Console().print(metrics_table(folder))
+    report = (folder / ARTIFACTS / "report" / "index.html").resolve().as_uri()
+    click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
+    click.echo(f"Report: {report}")
+    click.echo(f'Next: bifocal search "..." --run {folder}')
+
+
+def training_parameters(
+    directory: Path, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the parameters of a training on a folder of images.
+
+    Raises:
+        ValueError: the weights belong to no known backbone.
+        FileNotFoundError: the file of weights does not exist.
+    """
+    values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
+    values["prepare_dataset"]["corpus"]["root"] = str(directory.resolve())
+    file = weights_file(weights)
+    if file is not None:
+        values = parameters.merge(values, {"extract_features": features_section(file)})
+    for recipe in recipes:
+        values = parameters.overlay(values, recipe)
+    return parameters.with_settings(values, settings)

@@ -1,0 +1,128 @@
+"""The command ``bifocal`` on a folder of images: train, search, where, evaluate, export, inspect."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import bifocal
+from bifocal.datasets import read_dataset
+from bifocal.search.collection import Collection
+from pipelines.app.backbones import recognize
+from tests.pipelines.app.conftest import Command
+
+
+def test_training_leaves_a_report_and_a_collection(trained: Path) -> None:
+    dataset = read_dataset(trained / "artifacts" / "dataset")
+    assert (trained / "artifacts" / "report" / "index.html").is_file()
+    collection = Collection.read(trained / "collection")
+    assert collection.images["image_id"].tolist() == dataset.images["image_id"].tolist()
+    assert np.linalg.norm(collection.vectors.astype(float), axis=1) == pytest.approx(1, abs=2e-3)
+
+
+def test_a_second_training_repeats_nothing(trained: Path, photos: Path, recipe: Path, command: Command) -> None:
+    result = command("train", photos, "--run", trained, "--recipe", recipe, "--set", "seed=3")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("up to date") == 7
+    assert "[3/7]" in result.output
+
+
+def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
+    model = bifocal.load(trained)
+    texts = model.encode_text(["a red star", "a blue circle"])
+    assert texts.shape == (2, 16)
+    path = model.collection.images["path"][0]
+    (image,) = model.encode_image([path])
+    stored = model.collection.vectors[0].astype(np.float32)
+    assert image == pytest.approx(stored, abs=2e-3)
+    with Image.open(path) as opened:
+        assert model.encode_image([opened])[0] == pytest.approx(image)
+    hits = model.search("a red star", k=3)
+    scores = model.collection.vectors.astype(np.float32) @ texts[0]
+    assert [hit.score for hit in hits] == pytest.approx(sorted(scores.tolist(), reverse=True)[:3], abs=1e-5)
+    assert model.search(Path(path), k=1)[0].image_id == model.collection.images["image_id"][0]
+    location = model.where(path, "red star")
+    assert location.heatmap.shape == (96, 96)
+    row, column = int(location.point[1] * 96), int(location.point[0] * 96)
+    assert location.heatmap[row, column] == location.heatmap.max()
+
+
+def test_search_and_where_write_pictures(trained: Path, command: Command) -> None:
+    result = command("search", "a red star", "--run", trained, "-k", 4)
+    assert result.exit_code == 0, result.output
+    names = Collection.read(trained / "collection").images["path"]
+    assert sum(name in result.output for name in names) == 4
+    assert Image.open(trained / "search.png").width > 4 * 200
+    image = Collection.read(trained / "collection").images["path"][0]
+    result = command("where", image, "red star", "--run", trained)
+    assert result.exit_code == 0, result.output
+    assert "from the left" in result.output
+    assert Image.open(trained / "where.png").size == (64, 64)
+
+
+def test_evaluate_another_split(trained: Path, command: Command) -> None:
+    result = command("evaluate", "--run", trained, "--split", "val")
+    assert result.exit_code == 0, result.output
+    assert "12 images" in result.output
+
+
+def test_export_copies_the_product(trained: Path, command: Command, tmp_path: Path) -> None:
+    result = command("export", tmp_path / "model", "--run", trained)
+    assert result.exit_code == 0, result.output
+    assert {"image_encoder.onnx", "text_encoder.onnx", "backbone.onnx"} <= {
+        p.name for p in (tmp_path / "model").iterdir()
+    }
+    result = command("export", tmp_path / "model", "--run", trained)
+    assert isinstance(result.exception, FileExistsError)
+
+
+def test_inspect_finds_what_is_wrong(photos: Path, command: Command, tmp_path: Path) -> None:
+    result = command("inspect", photos, "--page", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "60" in result.output
+    copy = tmp_path / "broken"
+    copy.mkdir()
+    files = {path.name: path for path in photos.rglob("*.jpg")}
+    names = sorted(files)[:4]
+    for name in names:
+        (copy / name).write_bytes(files[name].read_bytes())
+    (copy / "twin.jpg").write_bytes(files[names[0]].read_bytes())
+    (copy / "cut.jpg").write_bytes(files[names[1]].read_bytes()[:60])
+    rows = [{"image": name, "text": f"a picture of {name}", "split": "train"} for name in names]
+    rows += [
+        {"image": "twin.jpg", "text": "dog", "split": "test"},
+        {"image": "cut.jpg", "text": "a b c", "split": "val"},
+    ]
+    (copy / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    page = tmp_path / "page.html"
+    result = command("inspect", copy, "--page", page)
+    assert result.exit_code == 1
+    assert "near-duplicates in two splits" in result.output
+    assert "very short captions" in result.output
+    assert "cut.jpg" in page.read_text()
+
+
+def test_errors_name_what_to_do(command: Command, tmp_path: Path) -> None:
+    result = command("search", "a red star")
+    assert "train one with 'bifocal train DIR'" in str(result.exception)
+    result = command("search", "a red star", "--run", tmp_path)
+    assert "is no run folder: it has no params.yaml" in str(result.exception)
+    result = command("train", tmp_path, "--weights", tmp_path / "none.safetensors")
+    assert "no such file; expected a safetensors file" in str(result.exception)
+    result = command("serch", "x")
+    assert result.exit_code == 2
+    assert command("--help").output.count("  train") == 1
+
+
+def test_weights_of_known_backbones_are_recognized(tmp_path: Path) -> None:
+    import timm
+    from safetensors.torch import save_file
+
+    for name in ("resnet18", "mobilenetv2_100"):
+        save_file(timm.create_model(name).state_dict(), tmp_path / f"{name}.safetensors")
+        assert recognize(tmp_path / f"{name}.safetensors") == name
+    save_file({"a": timm.create_model("resnet18").state_dict()["fc.bias"]}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="has the weights of none of tf_efficientnet_lite2"):
+        recognize(tmp_path / "other.safetensors")
