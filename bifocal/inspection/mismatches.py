@@ -33,9 +33,9 @@ def mismatched_captions(
 ) -> list[Mismatch]:
     """Return the captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst first.
 
-    The scores are cross-fitted: the images are divided into 5 parts, and a ridge regression from words (tf-idf) to image
-    vectors that is fitted on four of them predicts the image vector of each caption of the fifth. So no caption is
-    judged by a model that has seen it with its image. With a correct caption, the own image is among the best.
+    The scores are cross-fitted: the images are divided into 5 parts, and a ridge regression from words (tf-idf) to
+    image vectors that is fitted on four of them predicts the image vector of each caption of the fifth. So no caption
+    is judged by a model that has seen it with its image. With a correct caption, the own image is among the best.
 
     Args:
         images: (N, D), one vector per image, such as the mean of its regions.
