@@ -1,11 +1,11 @@
 """Grounding model: the words and the sentence of a caption attend to the cells of several levels of an image."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from bifocal.batch import Batch, ImageCaptionPairs, to_device
 from bifocal.embedding import BATCH
@@ -21,6 +21,7 @@ from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
 IMAGES_PER_BLOCK = 32
+"""Images whose cells are in memory at once: 170 MB with four levels of 324 cells and d = 1024."""
 
 
 class WordEncoder(Protocol):
@@ -113,22 +114,21 @@ class GroundingModel(Model):
     def retrieval_ranks(self, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
         """Return the ranks of caption retrieval and of image retrieval.
 
-        It keeps the float32 cells of all images in memory.
+        Each image is encoded once, and its cells are dropped after its scores. The word vectors of all captions and the
+        scores of all pairs, float32, stay in memory: 3 GB for 5,000 images with 25,000 captions and d = 1024.
         """
         self.eval()
         with torch.inference_mode():
-            cells = torch.cat([self.embed_images(to_device(r, self.device)).cpu() for r in pairs.image_batches(BATCH)])
-            sentences, words = self._embed_all_captions(pairs)
+            texts = pairs.caption_batches(BATCH)
+            captions = [tuple(part.cpu() for part in self.embed_captions(to_device(t, self.device))) for t in texts]
+            rows = [self._score_row(regions, captions) for regions in pairs.image_batches(IMAGES_PER_BLOCK)]
+        scores = torch.cat(rows)
+        return score_ranks(
+            lambda images, columns: scores[images][:, columns], pairs.image_of_caption, images=len(scores)
+        )
 
-            def scores(rows: Tensor, columns: Tensor) -> Tensor:
-                captions = sentences[columns].to(self.device), words[columns].to(self.device)
-                blocks = rows.split(IMAGES_PER_BLOCK)
-                return torch.cat([self.score(cells[block].to(self.device), captions).cross.cpu() for block in blocks])
-
-            return score_ranks(scores, pairs.image_of_caption, images=len(cells))
-
-    def _embed_all_captions(self, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
-        batches = [self.embed_captions(to_device(text, self.device)) for text in pairs.caption_batches(BATCH)]
-        longest = max(words.shape[1] for _, words in batches)
-        words = torch.cat([pad(words, (0, 0, 0, longest - words.shape[1])) for _, words in batches])
-        return torch.cat([sentences for sentences, _ in batches]).cpu(), words.cpu()
+    def _score_row(self, regions: RegionBatch, captions: Sequence[tuple[Tensor, ...]]) -> Tensor:
+        """Return the scores (n, M) of a block of images with all captions, on the CPU."""
+        cells = self.embed_images(to_device(regions, self.device))
+        blocks = ((sentences.to(self.device), words.to(self.device)) for sentences, words in captions)
+        return torch.cat([self.score(cells, block).cross.cpu() for block in blocks], dim=1)

@@ -1,18 +1,20 @@
 """Grounding model and loss against loops over eq. (1)-(10)."""
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
 
-from bifocal.batch import Batch
+from bifocal.batch import Batch, ImageCaptionPairs
 from bifocal.features import RegionBatch
 from bifocal.localization import AutoLocalizer, MultiLevelHeatmap
 from bifocal.localization.attention import attend, sentence_heatmap
 from bifocal.losses import GroundingLoss
-from bifocal.models import GroundingModel, build_model
+from bifocal.metrics import score_ranks
+from bifocal.models import GroundingModel, build_model, grounding
 from bifocal.text import TextBatch
 
 LEVELS, CELLS, DIM = 2, 4, 6
@@ -155,6 +157,31 @@ def test_ablation_changes_the_heatmaps_of_phrases(ablation: dict[str, Any]) -> N
             phrases = [row[:length] for row, length in zip(words, batch.text.lengths.tolist(), strict=True)]
             maps.append(localizer.score(vectors, sentences, phrases).scores)
     assert not torch.allclose(*maps)
+
+
+def test_retrieval_ranks_are_those_of_all_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grounding, "IMAGES_PER_BLOCK", 2)
+    monkeypatch.setattr(grounding, "BATCH", 4)
+    model, batch = new_model(), new_batch(5, 2)
+
+    class Pairs:
+        image_of_caption = torch.arange(5).repeat_interleave(2)
+
+        def image_batches(self, size: int) -> Iterator[RegionBatch]:
+            return (RegionBatch(*parts) for parts in zip(*(part.split(size) for part in batch.regions), strict=True))
+
+        def caption_batches(self, size: int) -> Iterator[TextBatch]:
+            # A batch is padded to its own longest caption.
+            for values, lengths in zip(*(part.split(size) for part in batch.text), strict=True):
+                yield TextBatch(values[:, :, : int(lengths.max())], lengths)
+
+    with torch.no_grad():
+        scores = model(batch).cross
+    ranks = model.retrieval_ranks(cast(ImageCaptionPairs, Pairs()))
+    expected = score_ranks(lambda row, column: scores[row][:, column], Pairs.image_of_caption, images=5)
+    for ours, theirs in zip(ranks, expected, strict=True):
+        assert [ours.recall(k) for k in (1, 2, 5)] == [theirs.recall(k) for k in (1, 2, 5)]
+    assert 0 < ranks[0].recall(2) < 1
 
 
 def test_grounding_model_rejects_text_encoder_without_words() -> None:
