@@ -54,10 +54,17 @@ def export_backbone(features: Path, folder: Path) -> None:
     write_preprocessing(features, folder)
 
 
-def write_preprocessing(features: Path, folder: Path) -> None:
-    """Write ``preprocessing.json``: side of the square that images are resized to, pixels, and interpolation."""
+def write_preprocessing(features: Path, folder: Path, stretched_side: int | None = None) -> None:
+    """Write ``preprocessing.json``: side of the square that images are resized to, pixels, and interpolation.
+
+    Args:
+        stretched_side: of an encoder that stretches the original images itself, bilinearly; None for the square of the
+            features.
+    """
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     content = {name: preprocessing[name] for name in ("size", "interpolation")}
+    if stretched_side is not None:
+        content = {"size": stretched_side, "interpolation": "bilinear"}
     (folder / PREPROCESSING).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 

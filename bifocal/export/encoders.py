@@ -74,6 +74,11 @@ def keeps_square(model_directory: Path, size: int) -> bool:
     return load_model(model_directory).image_encoder.keeps_square(size)
 
 
+def stretched_side(model_directory: Path) -> int | None:
+    """Return the side in pixels of the square that the image encoder stretches any image to; None if it does not."""
+    return load_model(model_directory).image_encoder.stretched_side
+
+
 def branch_module(model: Model, branch: Branch) -> nn.Module:
     """Return the module to export, in evaluation mode; its arguments are those of ``input_shapes``, in order."""
     encoder = cast(Encoder, model)

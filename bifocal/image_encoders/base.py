@@ -68,6 +68,11 @@ class ImageEncoder(nn.Module):
         """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
         return False
 
+    @property
+    def stretched_side(self) -> int | None:
+        """Side in pixels of the square that evaluation stretches any image to; None if it does not."""
+        return None
+
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the embeddings (B, d) of images of one size (B, 3, H, W).
 

@@ -145,6 +145,10 @@ class BEANEncoder(ImageEncoder):
         unchanged = self.eval_resize == "as_is" or (self.eval_resize == "stretch" and self.image_size == size)
         return self.reads_pixels and unchanged
 
+    @property
+    def stretched_side(self) -> int | None:
+        return self.image_size if self.reads_pixels and self.eval_resize == "stretch" else None
+
     def localizer(self) -> BEANHeatmap:
         """Return the localizer of section 3.3."""
         return BEANHeatmap()

@@ -16,7 +16,7 @@ from bifocal.export.backbone import (
 )
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
-from bifocal.export.encoders import branches, export_encoder, keeps_square
+from bifocal.export.encoders import branches, export_encoder, keeps_square, stretched_side
 from bifocal.export.parity import Parity, compare_encoder
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
@@ -31,7 +31,8 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
     """Write the graphs, their comparison with torch, and the files that turn a sentence into their input.
 
     ``backbone.onnx`` turns an image into features, if one graph can compute them, see ``bifocal.export.backbone``. An
-    encoder that reads the pixels of square images needs no backbone, only the resizing in ``preprocessing.json``.
+    encoder that reads the pixels of square images, or stretches original images to a square, needs no backbone, only
+    the resizing in ``preprocessing.json``.
 
     Raises:
         ValueError: a graph differs from torch by more than the tolerance, or the embedding was trained with other
@@ -46,6 +47,8 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
     preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
     if preprocessing.get("resize") == "square" and keeps_square(embedding, preprocessing["size"]):
         write_preprocessing(features, onnx)
+    elif preprocessing.get("resize") == "limit" and (side := stretched_side(embedding)) is not None:
+        write_preprocessing(features, onnx, side)
     pd.DataFrame([asdict(parity) for parity in parities]).to_csv(onnx / "parity.csv", index=False)
     worst = max(parities, key=lambda parity: parity.difference)
     if worst.difference > params.tolerance:

@@ -1,12 +1,21 @@
 """Export of an encoder that reads pixels: batch, height and width stay dynamic, and the output equals torch's."""
 
+import base64
+import json
 from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 
-from bifocal.export.encoders import export_encoder, keeps_square
+from bifocal.backbones.trainable import resize_for_eval
+from bifocal.export.backbone import write_preprocessing
+from bifocal.export.encoders import export_encoder, keeps_square, stretched_side
 from bifocal.export.parity import compare_encoder
+from bifocal.features import FeatureWriter
+from bifocal.features.extractors import ImageFiles
 from bifocal.models import build_model, save_model
+from bifocal.serving.encoders import read_pixels
 
 
 def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
@@ -26,3 +35,21 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     assert max(parity.difference for parity in parities) < 1e-5
     assert keeps_square(tmp_path, 400)  # image_size of BEANEncoder
     assert not keeps_square(tmp_path, 399)
+    assert stretched_side(tmp_path) == 400
+
+
+def test_served_square_is_the_one_that_bean_stretches_an_original_image_to(tmp_path: Path) -> None:
+    extractor = ImageFiles(640, "limit", "resnet10t")
+    (tmp_path / "features").mkdir()
+    with FeatureWriter(tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()) as writer:
+        writer.add("a", np.array([[90, 60]]))
+    write_preprocessing(tmp_path / "features", tmp_path, stretched_side=48)
+    coarse = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8))
+    image = coarse.resize((90, 60), Image.Resampling.BICUBIC)
+    image.save(tmp_path / "image.png")
+    encoded = base64.b64encode((tmp_path / "image.png").read_bytes()).decode()
+    served = read_pixels(encoded, **json.loads((tmp_path / "preprocessing.json").read_text()))
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).unsqueeze(0)
+    (evaluated,) = resize_for_eval(pixels, torch.ones(1, 60, 90, dtype=torch.bool), "stretch", 48)
+    # The served image is rounded to bytes.
+    torch.testing.assert_close(torch.from_numpy(served).float(), evaluated, rtol=0, atol=1.0)
