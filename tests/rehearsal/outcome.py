@@ -61,6 +61,7 @@ def check(recipe: str, rehearsal: Rehearsal, folders: Mapping[str, Path], second
 
 def phase_losses(history: pd.DataFrame) -> list[tuple[float, float]]:
     """Return the first and the last loss of every phase that has several epochs."""
+    history = history.dropna(subset=["loss"])  # the row of an initialization has no loss
     keys = [name for name in ("loss_name", "phase") if name in history]
     groups = [rows for _, rows in history.groupby(keys)] if keys else [history]
     return [(float(rows["loss"].iloc[0]), float(rows["loss"].iloc[-1])) for rows in groups if len(rows) > 1]

@@ -59,7 +59,7 @@ def test_learned_is_above_three_times_chance(low: float, chance: float, expected
 
 
 def test_losses_are_compared_within_a_phase() -> None:
-    history = pd.DataFrame({"phase": [0, 0, 1, 1, 2], "loss": [3.0, 1.0, 2.0, 2.5, 9.0]})
+    history = pd.DataFrame({"phase": [0, 0, 0, 1, 1, 2], "loss": [None, 3.0, 1.0, 2.0, 2.5, 9.0]})
     assert phase_losses(history) == [(3.0, 1.0), (2.0, 2.5)]
 
 
