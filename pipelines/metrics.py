@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 
 DIRECTIONS = {"caption_retrieval": "caption retrieval", "image_retrieval": "image retrieval"}
 
@@ -31,10 +31,22 @@ def ranking_table(folder: Path) -> RenderableType:
 def metrics_table(folder: Path) -> RenderableType:
     """Return the table of ``folder/artifacts/metrics/metrics.json``, and the path of the report.
 
+    An evaluation without retrieval, such as semantic retrieval alone, has the table of its ``summary.json``.
+
     Raises:
         FileNotFoundError: the run has not been evaluated.
     """
     metrics = _read(folder / "artifacts" / "metrics" / "metrics.json")
+    report = f"report: {(folder / 'artifacts' / 'report' / 'index.html').as_posix()}"
+    if "caption_retrieval" in metrics:
+        return Group(_retrieval_table(metrics), *_pointing(metrics), report)
+    table = Table("metric", Column("value", justify="right"), title="Summary of the evaluation")
+    for name, value in _read(folder / "artifacts" / "metrics" / "summary.json").items():
+        table.add_row(name, f"{value:.1f}")
+    return Group(table, *_pointing(metrics), report)
+
+
+def _retrieval_table(metrics: Mapping[str, Any]) -> Table:
     names = sorted(metrics["caption_retrieval"], key=lambda name: (len(name), name))
     table = Table(title=f"{metrics['images']} images, {metrics['captions']} captions; R@K in percent, ranks from 1")
     table.add_column()
@@ -44,8 +56,7 @@ def metrics_table(folder: Path) -> RenderableType:
         for suffix, group in (("", metrics), (", re-ranked", metrics["reranked"]), (", chance", metrics["chance"])):
             table.add_row(label + suffix, *(f"{group[direction][name]:.1f}" for name in names))
         table.add_section()
-    report = folder / "artifacts" / "report" / "index.html"
-    return Group(table, *_pointing(metrics), f"report: {report.as_posix()}")
+    return table
 
 
 def _read(file: Path) -> dict[str, Any]:

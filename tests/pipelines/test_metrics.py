@@ -36,6 +36,20 @@ def test_metrics_table_has_a_row_per_direction_and_baseline(command: str, tmp_pa
     assert f"{tmp_path.as_posix()}/artifacts/report/index.html" in printed.replace("\n", "")
 
 
+def test_evaluation_without_retrieval_has_the_table_of_its_summary(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts" / "metrics"
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(
+        json.dumps({"semantic": {"NDCG_area": 70.12}, "pointing": METRICS["pointing"]})
+    )
+    (folder / "summary.json").write_text(json.dumps({"semantic.NDCG_area": 70.12}))
+    printed = (
+        CliRunner().invoke(main, ["metrics", str(tmp_path)], env={"COLUMNS": "160"}, catch_exceptions=False).output
+    )
+    assert "semantic.NDCG_area │  70.1" in printed
+    assert "pointing: 88.1 %" in printed
+
+
 def test_metrics_of_a_run_without_evaluation_raise_with_a_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="make repro"):
         CliRunner().invoke(main, ["metrics", str(tmp_path)], catch_exceptions=False)
