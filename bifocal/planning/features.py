@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 
 from bifocal.backbones.preprocessing import resized_size
-from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus
+from bifocal.datasets.published import AUTOMATIC, Download
 from bifocal.features import RegionBatch
 from bifocal.features.base import FeatureExtractor, FeatureReader, PublishedFeatures
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import IMAGE_FILES
+from bifocal.planning.memory import remembered
 from bifocal.planning.simulation import Simulation, Work
 from bifocal.registry import build
 
@@ -90,12 +91,14 @@ class ExpectedFeatures:
         return images * self.image_bytes * (self.regions if regions is None else regions) // self.regions
 
 
-def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCorpus) -> ExpectedFeatures | None:
+@remembered
+def expect_features(extractor: Any, batch_size: int | None, image_size: tuple[int, int]) -> ExpectedFeatures | None:
     """Return the features of a published corpus; None if they depend on the user's files.
 
     Args:
         extractor: reference to a part of ``bifocal.features.extractors``.
         batch_size: images per forward pass; None for published features.
+        image_size: usual width and height of the corpus's images, in pixels.
     """
     with torch.device("meta"):
         part: FeatureExtractor | FeatureReader = build(EXTRACTORS, extractor)
@@ -108,7 +111,7 @@ def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCor
     with simulation:
         description = part.describe()
         regions, dim = part.regions, part.dim
-    layer, (width, height) = description.get("layer"), corpus.image_size
+    layer, (width, height) = description.get("layer"), image_size
     pixels = image = None
     if layer in ("pixels", IMAGE_FILES):
         preprocessing: Mapping[str, Any] = description["preprocessing"]
@@ -118,7 +121,7 @@ def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCor
     peak: int | None = None if pixels is None else weights
     work = None if pixels is None else NO_WORK
     if pixels is None and isinstance(part, TimmExtractor):
-        peak, work = _extraction(part, batch_size or 1, corpus)
+        peak, work = _extraction(part, batch_size or 1, image_size)
     return ExpectedFeatures(
         regions,
         dim,
@@ -135,9 +138,9 @@ def expect_features(extractor: Any, batch_size: int | None, corpus: PublishedCor
     )
 
 
-def _extraction(extractor: Any, batch_size: int, corpus: PublishedCorpus) -> tuple[int, Work]:
+def _extraction(extractor: Any, batch_size: int, image_size: tuple[int, int]) -> tuple[int, Work]:
     """Return the memory of a batch, from two smaller batches, and the work of an image."""
-    noise = np.random.default_rng(0).integers(0, 256, (*corpus.image_size[::-1], 3), np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (*image_size[::-1], 3), np.uint8)
     peaks, sizes = [], (1, 2)
     simulation = Simulation()
     simulation.materialize(extractor.backbone.network)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bifocal.batch import Batch
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.models import build_model
 from bifocal.models.base import Model
 from bifocal.planning.features import ExpectedFeatures
+from bifocal.planning.memory import remembered
 from bifocal.planning.simulation import Simulation, Work
 from bifocal.registry import build
 from bifocal.sorters import LSTMSorter
@@ -52,12 +53,14 @@ class EmbeddingCost:
         peak: bytes of the weights and of a batch of images in the network.
         weights: bytes of the weights alone.
         image, caption: work for one image and one caption.
+        kept: bytes of the embedding of one image and of one caption while a collection is ranked.
     """
 
     peak: int
     weights: int
     image: Work
     caption: Work
+    kept: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class ModelInputs:
         return TextBatch(torch.empty(count, text_format.dim), torch.ones(count, dtype=torch.int64))
 
 
+@remembered
 def simulate_step(
     inputs: ModelInputs,
     batches: ExpectedBatches,
@@ -152,6 +156,7 @@ def simulate_step(
     return StepCost(simulation.peak, weights + moments, weights, simulation.work)
 
 
+@remembered
 def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
     """Run the two encoders on shapes alone, without gradients.
 
@@ -161,17 +166,26 @@ def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
     simulation = Simulation()
     model = inputs.build(simulation).eval()
     weights = simulation.live
+    assert isinstance(model, Model)
     assert isinstance(model, TwoTower)
     peaks = []
     with simulation, torch.no_grad():
         for count in EMBEDDED:
             simulation.reset_peak()
-            model.embed_images(inputs.features.batch(count))
+            embedded = model.embed_images(inputs.features.batch(count))
             peaks.append(simulation.peak)
         images = simulation.work.times(1 / sum(EMBEDDED))
         before = simulation.work
-        model.embed_captions(inputs.captions(EMBEDDED[0]))
+        captioned = model.embed_captions(inputs.captions(EMBEDDED[0]))
         captions = simulation.work.minus(before).times(1 / EMBEDDED[0])
     per_image = (peaks[1] - peaks[0]) / (EMBEDDED[1] - EMBEDDED[0])
     peak = round(peaks[0] + per_image * (batch_size - EMBEDDED[0]))
-    return EmbeddingCost(peak, weights, images, captions)
+    # The vectors of batches are concatenated; the cells of a late-interaction model are written to their place.
+    copies = 2 if model.single_vector else 1
+    kept = copies * _row_bytes(embedded), 2 * _row_bytes(captioned)
+    return EmbeddingCost(peak, weights, images, captions, kept)
+
+
+def _row_bytes(encodings: Tensor | tuple[Tensor, ...]) -> int:
+    tensors = encodings if isinstance(encodings, tuple) else (encodings,)
+    return sum(4 * tensor[0].numel() for tensor in tensors)

@@ -1,6 +1,8 @@
 """Make the plan of a pipeline from its parameters."""
 
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus, PublishedReader
@@ -37,7 +39,7 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
     evaluation = cast(EvaluateParams, sections["evaluate"])
     sorter = cast(PretrainSorterParams, sections["pretrain_sorter"])
     corpus = _published(dataset)
-    features = expect_features(extraction.extractor, extraction.batch_size, corpus)
+    features = expect_features(extraction.extractor, extraction.batch_size, corpus.image_size)
     text = _expected_text(vectorizer, corpus)
     sizes = stages.Sizes(corpus, features, text, device)
     planned = [
@@ -56,7 +58,7 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
         embedding = simulate_embedding(inputs, BATCH)
         planned += [
             stages.train_embedding(training, inputs, embedding, sizes),
-            stages.evaluate(evaluation.split, evaluation.bootstrap_resamples, inputs, embedding, sizes),
+            stages.evaluate(evaluation, embedding, sizes),
             stages.export_onnx(embedding.weights),
             stages.register_model(embedding.weights),
         ]
@@ -84,8 +86,23 @@ def _published(dataset: PrepareDatasetParams) -> PublishedCorpus:
 
 
 def _expected_text(vectorizer: Any, corpus: PublishedCorpus) -> ExpectedText | None:
+    """Return the text of the corpus; the vectorizer of another recipe's text has the words of that recipe's corpus."""
+    recipe = _recipe_of(vectorizer.arguments.get("path"))
+    if vectorizer.name == "FromText" and recipe is not None:
+        values = parameters.load(Path("params.yaml"), [recipe])
+        sections = parameters.validate(values, configurable_components().values())
+        other = cast(PrepareDatasetParams, sections["prepare_dataset"])
+        fitted = cast(VectorizeCaptionsParams, sections["vectorize_captions"]).vectorizer
+        return _expected_text(fitted, _published(other))
     part = build("bifocal.text.vectorizers", vectorizer)
     return part.expect(corpus) if isinstance(part, Expecting) and corpus.captions_per_image else None
+
+
+def _recipe_of(path: str | None) -> Path | None:
+    """Return the recipe of the run that writes an artifact: runs/papers/bean_coco/artifacts/text -> its YAML file."""
+    found = re.search(r"runs/([^/]+)/([^/]+)/artifacts", path or "")
+    recipe = Path("recipes", found[1], f"{found[2]}.yaml") if found else None
+    return recipe if recipe is not None and recipe.is_file() else None
 
 
 def _downloads(

@@ -1,6 +1,5 @@
 """Predictions of the stages, each from the sizes of its parts."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,9 +11,10 @@ from bifocal.planning.simulation import Work
 from bifocal.planning.training import EmbeddingCost, ModelInputs, simulate_step
 from bifocal.registry import build
 from bifocal.text.expected import ExpectedText
+from components.evaluate.spec import EvaluateParams
 from components.extract_features.spec import ExtractFeaturesParams
 from components.prepare_dataset.spec import PrepareDatasetParams
-from components.train_embedding.spec import PhaseParams, TrainEmbeddingParams
+from components.train_embedding.spec import VALIDATORS, PhaseParams, TrainEmbeddingParams
 from pipelines.plan.devices import DISK_BYTES_PER_SECOND, IMAGES_PER_CORE_AND_SECOND, Device
 from pipelines.plan.plan import GB, StagePlan, gpu_peak
 
@@ -134,7 +134,7 @@ def train_embedding(
 ) -> StagePlan:
     """Predict the training: the heaviest step decides the memory."""
     corpus, features, text = sizes.corpus, inputs.features, inputs.text
-    weights = embedding.weights
+    weights, kept = embedding.weights, 0
     peak, state, steps, seconds, batch_bytes = embedding.peak, 0, 0, 0.0, 0
     for phase in params.phases:
         batches = build("bifocal.training.batches", phase.batches).expect(corpus)
@@ -156,23 +156,26 @@ def train_embedding(
             peak, state = max(peak, step.peak), max(state, step.state)
             computing = sizes.device.seconds(step.work, params.precision)
             seconds += (last - first) * batches.steps * max(computing, reading)
+        kept = max(kept, _ranked_bytes(phase, embedding, corpus))
         steps += phase.epochs * batches.steps
         embedded = batches.embedded_images + corpus.images.get("val", 0)
         seconds += phase.epochs * _embedding_seconds(embedding, embedded, corpus.captions("val"), sizes)
     copies = weights * (2 if params.ema_decay else 1)  # of the phase before; of the averaged weights
     host, gpu = sizes.on_device(
-        sizes.tables + sizes.stores + 3 * batch_bytes + 2 * weights + 2 * state + _embeddings(inputs, corpus, "val"),
+        sizes.tables + sizes.stores + 3 * batch_bytes + 2 * weights + 2 * state + kept,
         peak + copies,
     )
     return StagePlan("train_embedding", {"embedding": weights}, host, gpu, steps, seconds)
 
 
-def evaluate(split: str, resamples: int, inputs: ModelInputs, embedding: EmbeddingCost, sizes: Sizes) -> StagePlan:
+def evaluate(params: EvaluateParams, embedding: EmbeddingCost, sizes: Sizes) -> StagePlan:
     """Predict the evaluation: embeddings, ranks and resamples of their means."""
-    corpus = sizes.corpus
+    corpus, split = sizes.corpus, params.split
+    ranks = any(evaluator.name == "Retrieval" for evaluator in params.evaluators)
+    kept = _kept_bytes(embedding, corpus.images.get(split, 0), corpus.captions(split)) if ranks else 0
     queries = corpus.images.get(split, 0) + corpus.captions(split)
     host, gpu = sizes.on_device(
-        sizes.tables + sizes.stores + _embeddings(inputs, corpus, split) + 8 * queries * 20 + 8 * resamples * 50,
+        sizes.tables + sizes.stores + kept + 8 * queries * 20 + 8 * params.bootstrap_resamples * 50,
         embedding.peak,
     )
     seconds = 60 + 2 * _embedding_seconds(embedding, corpus.images.get(split, 0), corpus.captions(split), sizes)
@@ -221,13 +224,14 @@ def _embedding_seconds(cost: EmbeddingCost, images: int, captions: int, sizes: S
     return max(sum(sizes.device.seconds(work, "float32") for work in works), reading)
 
 
-def _embeddings(inputs: ModelInputs, corpus: PublishedCorpus, split: str) -> int:
-    """Return the memory of the embeddings of a split: the parts and their concatenation."""
-    dim = _dim(inputs.model)
-    count = corpus.images.get(split, 0) + corpus.captions(split)
-    return 2 * 4 * dim * count
+def _ranked_bytes(phase: PhaseParams, embedding: EmbeddingCost, corpus: PublishedCorpus) -> int:
+    """Return the memory of the embeddings that the validation of a phase keeps."""
+    default = VALIDATORS.get(phase.batches.name, "Recall")
+    validation = build("bifocal.training.validators", phase.validator or default)
+    images = corpus.images.get("val", 0)
+    kept = validation.kept_images(images)
+    return _kept_bytes(embedding, kept, round(kept * corpus.captions_per_image))
 
 
-def _dim(model: Any) -> int:
-    arguments: Mapping[str, Any] = model if isinstance(model, Mapping) else model.arguments
-    return int(arguments["dim"])
+def _kept_bytes(embedding: EmbeddingCost, images: int, captions: int) -> int:
+    return images * embedding.kept[0] + captions * embedding.kept[1]

@@ -75,10 +75,11 @@ class VisualGenome:
         ]
         if isinstance(self.splits, str):
             files.append(Download(self.splits, "Johnson et al., DenseCap", splits))
+        counts = {"train": 77_398, "val": 5_000, "test": 5_000} if isinstance(self.splits, str) else self.splits
         return PublishedCorpus(
-            images={"train": 77_398, "val": 5_000, "test": 5_000} if isinstance(self.splits, str) else self.splits,
-            captions_per_image=50.0,
-            words_per_caption=5.0,
+            images={"test": 17_471} if self.coco else counts,
+            captions_per_image=5.0 if self.coco else 50.0,
+            words_per_caption=10.5 if self.coco else 5.0,
             phrases_per_image=50.0,
             words=46_881,
             frequent_words=17_000,

@@ -56,7 +56,7 @@ class Scenes:
             phrase_pairs=5 * self.counts[0],
             words=60,
             frequent_words=50,
-            file_size=round(0.35 * self.size**2),
+            file_size=600 + round(0.75 * self.size**2),
             image_size=(self.size, self.size),
         )
 

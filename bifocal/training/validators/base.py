@@ -39,6 +39,10 @@ class Validation(ABC):
             ValueError: the split lacks what the metric needs.
         """
 
+    def kept_images(self, images: int) -> int:
+        """Return how many of the split's ``images`` images have embeddings in memory at once."""
+        return images
+
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
         """Explain arguments that the constructor rejects."""

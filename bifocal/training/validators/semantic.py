@@ -33,6 +33,9 @@ class Semantic(Validation):
             raise ValueError(f"images is {images}, expected at least 2, or null for all")
         self.images = images
 
+    def kept_images(self, images: int) -> int:
+        return images if self.images is None else min(images, self.images)
+
     def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
         """Return the validator of the images and texts of "val"."""
         return SemanticValidator(SemanticPairs(inputs.captions("val")), self.images)
