@@ -161,8 +161,10 @@ def train_embedding(
         embedded = batches.embedded_images + corpus.images.get("val", 0)
         seconds += phase.epochs * _embedding_seconds(embedding, embedded, corpus.captions("val"), sizes)
     copies = weights * (2 if params.ema_decay else 1)  # of the phase before; of the averaged weights
+    # A checkpoint is serialized in host memory; from a GPU, its tensors and new weights are there too.
+    checkpoint = 2 * (weights + state) if sizes.device.gpu_bytes else state
     host, gpu = sizes.on_device(
-        sizes.tables + sizes.stores + 3 * batch_bytes + 2 * weights + 2 * state + kept,
+        sizes.tables + sizes.stores + 3 * batch_bytes + checkpoint + kept,
         peak + copies,
     )
     return StagePlan("train_embedding", {"embedding": weights}, host, gpu, steps, seconds)

@@ -54,9 +54,9 @@ class Scenes:
             words_per_caption=10.0,
             phrases_per_image=10.0,
             phrase_pairs=5 * self.counts[0],
-            words=60,
-            frequent_words=50,
-            file_size=600 + round(0.75 * self.size**2),
+            words=140,
+            frequent_words=110,
+            file_size=1_400 + round(0.6 * self.size**2),
             image_size=(self.size, self.size),
         )
 
