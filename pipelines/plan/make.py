@@ -52,7 +52,10 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
     if features is None:
         notes.append(f"features: {extraction.extractor.name} reads files whose shape is not published")
     if text is None:
-        notes.append(f"text: {vectorizer.name} depends on the user's files, or the corpus has no captions")
+        reason = (
+            f"{vectorizer.name} reads the user's files" if corpus.captions_per_image else "the corpus has no captions"
+        )
+        notes.append(f"text, training and evaluation: {reason}")
     if features is not None and text is not None:
         inputs = ModelInputs.of(training.model, features, text, corpus)
         embedding = simulate_embedding(inputs, BATCH)
