@@ -56,6 +56,8 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
             f"{vectorizer.name} reads the user's files" if corpus.captions_per_image else "the corpus has no captions"
         )
         notes.append(f"text, training and evaluation: {reason}")
+    if training.initialization is not None and training.initialization.name != "FromEmbedding":
+        notes.append(f"memory and time of the initialization {training.initialization.name}")
     if features is not None and text is not None:
         inputs = ModelInputs.of(training.model, features, text, corpus)
         embedding = simulate_embedding(inputs, BATCH)
