@@ -53,7 +53,8 @@ class EmbeddingCost:
         peak: bytes of the weights and of a batch of images in the network.
         weights: bytes of the weights alone.
         image, caption: work for one image and one caption.
-        kept: bytes of the embedding of one image and of one caption while a collection is ranked.
+        kept: bytes of the embedding of one image and of one caption while a collection is ranked; 0 for an image if all
+            scores are kept instead.
     """
 
     peak: int
@@ -180,9 +181,8 @@ def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
         captions = simulation.work.minus(before).times(1 / EMBEDDED[0])
     per_image = (peaks[1] - peaks[0]) / (EMBEDDED[1] - EMBEDDED[0])
     peak = round(peaks[0] + per_image * (batch_size - EMBEDDED[0]))
-    # The vectors of batches are concatenated; the cells of a late-interaction model are written to their place.
-    copies = 2 if model.single_vector else 1
-    kept = copies * _row_bytes(embedded), 2 * _row_bytes(captioned)
+    # The vectors of batches are concatenated; a late-interaction model drops the cells of an image after its scores.
+    kept = (2 * _row_bytes(embedded), 2 * _row_bytes(captioned)) if model.single_vector else (0, _row_bytes(captioned))
     return EmbeddingCost(peak, weights, images, captions, kept)
 
 

@@ -236,4 +236,5 @@ def _ranked_bytes(phase: PhaseParams, embedding: EmbeddingCost, corpus: Publishe
 
 
 def _kept_bytes(embedding: EmbeddingCost, images: int, captions: int) -> int:
-    return images * embedding.kept[0] + captions * embedding.kept[1]
+    scores = 0 if embedding.kept[0] else 8 * images * captions  # the blocks and their concatenation
+    return images * embedding.kept[0] + captions * embedding.kept[1] + scores
