@@ -28,7 +28,11 @@ from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.parameters import load, validate
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
+RECIPES = [
+    path
+    for path in sorted((ROOT / "recipes").rglob("*.yaml"))
+    if load(ROOT / "params.yaml", [path])["pipeline"] == "embedding"
+]
 PIXELS, PUBLISHED = 3, 2048
 """Channels of extractors of pixels, and of published features of regions."""
 IMAGES, WORDS, TERMS = 3, 4, 40

@@ -45,7 +45,7 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     if name == "semantic.first":
         return first_is_relevant(folders)
     if name.startswith("ranking_head."):
-        return _ranking_head(folders["ranking_head"])
+        return _ranking_head(folders["ranking_metrics"])
     metrics = json.loads((folders["metrics"] / "metrics.json").read_text())
     group, _, key = name.partition(".")
     if group not in metrics:

@@ -42,7 +42,7 @@ def check(recipe: str, rehearsal: Rehearsal, folders: Mapping[str, Path], second
     for name in dict.fromkeys([rehearsal.headline, *rehearsal.learned]):
         outcome.measures[name] = measure(name, folders)
     outcome.problems += _not_learned(outcome.measures, rehearsal)
-    trained = folders.get("ranking_head") or folders.get("embedding")
+    trained = folders.get("ranking_metrics") or folders.get("embedding")
     history = trained / "history.csv" if trained is not None else None
     if history is not None and history.is_file():
         outcome.losses = phase_losses(pd.read_csv(history))
