@@ -9,7 +9,7 @@ from tests.rehearsal.layouts.coco import write_annotations
 from tests.rehearsal.layouts.detector_arrays import write_detector_arrays
 from tests.rehearsal.layouts.entities import write_flickr30k_entities
 from tests.rehearsal.layouts.karpathy import coco_id, write_coco, write_flickr30k
-from tests.rehearsal.layouts.labels import write_class_folders, write_lamem, write_voc
+from tests.rehearsal.layouts.labels import write_class_folders, write_lamem, write_mediaeval, write_voc
 from tests.rehearsal.layouts.referit import write_referit
 from tests.rehearsal.layouts.region_features import write_bottom_up, write_precomputed
 from tests.rehearsal.layouts.texts import write_elmo, write_skip_thoughts, write_word2vec, write_wordnet
@@ -62,11 +62,12 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "flickr30k": lambda root: write_flickr30k(flickr_pictures(), root),
     "flickr30k_entities": lambda root: write_flickr30k_entities(flickr_pictures(), root),
     "imagenet": lambda root: write_class_folders(pretraining_pictures(), root),
+    "VOC2007": lambda root: write_voc(coco_pictures(), root),
     "lamem": lambda root: write_lamem(coco_pictures(), root),
+    "mediaeval": lambda root: write_mediaeval(flickr_pictures(), root),
     "referit": lambda root: write_referit(flickr_pictures(), root),
     "skip_thoughts": lambda root: write_skip_thoughts(_captions(), root),
     "visual_genome": lambda root: write_visual_genome(coco_pictures(), root),
-    "voc": lambda root: write_voc(coco_pictures(), root),
     "word2vec": lambda root: write_word2vec(_captions(), root / "GoogleNews-vectors-negative300.bin"),
     "wordnet": lambda root: write_wordnet(_captions(), root),
 }

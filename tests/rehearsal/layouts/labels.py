@@ -1,4 +1,4 @@
-"""Labeled corpora: LaMem's lists of scores, PASCAL VOC's XML files and lists, ImageNet's class folders."""
+"""Labeled corpora: lists of LaMem, CSV files of MediaEval, XML files and lists of PASCAL VOC, folders of ImageNet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +32,21 @@ def write_lamem(pictures: Sequence[Picture], root: Path) -> None:
         (root / "splits" / f"{split}_1.txt").write_text("\n".join(lines) + "\n")
 
 
+def write_mediaeval(pictures: Sequence[Picture], root: Path) -> None:
+    """Write both CSV files, ``frames/`` with one frame of each video, and half of the training pictures as LaMem's."""
+    (root / "frames").mkdir(parents=True, exist_ok=True)
+    half = sum(picture.split == "train" for picture in pictures) // 2
+    of_lamem = [picture for picture in pictures if picture.split == "train"][:half]
+    videos = [picture for picture in pictures if picture not in of_lamem]
+    for name, test in (("dev", False), ("test", True)):
+        lines = ["video,short-term_memorability,long-term_memorability"]
+        for picture in (picture for picture in videos if (picture.split == "test") == test):
+            picture.save(root / "frames" / f"video{picture.number}-1.jpg")
+            lines.append(f"video{picture.number}.webm,{memorability(picture):.6f},{memorability(picture):.6f}")
+        (root / f"ground-truth_{name}-set.csv").write_text("\n".join(lines) + "\n")
+    write_lamem(of_lamem, root / "lamem")
+
+
 def write_voc(pictures: Sequence[Picture], root: Path) -> None:
     """Write ``Annotations/``, ``ImageSets/Main/`` and ``JPEGImages/``; each of ten shapes has the name of a class."""
     for folder in ("Annotations", "ImageSets/Main"):
@@ -39,6 +54,8 @@ def write_voc(pictures: Sequence[Picture], root: Path) -> None:
     for split in SPLITS:
         numbers = [f"{picture.number:06d}" for picture in pictures if picture.split == split]
         (root / "ImageSets" / "Main" / f"{split}.txt").write_text("\n".join(numbers) + "\n")
+    lists = (root / "ImageSets" / "Main" / f"{split}.txt" for split in ("train", "val"))
+    (root / "ImageSets" / "Main" / "trainval.txt").write_text("".join(path.read_text() for path in lists))
     for picture in pictures:
         picture.save(root / "JPEGImages" / f"{picture.number:06d}.jpg")
         document = ElementTree.Element("annotation")
