@@ -17,8 +17,8 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 class EncoderBackbone(RankingBackbone):
     """The image encoder of an embedding; the one region of an image is its embedding.
 
-    Thesis 5.5.1 predicts memorability from the visual path of BEAN, table 5.2. ``train_ranking_head.embedding`` names
-    the trained embedding whose weights it starts from.
+    Thesis 5.5.1 predicts memorability from the visual path of BEAN, table 5.2. ``load_embedding`` starts
+    from the weights of a trained embedding.
 
     Args:
         encoder: an image encoder with one vector per image; its argument ``dim`` is that of the embedding.

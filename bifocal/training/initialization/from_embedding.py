@@ -42,8 +42,7 @@ class FromEmbedding(Initialization):
             name = next(name for name in (*ours, *theirs) if ours.get(name) != theirs.get(name))
             raise ValueError(
                 f"the embedding {self.path} has {name} {theirs.get(name, 'missing')}, and the model to train has "
-                f"{ours.get(name, 'none')}: set train_embedding.model to the model of that embedding, see its "
-                "config.json"
+                f"{ours.get(name, 'none')}: build the model of that embedding, which its config.json names"
             )
         model.load_state_dict(source.state_dict())
         return {}

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from bifocal.convert.skip_thoughts import convert_skip_thoughts
 from bifocal.text.vectorizers import PretrainedWordVectors
-from pipelines.commands.convert import convert
 
 WORDS = ("a", "dog", "UNK", "café", "odd\rword")
 
@@ -25,8 +23,7 @@ def published(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_vectorizer_reads_the_converted_table(published: tuple[Path, Path], tmp_path: Path) -> None:
     target = tmp_path / "out" / "skip_thoughts.npy"
-    result = CliRunner().invoke(convert, ["skip-thoughts", *map(str, published), str(target)], catch_exceptions=False)
-    assert result.output == f"{target}: 5 words of 4 dimensions\n"
+    assert convert_skip_thoughts(*published, target) == (5, 4)
     vectorizer = PretrainedWordVectors(path=target, unknown="vector")
     assert vectorizer.fit(["a dog", "a café zebra"], seed=0)["words_without_vector"] == 1
     (ids,) = vectorizer.transform(["dog café zebra"]).values

@@ -78,7 +78,7 @@ def test_an_initialized_training_that_was_killed_reads_its_weights(
 
 def test_another_architecture_is_refused(artifacts: dict[str, Path], first: Path, tmp_path: Path) -> None:
     model = {**starting_from(first).model_dump()["model"], "dim": 16}
-    with pytest.raises(ValueError, match=r"has .* and the model to train has .*: set train_embedding.model"):
+    with pytest.raises(ValueError, match=r"has .* and the model to train has .*: build the model of that embedding"):
         run(starting_from(first, phases=[], model=model), **artifacts, embedding=tmp_path)
 
 

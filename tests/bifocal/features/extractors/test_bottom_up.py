@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from torch import Tensor
 
 from bifocal.backbones.bottom_up import BottomUpNetwork, anchor_grid, clip, decode, resize
@@ -15,7 +14,6 @@ from bifocal.backbones.weights import FromFile
 from bifocal.convert.bottom_up import convert_bottom_up
 from bifocal.features.extractors import BottomUp
 from bifocal.features.extractors.bottom_up import class_scores
-from pipelines.commands.convert import convert
 
 SMALL: dict[str, Any] = {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}
 FASTER_RCNN_ANCHORS = [
@@ -146,9 +144,8 @@ class Code:
 def test_checkpoint_with_code_or_of_another_network_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "out.safetensors"
     torch.save({"model": {"weight": Code()}}, tmp_path / "code.pth")
-    result = CliRunner().invoke(convert, ["bottom-up", str(tmp_path / "code.pth"), str(target)])
-    assert isinstance(result.exception, ValueError)
-    assert "is no checkpoint of tensors alone, and is refused" in str(result.exception)
+    with pytest.raises(ValueError, match="is no checkpoint of tensors alone, and is refused"):
+        convert_bottom_up(tmp_path / "code.pth", target, BottomUpNetwork(**SMALL))
     torch.save({"model": published_names(BottomUpNetwork(**SMALL))}, tmp_path / "small.pth")
     with pytest.raises(ValueError, match=r"of another shape|missing"):
         convert_bottom_up(tmp_path / "small.pth", target, BottomUpNetwork(**SMALL | {"classes": 7}))
