@@ -15,6 +15,7 @@ $(READY): requirements/dev.txt requirements/installer.txt
 	test -x $(VENV)/bin/uv || { $(PYTHON) -m venv $(VENV) \
 	  && $(VENV)/bin/python -m pip install --quiet --require-hashes --requirement requirements/installer.txt; }
 	uv pip install --quiet --require-hashes --python $(VENV)/bin/python --requirement requirements/dev.txt
+	uv pip install --quiet --no-deps --no-build-isolation --python $(VENV)/bin/python --editable .
 	touch $@
 
 repro: setup
