@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from benchmarks.render import benchmarks
 from components.__main__ import main as components
 from components.catalog import configurable_components
+from pipelines.app import COMMANDS, bifocal
 from pipelines.commands import main as pipelines
 from runtime import parameters
 
@@ -26,7 +27,7 @@ FILES = sorted(
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()
 )  # fmt: skip
-COMMAND = re.compile(r"\b(?:python -m (?:components|pipelines|benchmarks)|make) [^`\n]*")
+COMMAND = re.compile(r"(?:\b(?:python -m (?:components|pipelines|benchmarks)|make)|(?:^|/|(?<=    ))bifocal) [^`\n]*")
 TARGETS = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
 
@@ -66,6 +67,9 @@ def test_commands_of_a_document_exist(file: Path) -> None:
         if words[0] == "make":
             assert words[1] in TARGETS or "=" in words[1], f"make has no target {words[1]}"
             recipes = [word.partition("=")[2] for word in words if word.startswith("RECIPE=")]
+        elif words[0].endswith("bifocal"):
+            check_options(bifocal, words[1:])
+            recipes = []
         else:
             package, arguments = words[2], words[3:]
             if package == "benchmarks":
@@ -92,8 +96,8 @@ def test_links_of_a_document_exist(file: Path) -> None:
 def python_blocks() -> Iterator[tuple[str, str]]:
     for file in FILES:
         for number, block in enumerate(re.findall(r"```python\n(.*?)```", file.read_text(), flags=re.DOTALL)):
-            # Examples on the artifacts or the registered model of 'make repro' cannot run here.
-            if "artifacts" not in block and "models:/" not in block:
+            # Examples on the artifacts, the run or the registered model of a training cannot run here.
+            if not any(word in block for word in ("artifacts", "runs/", "models:/")):
                 yield f"{name_of(file)}:{number}", block
 
 
@@ -109,5 +113,12 @@ def test_python_examples_run(block: str) -> None:
 @pytest.mark.parametrize("command", [*pipelines.commands.values(), *components.commands.values()], ids=lambda c: c.name)
 def test_help_of_each_command_is_printed(command: click.Command) -> None:
     result = CliRunner().invoke(command, ["--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_the_command_bifocal_is_printed(name: str) -> None:
+    result = CliRunner().invoke(bifocal, [name, "--help"])
     assert result.exit_code == 0
     assert "Usage:" in result.output
