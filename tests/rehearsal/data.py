@@ -57,7 +57,7 @@ def _write_coco(root: Path) -> None:
 WRITERS: dict[str, Callable[[Path], None]] = {
     "coco": _write_coco,
     "detector_arrays": lambda root: write_detector_arrays(flickr_pictures(), root),
-    "elmo": write_elmo,
+    "elmo": lambda root: write_elmo(_captions(), root),
     "f30k_precomp": lambda root: write_precomputed(flickr_pictures(), root),
     "flickr30k": lambda root: write_flickr30k(flickr_pictures(), root),
     "flickr30k_entities": lambda root: write_flickr30k_entities(flickr_pictures(), root),

@@ -115,7 +115,7 @@ def test_ranking_tasks(tmp_path: Path) -> None:
 def test_words(tmp_path: Path) -> None:
     write_word2vec(sentences(), tmp_path / "vectors.bin")
     write_wordnet(sentences(), tmp_path)
-    write_elmo(tmp_path / "elmo")
+    write_elmo(sentences(), tmp_path / "elmo")
     vectors = read_word_vectors(tmp_path / "vectors.bin", ["a", "New_York", "absent"])
     assert set(vectors.vectors) == {"a", "New_York"}
     assert vectors.dim == 300

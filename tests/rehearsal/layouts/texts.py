@@ -50,8 +50,11 @@ def write_wordnet(captions: Iterable[str], root: Path) -> None:
     (root / "noun.exc").write_text("men man\nleaves leaf\n")
 
 
-def write_elmo(root: Path) -> None:
-    """Write ``options.json`` and the HDF5 weights of a small network with random weights."""
+def write_elmo(captions: Iterable[str], root: Path) -> None:
+    """Write ``options.json`` and the HDF5 weights of a small network with random weights.
+
+    Its vectors of the captions' words have mean 0 and variance 1: otherwise all words of random weights are similar.
+    """
     root.mkdir(parents=True, exist_ok=True)
     options = ElmoOptions(
         symbol_dim=8, filters=((1, 16), (2, 16), (3, 32), (4, 32)), lstm_dim=64, projection_dim=32, layers=2
@@ -80,7 +83,14 @@ def write_elmo(root: Path) -> None:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        state = {name: value.numpy() for name, value in Elmo(options).state_dict().items()}
+        elmo = Elmo(options)
+    words = sorted({token for caption in captions for token in tokenize(caption)})
+    vectors = np.concatenate([layers[0] for layers in elmo.layers([[word] for word in words], 64)])
+    vectors = vectors[:, : options.projection_dim].astype(np.float32)
+    state = {name: value.numpy() for name, value in elmo.state_dict().items()}
+    state["tokens.projection.weight"] /= vectors.std(axis=0)[:, None]
+    state["tokens.projection.bias"] -= vectors.mean(axis=0)
+    state["tokens.projection.bias"] /= vectors.std(axis=0)
     with h5py.File(root / "elmo_2x64_32_weights.hdf5", "w") as file:
         file["char_embed"] = state["tokens.embedding.weight"]
         for index in range(len(options.filters)):

@@ -45,14 +45,14 @@ def write_visual_genome(pictures: Sequence[Picture], root: Path) -> None:
 
 
 def _regions(picture: Picture) -> list[dict[str, Any]]:
-    """Return two descriptions of each object or group of objects, and two of the background."""
+    """Return the descriptions of each object or group of objects, and one of the background."""
     width, height = picture.size
     described: dict[str, tuple[float, ...]] = {}
     for sentence in picture.sentences:
         for phrase, group in sentence.phrases:
             described.setdefault(phrase, picture.box(group[0]))
-    places = ON[picture.scene.background]
-    described |= {place: (0.0, 0.0, width, height) for place in places[:2]}
+    # A box of the whole image would be hit by every point.
+    described[ON[picture.scene.background][0]] = (0.0, float(height - height // 4), float(width), float(height))
     return [
         {
             "region_id": 1000 * picture.number + number,
