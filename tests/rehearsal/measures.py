@@ -35,9 +35,9 @@ class Measure(NamedTuple):
     chance: float
 
     @property
-    def above_chance(self) -> bool:
-        """Whether the interval lies above three times chance."""
-        return self.low > 3 * self.chance
+    def bar(self) -> float:
+        """Three times chance, above which the interval must lie."""
+        return 3 * self.chance
 
 
 def measure(name: str, folders: Mapping[str, Path]) -> Measure:

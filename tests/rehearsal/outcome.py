@@ -21,6 +21,7 @@ class Outcome:
 
     Attributes:
         measures: the headline and the learned measures, by name.
+        bars: value above which the interval of each learned measure must lie.
         losses: mean loss of the first and of the last epoch of each phase.
         gradient_ratio: largest gradient norm of a branch relative to the smallest; None with one branch.
         minutes: time of the stages, including those that other recipes share.
@@ -30,6 +31,7 @@ class Outcome:
     recipe: str
     headline: str
     measures: dict[str, Measure] = field(default_factory=dict)
+    bars: dict[str, float] = field(default_factory=dict)
     losses: list[tuple[float, float]] = field(default_factory=list)
     gradient_ratio: float | None = None
     minutes: float = 0.0
@@ -41,7 +43,8 @@ def check(recipe: str, rehearsal: Rehearsal, folders: Mapping[str, Path], second
     outcome = Outcome(recipe, rehearsal.headline, minutes=seconds / 60)
     for name in dict.fromkeys([rehearsal.headline, *rehearsal.learned]):
         outcome.measures[name] = measure(name, folders)
-    outcome.problems += _not_learned(outcome.measures, rehearsal)
+    outcome.bars = {name: rehearsal.bars.get(name, outcome.measures[name].bar) for name in rehearsal.learned}
+    outcome.problems += not_learned(outcome.measures, outcome.bars)
     trained = folders.get("ranking_metrics") or folders.get("embedding")
     history = trained / "history.csv" if trained is not None else None
     if history is not None and history.is_file():
@@ -67,11 +70,12 @@ def phase_losses(history: pd.DataFrame) -> list[tuple[float, float]]:
     return [(float(rows["loss"].iloc[0]), float(rows["loss"].iloc[-1])) for rows in groups if len(rows) > 1]
 
 
-def _not_learned(measures: Mapping[str, Measure], rehearsal: Rehearsal) -> Iterator[str]:
-    for name in rehearsal.learned:
-        if not measures[name].above_chance:
+def not_learned(measures: Mapping[str, Measure], bars: Mapping[str, float]) -> Iterator[str]:
+    """Yield the measures whose interval does not lie above its bar."""
+    for name, bar in bars.items():
+        if not measures[name].low > bar:
             value, low, chance = measures[name]
-            yield f"{name} is {value:.1f}, from {low:.1f}: not above three times chance, {chance:.1f}"
+            yield f"{name} is {value:.1f}, from {low:.1f}: not above {bar:.1f}; chance is {chance:.1f}"
 
 
 def _branch_problems(norms: Mapping[str, float], rehearsal: Rehearsal) -> Iterator[str]:

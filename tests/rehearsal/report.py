@@ -5,12 +5,13 @@ from pathlib import Path
 
 from tests.rehearsal.outcome import Outcome
 
-COLUMNS = ("recipe", "headline", "value", "95 % from", "chance", "also learned", "loss", "gradients", "minutes")
+COLUMNS = ("recipe", "headline", "value", "95 % from", "chance", "learned", "loss", "gradients", "minutes")
 BEGIN, END = "<!-- rehearsal: written by make rehearse -->", "<!-- end of the rehearsal -->"
 NOTE = (
-    "Test images of the miniature corpora, in percent; correlations times 100. Loss: first and last epoch of each "
-    "phase. Gradients: ratio of the gradient norms of the two branches at the first steps. Minutes: of one core, with "
-    "the stages that recipes share counted for each."
+    "Test images of miniature corpora, in percent; correlations times 100. Learned: low end of the 95 % interval and "
+    "the bar that it must exceed: three times chance, or a value that the file of settings explains. Loss: first and "
+    "last epoch of each phase. Gradients: ratio of the gradient norms of the two branches at the first steps. Minutes: "
+    "of one core, with the stages that recipes share counted for each."
 )
 
 
@@ -38,12 +39,12 @@ def _cells(outcome: Outcome) -> list[str]:
     if outcome.headline not in outcome.measures:
         return [outcome.recipe, outcome.headline, *["-"] * (len(COLUMNS) - 2)]
     headline = outcome.measures[outcome.headline]
-    others = [f"{name} {value.value:.1f}" for name, value in outcome.measures.items() if name != outcome.headline]
+    learned = [f"{name} {outcome.measures[name].low:.1f} > {bar:.1f}" for name, bar in outcome.bars.items()]
     return [
         outcome.recipe,
         outcome.headline,
         *(f"{value:.1f}" for value in headline),
-        ", ".join(others) or "-",
+        ", ".join(learned) or "-",
         ", ".join(f"{first:.3g} to {last:.3g}" for first, last in outcome.losses) or "-",
         "-" if outcome.gradient_ratio is None else f"{outcome.gradient_ratio:.1f}",
         f"{outcome.minutes:.1f}",

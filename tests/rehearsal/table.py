@@ -19,7 +19,8 @@ class Rehearsal(BaseModel):
         shared: groups of settings, in order; later ones win.
         set: values of ``--set`` by their keys, which win over ``shared``.
         headline: the measure that the paper reports, see ``tests.rehearsal.measures``.
-        learned: measures whose 95 % interval must lie above three times chance.
+        learned: measures whose 95 % interval must lie above their bar, which is three times chance.
+        bars: other bars, in percent, of measures of which three times chance is 0 or out of reach.
         stages: by default those of the pipeline.
         branches: branches of the model that train.
         after: recipes whose artifacts this one reads.
@@ -31,6 +32,7 @@ class Rehearsal(BaseModel):
     shared: tuple[str, ...] = ()
     set: dict[str, Any] = {}
     learned: tuple[str, ...] = BOTH_DIRECTIONS
+    bars: dict[str, float] = {}
     stages: tuple[str, ...] = tuple(component.name for component in pipeline_components())
     branches: tuple[str, ...] = ("image", "text")
     after: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from components.catalog import configurable_components
 from runtime.parameters import validate
 from tests.rehearsal.data import write_data
 from tests.rehearsal.measures import Measure
-from tests.rehearsal.outcome import Outcome, check, phase_losses
+from tests.rehearsal.outcome import Outcome, check, not_learned, phase_losses
 from tests.rehearsal.report import BEGIN, END, markdown_table, write_into
 from tests.rehearsal.stages import ROOT, Run, enter
 from tests.rehearsal.table import load_table
@@ -53,9 +53,10 @@ def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatc
     }
 
 
-@pytest.mark.parametrize(("low", "chance", "expected"), [(3.1, 1.0, True), (3.0, 1.0, False), (0.1, 0.0, True)])
-def test_learned_is_above_three_times_chance(low: float, chance: float, expected: bool) -> None:
-    assert Measure(9.0, low, chance).above_chance is expected
+@pytest.mark.parametrize(("low", "bar", "expected"), [(3.1, None, True), (3.0, None, False), (3.1, 4.0, False)])
+def test_learned_is_above_three_times_chance_or_the_bar(low: float, bar: float | None, expected: bool) -> None:
+    measure = Measure(9.0, low, 1.0)
+    assert (not list(not_learned({"a": measure}, {"a": measure.bar if bar is None else bar}))) is expected
 
 
 def test_losses_are_compared_within_a_phase() -> None:
@@ -66,11 +67,20 @@ def test_losses_are_compared_within_a_phase() -> None:
 def test_the_table_replaces_the_former_one(tmp_path: Path) -> None:
     page = tmp_path / "papers.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    outcome = Outcome("bean_coco", "pointing.accuracy", {"pointing.accuracy": Measure(50.0, 40.0, 10.0)}, [(2.0, 1.0)])
+    outcome = Outcome(
+        "bean_coco",
+        "pointing.accuracy",
+        {"pointing.accuracy": Measure(50.0, 40.0, 10.0)},
+        {"pointing.accuracy": 30.0},
+        [(2.0, 1.0)],
+    )
     for _ in range(2):
         write_into(page, [outcome])
     text = page.read_text()
-    assert "| bean_coco | pointing.accuracy | 50.0 | 40.0 | 10.0 | - | 2 to 1 | - | 0.0 |" in markdown_table([outcome])
+    assert (
+        "| bean_coco | pointing.accuracy | 50.0 | 40.0 | 10.0 | pointing.accuracy 40.0 > 30.0 | 2 to 1 | - | 0.0 |"
+        in markdown_table([outcome])
+    )
     assert text.count("bean_coco") == 1
     assert "old" not in text
     assert text.startswith("before")
