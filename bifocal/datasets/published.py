@@ -33,7 +33,10 @@ class Download:
 
 @dataclass(frozen=True)
 class PublishedCorpus:
-    """Counts of a corpus as published, for predictions of size and time.
+    """Counts of a published corpus, for predictions of size and time.
+
+    Images and captions are the published numbers. Means of words, of boxes and of file sizes are estimates where the
+    publisher states none.
 
     Attributes:
         images: images of each split.

@@ -150,3 +150,12 @@ def test_corpus_of_the_user_has_no_plan(values: dict[str, Any]) -> None:
     corpus = {"prepare_dataset": {"corpus": {"name": "MediaEval", "root": "frames"}}}
     with pytest.raises(ValueError, match="MediaEval: its counts depend on your files"):
         make_plan(parameters.merge(values, corpus), DEVICES["cpu"])
+
+
+def test_table_has_every_recipe_of_the_papers() -> None:
+    table = re.search(r"<!-- plans -->(.*)<!-- end of plans -->", (ROOT / "docs/papers.md").read_text(), re.DOTALL)
+    assert table is not None
+    recipes = [path.stem for path in sorted((ROOT / "recipes/papers").glob("*.yaml"))]
+    assert re.findall(r"^\| `(\w+)`", table[1], re.MULTILINE) == recipes, (
+        "run 'python -m pipelines plan --table docs/papers.md'"
+    )

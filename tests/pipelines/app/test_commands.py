@@ -112,7 +112,7 @@ def test_errors_name_what_to_do(command: Command, tmp_path: Path) -> None:
     assert "is no run folder: it has no params.yaml" in str(result.exception)
     result = command("train", tmp_path, "--weights", tmp_path / "none.safetensors")
     assert "no such file; expected a safetensors file" in str(result.exception)
-    result = command("serch", "x")
+    result = command("sarch-for", "x")
     assert result.exit_code == 2
     assert command("--help").output.count("  train") == 1
 

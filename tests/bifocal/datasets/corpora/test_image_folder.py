@@ -215,7 +215,7 @@ def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> Non
 
 BAD_TABLES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty: expected one row per caption"),
-    "latin-1": ("image,caption\n0.jpg,caf\xe9\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8: .*latin-1"),
+    "latin-1": ("image,caption\n0.jpg,\xe9t\xe9\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8: .*latin-1"),
     "zero bytes": (b"image,caption\n0.jpg,a\0b\n", "line 2: a zero byte"),
     "no header": (b"0.jpg,a dog\n1.jpg,a cat\n", "no column is recognized as the image's"),
     "unknown columns": (b"photo_id,words\n0.jpg,a\n", "it has 'photo_id', 'words'.* or set image_column"),
@@ -336,7 +336,7 @@ def test_two_tables_are_an_error(root: Path, tmp_path: Path) -> None:
 def test_a_text_without_its_image_is_listed(root: Path, tmp_path: Path) -> None:
     write_sidecars(root)
     (root / "3.jpg").unlink()
-    (root / "4.txt").write_bytes(b"caf\xe9")
+    (root / "4.txt").write_bytes(b"\xe9t\xe9")
     _, rejected = prepare(root, tmp_path)
     reasons = dict(zip(rejected["entry"], rejected["reason"], strict=True))
     assert "no image of this name beside it" in reasons["3.txt"]
