@@ -3,11 +3,7 @@
 ``bifocal.load("runs/mine")`` returns a trained model, see ``bifocal.trained.TrainedModel``.
 """
 
-from typing import TYPE_CHECKING
-
 from bifocal.lazy import lazy_attributes
 
-if TYPE_CHECKING:
-    from bifocal.trained import TrainedModel, load
-else:
-    __getattr__ = lazy_attributes(__name__, {"load": "bifocal.trained", "TrainedModel": "bifocal.trained"})
+# A name that is put together here: every module imports this one, and what it names would be code of every stage.
+__getattr__ = lazy_attributes(__name__, dict.fromkeys(("load", "TrainedModel"), f"{__name__}.trained"))

@@ -17,6 +17,7 @@ from runtime.mlflow.registry import register, reuse_version
 ROOT = Path(__file__).parents[2]
 SERVED_CODE = (
     *(f"bifocal/serving/{path.name}" for path in sorted((ROOT / "bifocal/serving").glob("[!_]*.py"))),
+    "bifocal/datasets/image_formats.py",
     "bifocal/datasets/images.py",
     "bifocal/text/spelling.py",
     "bifocal/text/tokens.py",

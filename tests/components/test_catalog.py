@@ -46,7 +46,8 @@ def test_help_describes_every_parameter(stage: str) -> None:
 
 def test_help_explains_the_phases_and_their_parts() -> None:
     text = " ".join(CliRunner().invoke(main, ["train_embedding", "--help"]).output.split())
-    assert "parts of bifocal.training.batches: CaptionBatches, DistinctImageBatches, MinedTriplets, PhraseBoxes" in text
+    parts = "CaptionBatches, DistinctImageBatches, MinedTriplets, OrderedTriplets, PhraseBoxes"
+    assert f"parts of bifocal.training.batches: {parts}" in text
     assert "captions_per_image: 5 captions of an image that stay together in a batch" in text
     assert "parts of bifocal.training.schedules: Constant, Cosine, MultiStep, Step" in text
     assert "temperature: 0.07" in text

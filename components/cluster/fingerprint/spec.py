@@ -28,6 +28,7 @@ COMPONENT = Component(
         "extract_features",
         "vectorize_captions",
         "train_embedding",
+        "train_ranking_head",
         "evaluate",
         MLFLOW_PAGE,
     ),

@@ -1,7 +1,8 @@
 """A folder of drawn scenes as a user would have it, and a run of ``bifocal train`` on it."""
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -47,18 +48,19 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture(scope="session")
-def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """Run ``bifocal`` in a folder of its own, with an MLflow store of its own."""
     folder = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        patch.delenv("BIFOCAL_WEIGHTS", raising=False)
 
-        def run(*arguments: object) -> Result:
-            patch.chdir(folder)
+    def run(*arguments: object) -> Result:
+        # Other tests of this process need their own working directory and MLflow store.
+        with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+            for name in ("MLFLOW_TRACKING_URI", "BIFOCAL_WEIGHTS"):  # set first: what the command sets is then undone
+                patch.setenv(name, "")
+                patch.delenv(name)
             return CliRunner().invoke(bifocal, [str(argument) for argument in arguments])
 
-        yield run
+    return run
 
 
 @pytest.fixture(scope="session")

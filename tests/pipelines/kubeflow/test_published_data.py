@@ -19,7 +19,7 @@ def user_paths(values: dict[str, Any]) -> dict[tuple[str, ...], str]:
     """User paths of all stages by section and location."""
     return {
         (stage.name, *map(str, location)): path
-        for stage in pipeline_components()
+        for stage in pipeline_components(values["pipeline"])
         for location, path in stage.user_paths(values[stage.name]).items()
     }
 

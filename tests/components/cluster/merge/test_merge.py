@@ -122,11 +122,11 @@ def test_killed_shard_resumes_after_its_last_complete_file(
     extract(folder, tmp_path / "uninterrupted", "2/2")
     read, calls = image_arrays._read, []
 
-    def die_late(path: Path) -> Any:
+    def die_late(path: Path, **options: Any) -> Any:
         calls.append(path.name)
         if len(calls) == 8:
             raise KeyboardInterrupt
-        return read(path)
+        return read(path, **options)
 
     monkeypatch.setattr(image_arrays, "_read", die_late)
     with pytest.raises(KeyboardInterrupt):
