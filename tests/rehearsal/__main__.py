@@ -20,7 +20,7 @@ import torch
 from tests.rehearsal.data import write_data
 from tests.rehearsal.outcome import Outcome, check
 from tests.rehearsal.report import markdown_table, write_into
-from tests.rehearsal.stages import ROOT, Run, enter
+from tests.rehearsal.stages import CHECKOUT, ROOT, Run, enter
 from tests.rehearsal.table import load_table
 
 HOME, PAGE = ROOT / "runs" / "rehearsal", ROOT / "docs" / "papers.md"
@@ -37,7 +37,9 @@ def rehearse(name: str, home: Path) -> Outcome:
         try:
             run = Run(f"papers/{name}", rehearsal.set, home)
             run.run(rehearsal.stages)
-            return check(name, rehearsal, run.folders, run.seconds())
+            baseline = rehearsal.baseline and home / CHECKOUT / "runs" / "papers" / rehearsal.baseline / "artifacts"
+            folders = run.folders | ({"baseline": baseline / "embedding"} if baseline else {})
+            return check(name, rehearsal, folders, run.seconds())
         except (Exception, SystemExit) as error:  # one recipe must not end the others
             traceback.print_exc()
             return Outcome(name, rehearsal.headline, problems=[f"{type(error).__name__}: {error}; see {log}"])

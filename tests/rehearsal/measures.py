@@ -15,15 +15,15 @@ from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.caption_proxies import fit_tf_idf
 from bifocal.evaluation.comparison import mean_interval
+from bifocal.evaluation.semantic_retrieval import RESULTS
 from bifocal.features.image_files import open_features
+from bifocal.metrics import area_under, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
 from bifocal.models import load_model
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 
 RESAMPLES = 1000
-RELEVANT = 5
-"""Images of the split that count as relevant to a query, by the tf-idf similarity of their captions."""
 Z = 1.96
 
 
@@ -41,9 +41,18 @@ class Measure(NamedTuple):
 
 
 def measure(name: str, folders: Mapping[str, Path]) -> Measure:
-    """Return the measure ``name``: a dotted name of ``metrics.json``, ``semantic.first`` or ``ranking_head.test``."""
-    if name == "semantic.first":
-        return first_is_relevant(folders)
+    """Return the measure ``name``: a dotted name of ``metrics.json`` or one of the following.
+
+    - ``semantic.NDCG_area``: that of ``metrics.json``, with an interval over the queries.
+    - ``semantic.gain``: NDCG less that of the embedding in the folder ``baseline``, with the interval of the
+      difference; its chance level is 0.
+    - ``ranking_head.test``.
+    """
+    if name == "semantic.NDCG_area":
+        chance = json.loads((folders["metrics"] / "metrics.json").read_text())["semantic"]["chance"]["NDCG_area"]
+        return _mean(semantic_areas(folders, "embedding"), chance)
+    if name == "semantic.gain":
+        return _mean(semantic_areas(folders, "embedding") - semantic_areas(folders, "baseline"), chance=0.0)
     if name.startswith("ranking_head."):
         return _ranking_head(folders["ranking_metrics"])
     metrics = json.loads((folders["metrics"] / "metrics.json").read_text())
@@ -61,11 +70,27 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     return Measure(values[key], _wilson_low(values[key], count), chance)
 
 
-def first_is_relevant(folders: Mapping[str, Path]) -> Measure:
-    """Return how often the image that is nearest to a test image is one of its ``RELEVANT`` most relevant ones."""
+def semantic_areas(folders: Mapping[str, Path], embedding: str) -> NDArray[np.float64]:
+    """Return the area under NDCG@R of each test image as the query, in percent: the paper's NDCG is their mean.
+
+    Args:
+        embedding: name of the folder with the model.
+
+    Shape:
+        (N,)
+    """
+    scores, similar = _semantic_scores(folders, embedding)
+    rs = [r for r in RESULTS if r < len(scores)]
+    rows = torch.arange(len(scores)).split(1)
+    curves = [semantic_curves(scores[row], similar[row], row, rs)[0] for row in rows]
+    return np.array([100 * area_under(curve) for curve in curves])
+
+
+def _semantic_scores(folders: Mapping[str, Path], embedding: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cosines of the test images (N, N), and the relevance of each to each (N, N)."""
     dataset = read_dataset(folders["dataset"])
     subject = Subject(
-        load_model(folders["embedding"]),
+        load_model(folders[embedding]),
         dataset,
         "test",
         open_features(folders["features"], dataset),
@@ -75,16 +100,13 @@ def first_is_relevant(folders: Mapping[str, Path]) -> Measure:
     assert subject.image_embeddings is not None
     images = normalize(subject.image_embeddings, dim=1)
     vectors = image_vectors(fit_tf_idf(subject.dataset, subject.split), subject.split)
-    similar = relevance(vectors, torch.arange(len(images))).numpy()
-    scores = (images @ images.T).numpy()
-    np.fill_diagonal(similar, -np.inf)
-    np.fill_diagonal(scores, -np.inf)
-    threshold = np.sort(similar, axis=1)[:, -RELEVANT]
-    nearest = scores.argmax(axis=1)
-    hits = 100.0 * (similar[np.arange(len(images)), nearest] >= threshold)
-    low, _ = mean_interval(hits, list(range(len(hits))), resamples=RESAMPLES, seed=0)
-    chance = float((similar >= threshold[:, None]).mean()) * len(hits) / (len(hits) - 1)
-    return Measure(float(hits.mean()), low, 100 * chance)
+    return images @ images.T, relevance(vectors, torch.arange(len(images)))
+
+
+def _mean(values: NDArray[np.float64], chance: float) -> Measure:
+    """Return the mean of a value per image, with its interval over resampled images."""
+    low, _ = mean_interval(values, [str(row) for row in range(len(values))], resamples=RESAMPLES, seed=0)
+    return Measure(float(values.mean()), low, chance)
 
 
 def _ranking_head(folder: Path) -> Measure:

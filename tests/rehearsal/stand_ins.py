@@ -23,21 +23,19 @@ class StandIn(NamedTuple):
 
     Attributes:
         model_arguments: of ``timm.create_model``.
-        epochs: passes over the drawn scenes; with 0 the weights stay random, and only the batch normalizations are
-            set to the statistics of the scenes.
+        epochs: passes over the drawn scenes.
     """
 
     backbone: str
     model_arguments: dict[str, Any]
     epochs: int
     size: int = 96
-    stage: int | None = 3
+    stage: int = 3
 
 
 STAND_INS = {
     "resnet": StandIn("resnet10t", {"channels": [32, 64, 96, 128], "stem_width": 16}, epochs=12),
     "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=6, size=48, stage=4),
-    "pnasnet": StandIn("pnasnet5large", {}, epochs=0, size=64, stage=None),
 }
 
 
@@ -49,29 +47,15 @@ def write_stand_in(name: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
         dataset = _scenes(Path(folder) / "dataset")
-        if chosen.epochs:
-            features = Path(folder) / "features"
-            features.mkdir()
-            training = TrainOnPhrases(epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8)
-            training.prepare(grid, dataset, features, batch_size=16, seed=SEED)
+        features = Path(folder) / "features"
+        features.mkdir()
+        training = TrainOnPhrases(epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8)
+        training.prepare(grid, dataset, features, batch_size=16, seed=SEED)
         pixels = torch.stack([grid.preprocess(open_image(file)) for file in _files(dataset)])
         with torch.no_grad():
-            if not chosen.epochs:
-                set_statistics(grid, pixels)
             scale_head(grid, pixels)
     state = grid.backbone.network.state_dict()
     save_file({key: value.contiguous() for key, value in state.items()}, path)
-
-
-def set_statistics(grid: Grid, pixels: torch.Tensor) -> None:
-    """Set the statistics of the batch normalizations of a network with random weights to those of ``pixels``."""
-    network = grid.backbone.network
-    for module in network.modules():
-        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-            module.momentum = 1.0
-            module.train()
-    grid.feature_map(pixels)
-    network.eval()
 
 
 def scale_head(grid: Grid, pixels: torch.Tensor) -> None:

@@ -24,6 +24,7 @@ class Rehearsal(BaseModel):
         stages: by default those of the pipeline.
         branches: branches of the model that train.
         after: recipes whose artifacts this one reads.
+        baseline: recipe with the embedding that ``semantic.gain`` compares with; one of ``after``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +37,7 @@ class Rehearsal(BaseModel):
     stages: tuple[str, ...] = tuple(component.name for component in pipeline_components())
     branches: tuple[str, ...] = ("image", "text")
     after: tuple[str, ...] = ()
+    baseline: str | None = None
 
 
 def load_table() -> dict[str, Rehearsal]:

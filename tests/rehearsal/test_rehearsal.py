@@ -9,7 +9,7 @@ import pytest
 from components.catalog import configurable_components
 from runtime.parameters import validate
 from tests.rehearsal.data import write_data
-from tests.rehearsal.measures import Measure
+from tests.rehearsal.measures import Measure, measure
 from tests.rehearsal.outcome import Outcome, check, not_learned, phase_losses
 from tests.rehearsal.report import BEGIN, END, markdown_table, write_into
 from tests.rehearsal.stages import ROOT, Run, enter
@@ -43,6 +43,9 @@ def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatc
     outcome = check("smile_flickr30k", rehearsal, run.folders, run.seconds())
     assert outcome.problems == []
     assert json.loads((run.folders["registration"] / "registration.json").read_text())["version"] == 1
+    metrics = json.loads((run.folders["metrics"] / "metrics.json").read_text())
+    assert measure("semantic.NDCG_area", run.folders).value == pytest.approx(metrics["semantic"]["NDCG_area"], abs=1e-3)
+    assert measure("semantic.gain", run.folders | {"baseline": run.folders["embedding"]}) == (0.0, 0.0, 0.0)
     linked = tmp_path / "checkout" / "runs" / "papers" / "smile_flickr30k" / "artifacts" / "embedding"
     assert linked.resolve() == run.folders["embedding"].resolve()
     # A variant that differs in its training alone shares the stages before it.
