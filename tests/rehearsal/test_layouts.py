@@ -97,7 +97,10 @@ def test_visual_genome(tmp_path: Path) -> None:
 def test_referit(tmp_path: Path) -> None:
     write_referit(PICTURES, tmp_path)
     corpus = ReferIt(tmp_path).read(UNUSED)
-    check_images(corpus, (picture.number for picture in PICTURES))
+    described = [p for p in PICTURES if any(len(group) == 1 for s in p.sentences for _, group in s.phrases)]
+    assert 1 < len(described) < len(PICTURES)
+    assert [(image.image_id, image.split) for image in corpus.images] == [(str(p.number), p.split) for p in described]
+    assert all((corpus.image_root / str(image.path)).is_file() for image in corpus.images)
     assert {phrase.boxes[0] for phrase in corpus.phrases} <= boxes_of(PICTURES)
     assert len(corpus.phrases) > len(PICTURES)
 

@@ -9,7 +9,10 @@ from tests.rehearsal.pictures import Picture
 
 
 def write_referit(pictures: Sequence[Picture], root: Path) -> None:
-    """Write boxes, sizes, and per split the descriptions and the list of images; boxes include their last pixel."""
+    """Write boxes, sizes, and per split the descriptions and the list of images; boxes include their last pixel.
+
+    Every listed image has a description, as in the published lists: pictures without single objects are left out.
+    """
     boxes: dict[str, list[float]] = {}
     queries: dict[str, dict[str, list[str]]] = {split: {} for split in SPLITS}
     for picture in pictures:
@@ -31,5 +34,6 @@ def write_referit(pictures: Sequence[Picture], root: Path) -> None:
         (root / f"referit_{name}.json").write_text(json.dumps(value))
     for split in SPLITS:
         (root / f"referit_query_{split}.json").write_text(json.dumps(queries[split]))
-        listed = [str(picture.number) for picture in pictures if picture.split == split]
+        described = {region.split("_")[0] for region in queries[split]}
+        listed = [str(picture.number) for picture in pictures if str(picture.number) in described]
         (root / f"referit_{split}_imlist.txt").write_text("\n".join(listed) + "\n")
