@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.catalog import all_components, pipeline_components
+from components.catalog import PIPELINES, all_components, pipeline_components
 from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.fingerprint.spec import MLFLOW_PAGE
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
@@ -177,7 +177,8 @@ def test_fingerprint_is_the_first_step_and_never_cached(default: tuple[dict[str,
 def test_fingerprint_has_an_output_for_each_stage_with_user_files() -> None:
     with_files = {
         stage.name
-        for stage in pipeline_components()
+        for pipeline in PIPELINES
+        for stage in pipeline_components(pipeline)
         for field in stage.params.model_fields.values()
         if "paths=('" in f"{field.annotation} {field.metadata}" or USER_PATH in f"{field.annotation} {field.metadata}"
     }
