@@ -75,6 +75,12 @@ def keeps_square(model_directory: Path, size: int) -> bool:
     return backbone is not None and backbone.keeps_square(size)
 
 
+def stretched_side(model_directory: Path) -> int | None:
+    """Return the side of the square that the model stretches original images to; None if it does not."""
+    backbone = load_head(model_directory)[0].backbone
+    return None if backbone is None else backbone.stretched_side
+
+
 def _module(model: RankingModel) -> nn.Module:
     return (_Pixels(model) if model.reads_pixels else model).eval()
 

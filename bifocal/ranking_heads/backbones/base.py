@@ -33,6 +33,11 @@ class RankingBackbone(nn.Module):
         """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
         raise NotImplementedError
 
+    @property
+    def stretched_side(self) -> int | None:
+        """Side of the square, pixels, that evaluation stretches original images to; None if it keeps their shape."""
+        return None
+
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the features (B, R, D) of images of one size (B, 3, H, W), resized as in evaluation."""
         raise NotImplementedError

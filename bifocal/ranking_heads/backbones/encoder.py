@@ -57,6 +57,10 @@ class EncoderBackbone(RankingBackbone):
     def keeps_square(self, size: int) -> bool:
         return self.encoder.keeps_square(size)
 
+    @property
+    def stretched_side(self) -> int | None:
+        return self.encoder.stretched_side
+
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         return self.encoder.embed_pixels(pixels).unsqueeze(1)
 
