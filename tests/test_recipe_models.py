@@ -124,7 +124,7 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
         check_module_names(model, phase.frozen_until)
         apply_freezing(model, phase.frozen_until, phase.epochs)
         matches = torch.eye(IMAGES, dtype=torch.bool)
-        if phase.batches.name == "MinedTriplets":
+        if phase.batches.name in ("MinedTriplets", "OrderedTriplets"):
             matches = torch.tensor([[0, 1, -1], [0, 0, 0], [0, 0, 0]])
         loss = build("bifocal.losses", phase.loss, sorter=LSTMSorter(IMAGES, hidden=2, layers=1))
         model.zero_grad()
