@@ -5,5 +5,5 @@
 
 from bifocal.lazy import lazy_attributes
 
-# A name that is put together here: every module imports this one, and what it names would be code of every stage.
+# Not one literal: a stage's code is found by module names in the sources, and every stage imports this file.
 __getattr__ = lazy_attributes(__name__, dict.fromkeys(("load", "TrainedModel"), f"{__name__}.trained"))

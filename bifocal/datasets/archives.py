@@ -15,7 +15,7 @@ MAX_MEMBER = 512 * 2**20
 MAX_RATIO = 200
 """Unpacked bytes per packed byte of a whole archive; photographs hardly shrink."""
 SLACK = 64 * 2**20
-"""Unpacked bytes that any archive may have, whatever its ratio."""
+"""Unpacked bytes that are always allowed; above them, MAX_RATIO is the limit."""
 
 
 class Member(NamedTuple):
@@ -27,7 +27,7 @@ class Member(NamedTuple):
 
 
 def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
-    """Write the regular files of an archive below ``folder``, and return those that were left out.
+    """Write the regular files of an archive to ``folder``; return the members that are not written, with reasons.
 
     Raises:
         ValueError: the file is no archive, is damaged, or unpacks to far more bytes than it has.

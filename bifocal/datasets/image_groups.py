@@ -1,4 +1,4 @@
-"""Splits of the user's images, drawn by groups that must not be separated."""
+"""Random splits of images; images of one group are in the same split."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -23,7 +23,7 @@ SPLIT_NAMES = {
 
 @dataclass
 class CaptionRows:
-    """What the rows of a table say, in their order.
+    """Entries that were read from the rows of a table, in the order of the rows.
 
     Attributes:
         captions: image and text of every caption.
