@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from bifocal.datasets import read_dataset, write_dataset
-from bifocal.datasets.archives import unpack
 from bifocal.datasets.corpora import ImageFolder
 from bifocal.datasets.splits import draw_groups
 
@@ -341,48 +340,3 @@ def test_a_text_without_its_image_is_listed(root: Path, tmp_path: Path) -> None:
     reasons = dict(zip(rejected["entry"], rejected["reason"], strict=True))
     assert "no image of this name beside it" in reasons["3.txt"]
     assert "not UTF-8" in reasons["4"]
-
-
-def test_an_archive_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
-    archive = tmp_path / "bad.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for name in ("../out.jpg", "/out.jpg", "C:/out.jpg", "a\\..\\..\\out.jpg", "good/0.jpg"):
-            packed.writestr(name, picture(0))
-        link = zipfile.ZipInfo("link.jpg")
-        link.external_attr = 0o120777 << 16
-        packed.writestr(link, "/etc/passwd")
-    target = tmp_path / "in" / "side"
-    rejected = unpack(archive, target)
-    assert [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()] == ["good/0.jpg"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.zip", "in"]
-    assert [entry.reason for entry in rejected] == ["a path outside the archive"] * 4 + ["a link"]
-
-
-def test_a_tar_with_links_and_the_same_name_twice(tmp_path: Path) -> None:
-    archive = tmp_path / "bad.tar"
-    with tarfile.open(archive, "w") as tar:
-        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
-            info = tarfile.TarInfo(f"{kind!r}.jpg")
-            info.type, info.linkname = kind, "/etc/passwd"
-            tar.addfile(info)
-        add(tar, "0.jpg", b"first")
-        add(tar, "0.jpg", b"second")
-    rejected = unpack(archive, tmp_path / "out")
-    assert (tmp_path / "out" / "0.jpg").read_bytes() == b"first"
-    assert [entry.reason.partition(",")[0].partition(";")[0] for entry in rejected] == ["no regular file"] * 3 + [
-        "a name that occurs twice"
-    ]
-
-
-def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bifocal.datasets.archives.SLACK", 2**16)
-    bomb = tmp_path / "bomb.zip"
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("0.jpg", bytes(2**23))
-    with pytest.raises(ValueError, match="200 times its own size: this is no archive of photographs"):
-        unpack(bomb, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    for name in ("cut.zip", "cut.tar"):
-        (tmp_path / name).write_bytes(bomb.read_bytes()[:100])
-        with pytest.raises(ValueError, match="is damaged or is no archive"):
-            unpack(tmp_path / name, tmp_path / "out")
