@@ -63,9 +63,9 @@ check: setup
 PIN := uv pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make requirements" $(UPGRADE)
 requirements: setup
-	$(PIN) --extra stages --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/dev.txt
-	$(PIN) --extra stages --extra pipelines --extra cpu pyproject.toml --output-file requirements/cpu.txt
-	$(PIN) --extra stages --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
+	$(PIN) --extra pipelines --extra cpu --extra dev pyproject.toml --output-file requirements/dev.txt
+	$(PIN) --extra pipelines --extra cpu pyproject.toml --output-file requirements/cpu.txt
+	$(PIN) --extra pipelines --extra gpu pyproject.toml --output-file requirements/gpu.txt
 	$(PIN) --group serve --output-file requirements/serve.txt
 	$(PIN) --group tracking --output-file requirements/tracking.txt
 	$(PIN) --group installer --output-file requirements/installer.txt

@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
             module = import_module(f"{__name__}.{cmd_name}")
         except ModuleNotFoundError as error:
             raise click.ClickException(
-                f"'bifocal {cmd_name}' needs the package {error.name}: pip install 'bifocal[cpu,stages]'"
+                f"'bifocal {cmd_name}' needs the package {error.name}: pip install 'bifocal[train,cpu]'"
             ) from error
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
