@@ -21,9 +21,11 @@ DISTRIBUTIONS = {
     "sklearn": ("scikit-learn",),
 }
 """Distributions that have a package, where the names differ."""
-WITHOUT_EFFECT = {"click", "cv2", "kubeflow", "kubernetes", "pillow_heif", "pydantic", "triton", "urllib3", "yaml"}
+WITHOUT_EFFECT = {
+    "click", "cv2", "kubeflow", "kubernetes", "open_clip", "pillow_heif", "pydantic", "triton", "urllib3", "yaml",
+}  # fmt: skip
 """Packages that are in no key: those that parse and submit; triton, which torch pins; OpenCV, which ``Proposals`` alone
-needs, and pillow-heif, which the images do not have, so that a cluster and a laptop share a cache."""
+needs, open_clip and pillow-heif, which the images do not have, so that a cluster and a laptop share a cache."""
 
 
 def sources(component: Component, root: Path = ROOT) -> Closure:
