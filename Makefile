@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test faults leaderboard check requirements containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test faults leaderboard check requirements docs docs-test containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -43,6 +43,15 @@ faults: setup
 # The cpu image in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup
 	containers/test.sh
+
+# The documentation site, into site/index.html.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup
+	mkdocs build --strict
+
+# Its links, and every marked code block; 'make test' follows the links alone.
+docs-test: docs
+	pytest tests/docs tests/docs/run_blocks.py --numprocesses 0
 
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard

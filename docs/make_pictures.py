@@ -1,48 +1,75 @@
-"""Make the pictures of the README from the run of ``make repro``.
+"""Make the pictures of the documentation in docs/pictures.
 
-    python docs/make_pictures.py [FOLDER OF THE RUN]
+    python -m docs.make_pictures                 # the drawings: the pipeline and the six models
+    python -m docs.make_pictures --run FOLDER    # also the hero and the report, from the run of 'make repro' in FOLDER
 
-``bifocal search`` answers the query of the picture; below, ``bifocal where`` marks its phrases in the best image.
+``tests/docs/test_pictures.py`` draws the drawings again, and compares the inputs of the other pictures, which are in
+``inputs.json``: the code that draws them and the parameters of the run.
 """
 
-import sys
+import argparse
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from docs.drawing.models import MODELS
+from docs.drawing.pipeline import pipeline_drawing
 
-import bifocal
-from bifocal.datasets import open_image
-from bifocal.report.overlay import contact_sheet
-from pipelines.app.collection import write_collection
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "pictures"
+INPUTS = PICTURES / "inputs.json"
+SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "hero.png": ("docs/drawing/hero.py", "bifocal/report/overlay.py", "params.yaml"),
+        "report.png": ("docs/drawing/report.py", "bifocal/report", "bifocal/evaluation/page.py", "params.yaml"),
+        "report.html": ("bifocal/report", "bifocal/evaluation/page.py", "params.yaml"),
+    }
+)
+"""Files and folders that a picture of a run depends on, beside the run."""
 
-QUERY, PHRASES = "two spotted red hearts on water", ("red heart", "water")
-TARGET = Path(__file__).parent / "pictures" / "hero.png"
-SIDE, MARGIN = 260, 12
+
+def drawings() -> dict[str, str]:
+    """Return the SVG of each drawing by its file name."""
+    return {f"{name}.svg": text for name, text in ({"pipeline": pipeline_drawing()} | MODELS).items()}
 
 
-def hero(run: Path) -> Image.Image:
-    """Return the sheet of results, and the phrases of the query in the best ones."""
-    write_collection(run)
-    model = bifocal.load(run)
-    hits = model.search(QUERY, k=5)
-    files = [hit.path for hit in hits if hit.path is not None]
-    captioned = zip(files, hits, strict=True)
-    sheet = contact_sheet(
-        f'bifocal search "{QUERY}"', [(open_image(file), f"{hit.score:.2f}") for file, hit in captioned]
-    )
-    panels = [(f'bifocal where ... "{phrase}"', model.where(files[0], phrase).picture()) for phrase in PHRASES]
-    panels += [(f'bifocal where ... "{PHRASES[0]}"', model.where(file, PHRASES[0]).picture()) for file in files[1:4]]
-    picture = Image.new("RGB", (sheet.width, sheet.height + SIDE + 3 * MARGIN), "white")
-    picture.paste(sheet)
-    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(14)
-    for number, (text, panel) in enumerate(panels):
-        left = MARGIN + number * (SIDE + MARGIN)
-        draw.text((left, sheet.height - MARGIN), text, fill="black", font=font)
-        picture.paste(ImageOps.pad(panel, (SIDE, SIDE)), (left, sheet.height + MARGIN))
-    return picture
+def inputs(picture: str) -> dict[str, str]:
+    """Return the SHA-256 of the picture's sources together, and of the picture."""
+    sources = hashlib.sha256()
+    for source in SOURCES[picture]:
+        path = ROOT / source
+        files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
+        for file in files:
+            sources.update(f"{file.relative_to(ROOT)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    picture_hash = hashlib.sha256((PICTURES / picture).read_bytes()).hexdigest()
+    return {"sources": sources.hexdigest(), "picture": picture_hash}
+
+
+def write_pictures_of(run: Path) -> None:
+    """Write the hero and the report of a run, and record their inputs."""
+    from docs.drawing.hero import hero  # imports torch
+    from docs.drawing.report import first_page
+
+    report = run / "artifacts" / "report" / "index.html"
+    hero(run).save(PICTURES / "hero.png", optimize=True)
+    first_page(report).save(PICTURES / "report.png", optimize=True)
+    shutil.copyfile(report, PICTURES / "report.html")
+    INPUTS.write_text(json.dumps({picture: inputs(picture) for picture in SOURCES}, indent=1) + "\n")
+
+
+def main() -> None:
+    """Write the drawings, and with ``--run`` the other pictures."""
+    arguments = argparse.ArgumentParser(prog="python -m docs.make_pictures", description=__doc__.splitlines()[0])
+    arguments.add_argument("--run", type=Path, help="folder of 'make repro'; its report has 2 queries per kind")
+    run = arguments.parse_args().run
+    for name, text in drawings().items():
+        (PICTURES / name).write_text(text)
+    if run is not None:
+        write_pictures_of(run)
 
 
 if __name__ == "__main__":
-    run = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-    TARGET.parent.mkdir(exist_ok=True)
-    hero(run).quantize(128).save(TARGET, optimize=True)
+    main()

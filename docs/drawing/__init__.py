@@ -1,0 +1,1 @@
+"""Drawings of the documentation as SVG: the pipeline, and one of each model."""

@@ -1,0 +1,52 @@
+"""The documentation site builds without a warning, and its links lead somewhere."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.hooks import public_names
+from tests.docs.links import problems
+
+ROOT = Path(__file__).parents[2]
+PAGE = '<h2 id="here"></h2><a href="other.html#there"></a><a href="#here"></a>'
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_site_has_no_broken_link(site: Path) -> None:
+    assert problems(site) == []
+
+
+def test_pages_of_the_api_have_all_public_names(site: Path) -> None:
+    text = (site / "api" / "losses.html").read_text()
+    names = public_names("bifocal.losses")
+    assert len(names) > 10
+    assert all(f'id="{name}"' in text for name in names)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ('<p id="there"></p>', []),
+        ("<p></p>", ["page.html: other.html#there: no such anchor"]),
+        (None, ["page.html: other.html#there does not exist"]),
+        ('<p id="there"></p><script src="https://host/x.js"></script>', ["other.html: loads https://host/x.js"]),
+    ],
+)
+def test_broken_links_are_found(tmp_path: Path, other: str | None, expected: list[str]) -> None:
+    (tmp_path / "page.html").write_text(PAGE)
+    if other is not None:
+        (tmp_path / "other.html").write_text(other)
+    assert problems(tmp_path) == expected
