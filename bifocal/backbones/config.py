@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bifocal.backbones.preprocessing import Resize
+from bifocal.backbones.preprocessing import ResizeOrCrop
 
 
 @dataclass(frozen=True)
@@ -14,16 +14,18 @@ class BackboneConfig:
 
     Args:
         backbone: name of a timm model, with or without the tag of its weights (``"resnet152.a1_in1k"``).
-        size: side of the resized image in pixels; the longer side with ``resize="aspect"``.
-        resize: "square" changes the aspect ratio, "aspect" keeps it.
+        size: side of the resized image in pixels; the longer side with ``resize="aspect"``; None for the size that
+            timm states for the weights.
+        resize: "square" changes the aspect ratio, "aspect" keeps it, "crop" takes the central square; None for "square"
+            if ``size`` is given, and otherwise for what timm states for the weights: "crop", or "square".
         mean: mean of each channel, of pixels in [0, 1]; None for the values that timm states for the weights.
         std: standard deviation of each channel, as ``mean``.
         model_arguments: further keyword arguments of ``timm.create_model``.
     """
 
     backbone: str
-    size: int
-    resize: Resize = "square"
+    size: int | None = None
+    resize: ResizeOrCrop | None = None
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
     model_arguments: dict[str, Any] | None = None

@@ -1,15 +1,20 @@
 """Backbones of timm: images to the feature map of a layer."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.preprocessing import normalize_pixels, resize_image, to_pixels
+from bifocal.backbones.preprocessing import ResizeOrCrop, normalize_pixels, resize_image, to_pixels
+from bifocal.backbones.timm_input import check_input_size, input_resize, input_size, scaled_side
+from bifocal.backbones.timm_tokens import class_and_mean, is_transformer, normalized, token_map
+from bifocal.datasets.resizing import resize_shorter
 from bifocal.registry import suggest
+
+Pooling = Literal["network", "class_and_mean"]
 
 
 class TimmBackbone:
@@ -25,9 +30,12 @@ class TimmBackbone:
         mean: per channel, of pixels in [0, 1].
         std: per channel, of pixels in [0, 1].
         interpolation: of the resized image, as Pillow names it.
+        size: side of the network's input, or its longer side, in pixels.
+        resize: how images are brought to this size.
+        scaled: with the resize "crop", pixels of the shorter side before the crop.
 
     Raises:
-        ValueError: timm has no such model.
+        ValueError: timm has no such model, or the model takes images of another size.
 
     Example:
         >>> backbone = TimmBackbone(BackboneConfig("resnet10t", size=64))
@@ -38,7 +46,7 @@ class TimmBackbone:
     def __init__(self, config: BackboneConfig, with_classifier: bool = False) -> None:
         import timm  # imported here: it takes seconds, and a process that only reads a store does not need it
 
-        self.config, self.name, self.size, self.resize = config, config.backbone, config.size, config.resize
+        self.config, self.name = config, config.backbone
         self.model_arguments, self.with_classifier = config.model_arguments or {}, with_classifier
         try:
             self.network = timm.create_model(self.name, **self._create_arguments)
@@ -49,6 +57,9 @@ class TimmBackbone:
         self.mean, self.std = tuple(config.mean or pretrained["mean"]), tuple(config.std or pretrained["std"])
         self.interpolation: str = pretrained["interpolation"]
         self.classifier_prefix: str = pretrained["classifier"].split(".")[0]
+        self.size = config.size or input_size(pretrained, self.model_arguments)
+        self.resize: ResizeOrCrop = config.resize or ("square" if config.size else input_resize(pretrained))
+        self.scaled = scaled_side(pretrained, self.size)
 
     @property
     def stages(self) -> int:
@@ -62,6 +73,7 @@ class TimmBackbone:
 
     def describe(self) -> dict[str, Any]:
         """Return the model and its preprocessing."""
+        scaled = {"scaled": self.scaled} if self.resize == "crop" else {}
         return {
             "backbone": self.name,
             "model_arguments": self.model_arguments,
@@ -71,6 +83,7 @@ class TimmBackbone:
                 "interpolation": self.interpolation,
                 "mean": self.mean,
                 "std": self.std,
+                **scaled,
             },
         }
 
@@ -86,7 +99,9 @@ class TimmBackbone:
         return f"https://huggingface.co/{self.network.pretrained_cfg.get('hf_hub_id')}/resolve/main/model.safetensors"
 
     def preprocess(self, image: Image.Image) -> Tensor:
-        """Resize an RGB image and return its pixels (3, H, W) uint8."""
+        """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before the crop."""
+        if self.resize == "crop":
+            return to_pixels(resize_shorter(image, self.scaled, self.interpolation))
         return to_pixels(resize_image(image, self.size, self.resize, self.interpolation))
 
     def normalize(self, pixels: Tensor) -> Tensor:
@@ -101,25 +116,43 @@ class TimmBackbone:
         """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w) of a stage.
 
         Args:
-            stage: counted from 0, as timm's ``feature_info``; None for ``forward_features``.
+            stage: counted from 0, as timm's ``feature_info``; None for ``forward_features``. Tokens of a transformer
+                are normalized; class tokens and registers are left out.
 
         Raises:
             ValueError: the features are not a map of cells.
         """
         inputs = self.normalize(pixels)
         if stage is not None:
+            norm = {"norm": True} if is_transformer(self.network) else {}
             (features,) = self.network.forward_intermediates(
-                inputs, indices=[stage], stop_early=True, intermediates_only=True
+                inputs, indices=[stage], stop_early=True, intermediates_only=True, **norm
             )
-            return cast(Tensor, features)
+            return normalized(self.network, features.movedim(1, 3)).movedim(3, 1) if norm else cast(Tensor, features)
         features = self.network.forward_features(inputs)
-        if features.ndim != 4:
-            raise ValueError(
-                f"{self.name} gives features {tuple(features.shape)}, no map of cells: "
-                f"set stage to one of its {self.stages} stages, counted from 0"
-            )
+        if features.ndim == 3:
+            return token_map(self.network, features, *inputs.shape[2:])
         channels_first = getattr(self.network, "output_fmt", "NCHW") == "NCHW"
         return cast(Tensor, features if channels_first else features.permute(0, 3, 1, 2))
+
+    def pooled(self, pixels: Tensor, pooling: Pooling) -> Tensor:
+        """Map images (B, 3, H, W) uint8 to one vector each (B, C).
+
+        Args:
+            pooling: "network" for the input of timm's classifier, "class_and_mean" for the class token and the mean of
+                the patches' tokens, concatenated.
+
+        Raises:
+            ValueError: the network has no class token.
+        """
+        features = self.network.forward_features(self.normalize(pixels))
+        if pooling == "class_and_mean":
+            return class_and_mean(self.network, features)
+        return cast(Tensor, self.network.forward_head(features, pre_logits=True))
+
+    def check_size(self) -> None:
+        """Raise ``ValueError`` if the network takes images of another size."""
+        check_input_size(self.network, self.name, self.size)
 
     def check_stage(self, stage: int) -> None:
         """Raise ``ValueError`` unless the network has this stage."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
+from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.export.parity import Parity, max_difference
 from bifocal.export.process import run_in_fresh_process
 from bifocal.features import FeatureStore
@@ -23,12 +24,12 @@ GRAPH, PREPROCESSING = "backbone.onnx", "preprocessing.json"
 def exportable_extractor(features: Path) -> GridExtractor | None:
     """Return the extractor of a feature store, with its weights; None if no graph can compute these features.
 
-    A graph computes the cells of a map of square images. It cannot compute published features, proposals, pixels, or
-    features of images that keep their aspect ratio.
+    A graph computes the cells of a map of images of one size. It cannot compute published features, proposals, pixels,
+    or features of images that keep their aspect ratio.
     """
     metadata = FeatureStore(features).metadata
-    square = metadata.get("preprocessing", {}).get("resize") == "square"
-    if not square or "arguments" not in metadata or not (features / WEIGHTS_FILE).is_file():
+    one_size = metadata.get("preprocessing", {}).get("resize") in ("square", "crop")
+    if not one_size or "arguments" not in metadata or not (features / WEIGHTS_FILE).is_file():
         return None
     extractor = build("bifocal.features.extractors", {"name": metadata["extractor"], **metadata["arguments"]})
     if not isinstance(extractor, GridExtractor):
@@ -40,8 +41,8 @@ def exportable_extractor(features: Path) -> GridExtractor | None:
 def export_backbone(features: Path, folder: Path) -> None:
     """Write ``backbone.onnx`` and ``preprocessing.json``.
 
-    Input: ``pixels`` (batch, 3, size, size) uint8, RGB, resized as in extraction. Output: ``features`` (batch, R, D)
-    float32; the store holds them as float16.
+    Input: ``pixels`` (batch, 3, size, size) uint8, RGB, resized and cropped as in extraction. Output: ``features``
+    (batch, R, D) float32; the store holds them as float16.
 
     Raises:
         ValueError: no graph can compute these features, or the graph has lost the dynamic batch.
@@ -55,14 +56,16 @@ def export_backbone(features: Path, folder: Path) -> None:
 
 
 def write_preprocessing(features: Path, folder: Path, stretched_side: int | None = None) -> None:
-    """Write ``preprocessing.json``: side of the square that images are resized to, pixels, and interpolation.
+    """Write ``preprocessing.json``: side of the square that images become, pixels, interpolation, decoded side, crop.
 
     Args:
         stretched_side: of an encoder that stretches the original images itself, bilinearly; None for the square of the
             features.
     """
     preprocessing = FeatureStore(features).metadata["preprocessing"]
-    content = {name: preprocessing[name] for name in ("size", "interpolation")}
+    # Without a crop, "scaled" is missing.
+    content = {name: preprocessing[name] for name in ("size", "interpolation", "scaled") if name in preprocessing}
+    content["decoded_side"] = DECODED_SCALE * content.get("scaled", content["size"])
     if stretched_side is not None:
         content = {"size": stretched_side, "interpolation": "bilinear"}
     (folder / PREPROCESSING).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")

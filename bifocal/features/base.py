@@ -40,6 +40,10 @@ class FeatureExtractor(Protocol):
     keeps_weights: bool
 
     @property
+    def decoded_side(self) -> int | None:
+        """Pixels that each side of a decoded JPEG needs; None for its full resolution."""
+
+    @property
     def backbone(self) -> Backbone:
         """The network."""
 

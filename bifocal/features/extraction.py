@@ -81,7 +81,7 @@ class NetworkFeatures:
             yield list(islice(images, self.batch_size))
 
     def _preprocess(self, image_id: str) -> Any:
-        image = open_image(self.dataset.image_path(image_id))
+        image = open_image(self.dataset.image_path(image_id), side=self.extractor.decoded_side)
         if isinstance(self.extractor, BoxExtractor):
             return self.extractor.preprocess(image, self._truth.get(image_id))
         return self.extractor.preprocess(image)

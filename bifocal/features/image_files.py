@@ -13,10 +13,8 @@ from torch import Tensor
 
 from bifocal.backbones.preprocessing import resized_size
 from bifocal.datasets import Dataset, open_image
+from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.features.store import IMAGE_FILES, FeatureStore, RegionBatch
-
-DECODED_SCALE = 2
-"""A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
 
 
 def open_features(directory: Path, dataset: Dataset) -> FeatureStore:

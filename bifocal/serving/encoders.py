@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.datasets.images import decode_image
+from bifocal.datasets.resizing import center_box, resize_shorter
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.text import SentenceReader
 
@@ -90,20 +91,27 @@ class Encoders(ImageGraph):
         return run_graph(self.texts, self.sentences.read(sentences))
 
 
-def read_pixels(encoded: str, size: int, interpolation: str) -> Array:
+def read_pixels(
+    encoded: str, size: int, interpolation: str, scaled: int | None = None, decoded_side: int | None = None
+) -> Array:
     """Return the pixels (3, size, size) uint8 of an image file in base64.
 
     Args:
         size: side of the square that the image is resized to, pixels.
         interpolation: method of Pillow's ``resize``, such as "bicubic".
+        scaled: pixels of the shorter side, from which the central square is cropped; None to resize without a crop.
+        decoded_side: pixels that each side of a decoded JPEG needs; None for its full resolution.
 
     Raises:
         ValueError: the string is not the base64 of an image file.
     """
     try:
-        image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS)
+        image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS, decoded_side)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
-    if image.size != (size, size):
+    if scaled is not None:
+        image = resize_shorter(image, scaled, interpolation)
+        image = image.crop(center_box(*image.size, size))
+    elif image.size != (size, size):
         image = image.resize((size, size), Image.Resampling[interpolation.upper()])
     return np.array(image).transpose(2, 0, 1)

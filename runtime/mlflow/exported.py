@@ -19,6 +19,7 @@ SERVED_CODE = (
     *(f"bifocal/serving/{path.name}" for path in sorted((ROOT / "bifocal/serving").glob("[!_]*.py"))),
     "bifocal/datasets/image_formats.py",
     "bifocal/datasets/images.py",
+    "bifocal/datasets/resizing.py",
     "bifocal/text/spelling.py",
     "bifocal/text/tokens.py",
     "bifocal/text/vocabulary.py",

@@ -15,6 +15,7 @@ from torch import nn
 
 from bifocal import registry
 from bifocal.datasets import Dataset
+from bifocal.datasets.resizing import center_box
 from bifocal.features.base import (
     FeatureExtractor,
     FeatureReader,
@@ -34,6 +35,7 @@ DETECTOR = {"num_classes": 4, "min_size": 64, "max_size": 96, "rpn_post_nms_top_
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "BottomUp": {"regions": 4, "size": 96, "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}},
     "Grid": {"stage": 3, "coordinates": True},
+    "Pooled": {"size": None, "backbone": "test_vit", "model_arguments": {"img_size": 48}},
     "MultiLevel": {"layers": ["layer3.0.bn1", "layer3"], "cells": 3},
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},
     "RMAC": {"dim": 4},
@@ -57,6 +59,16 @@ def extractor(name: str) -> FeatureExtractor:
     if isinstance(built, FittedExtractor):
         built.fit([[built.preprocess(image) for image in images()]])
     return built
+
+
+def _input_of(built: GridExtractor, image: Image.Image) -> torch.Tensor:
+    """Return the pixels that an exported graph reads."""
+    pixels: torch.Tensor = built.preprocess(image)
+    side = getattr(built, "crop_side", None)
+    if side is None:
+        return pixels
+    x0, y0, x1, y1 = center_box(pixels.shape[2], pixels.shape[1], side)
+    return pixels[:, y0:y1, x0:x1]
 
 
 @functools.cache
@@ -134,9 +146,11 @@ class TestEveryExtractor:
         built = extractor(name)
         if isinstance(built, GridExtractor):  # not by the name of an attribute: MultiLevel has an argument "cells"
             with torch.inference_mode():
-                features, boxes = built.cells(torch.stack([built.preprocess(image) for image in images()]))
+                features, boxes = built.cells(torch.stack([_input_of(built, image) for image in images()]))
             for cells, regions in zip(features, extract(name, 0, 1, 2), strict=True):
-                assert_equal(ImageRegions(cells, boxes), regions)
+                # The boxes of a crop are relative to the image in the store, and to the crop in a graph.
+                same = boxes if getattr(built, "crop_side", None) is None else regions.boxes
+                assert_equal(ImageRegions(cells, same), regions)
         else:
             assert not callable(getattr(built, "cells", None))
 

@@ -58,7 +58,7 @@ class TrainOnPhrases(Weights):
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
         if not hasattr(extractor, "grid"):
             return f"TrainOnPhrases trains a feature map, which {extractor.__name__} does not have"
-        if arguments.get("resize") != "square":
+        if not (arguments.get("resize") == "square" or (arguments.get("resize") is None and arguments.get("size"))):
             return f"TrainOnPhrases needs images of one shape: set resize of {extractor.__name__} to square"
         return None
 

@@ -5,8 +5,9 @@ from typing import Any
 from PIL import Image
 
 from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.preprocessing import Resize
+from bifocal.backbones.preprocessing import ResizeOrCrop
 from bifocal.backbones.timm import TimmBackbone
+from bifocal.datasets.resizing import DECODED_SCALE
 
 
 class TimmExtractor:
@@ -14,15 +15,17 @@ class TimmExtractor:
 
     Args:
         backbone: name of a timm model, with or without the tag of its weights (``"resnet152.a1_in1k"``).
-        size: side of the resized image in pixels; the longer side with ``resize="aspect"``.
-        resize: "square" changes the aspect ratio, "aspect" keeps it.
+        size: side of the resized image in pixels; the longer side with ``resize="aspect"``; None for the size that
+            timm states for the weights.
+        resize: "square" changes the aspect ratio, "aspect" keeps it, "crop" takes the central square; None for "square"
+            if ``size`` is given, and otherwise for what timm states for the weights: "crop", or "square".
         mean: mean of each channel, of pixels in [0, 1]; None for the values that timm states for the weights.
         std: standard deviation of each channel, as ``mean``.
         model_arguments: further keyword arguments of ``timm.create_model``.
         with_classifier: keep the classifier of the model.
 
     Raises:
-        ValueError: timm has no such model.
+        ValueError: timm has no such model, or the model takes images of another size.
     """
 
     keeps_weights = False
@@ -30,8 +33,8 @@ class TimmExtractor:
     def __init__(
         self,
         backbone: str,
-        size: int,
-        resize: Resize = "square",
+        size: int | None,
+        resize: ResizeOrCrop | None = None,
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
         model_arguments: dict[str, Any] | None = None,
@@ -40,10 +43,24 @@ class TimmExtractor:
         config = BackboneConfig(backbone, size, resize, mean, std, model_arguments)
         self.backbone = TimmBackbone(config, with_classifier)
 
+    @property
+    def decoded_side(self) -> int | None:
+        """Pixels that each side of a decoded JPEG needs; None for its full resolution."""
+        backbone = self.backbone
+        if backbone.resize == "crop":
+            return DECODED_SCALE * backbone.scaled
+        # The size of a result that keeps the aspect ratio would depend on the rounding of the decoded size.
+        return DECODED_SCALE * backbone.size if backbone.resize == "square" else None
+
+    @property
+    def crop_side(self) -> int | None:
+        """Side of the central square that the network sees, pixels; None if it sees the whole image."""
+        return self.backbone.size if self.backbone.resize == "crop" else None
+
     def describe(self) -> dict[str, Any]:
         """Return the backbone, its preprocessing and the arguments of the extractor."""
         return self.backbone.describe()
 
     def preprocess(self, image: Image.Image) -> Any:
-        """Return the pixels (3, H, W) uint8 of the resized image."""
+        """Return the pixels (3, H, W) uint8 of the resized image, which ``extract`` crops if necessary."""
         return self.backbone.preprocess(image)

@@ -40,6 +40,7 @@ class BottomUp:
     """
 
     keeps_weights = False
+    decoded_side = None
 
     def __init__(
         self,

@@ -7,14 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import Resize, map_by_shape
+from bifocal.backbones.preprocessing import ResizeOrCrop
 from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes, coordinates
+from bifocal.features.crops import extract_cells
 from bifocal.features.extractors.base import TimmExtractor
 
 
 class Grid(TimmExtractor):
     """The cells of a feature map of a timm backbone as regions; the box of a cell is its share of the image.
+
+    The cells of a vision transformer are the tokens of its patches after the last normalization, without class tokens
+    and registers. Images are resized and cropped as timm states for the weights, unless ``size`` or ``resize`` say
+    otherwise.
 
     Further arguments: see ``TimmExtractor``.
 
@@ -24,7 +29,7 @@ class Grid(TimmExtractor):
         coordinate_scale: factor that brings coordinates to the scale of the other features.
 
     Raises:
-        ValueError: timm has no such model, or its features are not a map.
+        ValueError: timm has no such model, its features are no map, or it takes images of another size.
 
     Example:
         >>> grid = Grid("resnet10t", stage=3, size=64)
@@ -39,8 +44,8 @@ class Grid(TimmExtractor):
         self,
         backbone: str = "resnet152.tv_in1k",
         stage: int | None = None,
-        size: int = 224,
-        resize: Resize = "square",
+        size: int | None = None,
+        resize: ResizeOrCrop | None = None,
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
         coordinates: bool = False,
@@ -48,6 +53,7 @@ class Grid(TimmExtractor):
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(backbone, size, resize, mean, std, model_arguments)
+        self.backbone.check_size()
         self.stage = stage
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale
         if stage is not None:
@@ -87,7 +93,7 @@ class Grid(TimmExtractor):
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """Return the cells of each image, row by row."""
-        return map_by_shape(images, self._regions)
+        return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
@@ -98,7 +104,3 @@ class Grid(TimmExtractor):
             geometry = self.coordinate_scale * coordinates(boxes)
             features = torch.cat([features, geometry.expand(features.shape[0], -1, -1)], dim=2)
         return features, boxes
-
-    def _regions(self, pixels: Tensor) -> list[ImageRegions]:
-        features, boxes = self.cells(pixels)
-        return [ImageRegions(cells, boxes) for cells in features]

@@ -47,6 +47,7 @@ class ImageFiles(TimmExtractor):
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(backbone, size, resize, model_arguments=model_arguments)
+        self.resize = resize
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"layer": IMAGE_FILES, "dtype": self.dtype}
@@ -91,7 +92,7 @@ class ImageSizes:
             width, height, path = sizes[image_id]
             if not isinstance(path, str):
                 raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
-            yield image_id, _size(*resized_size(int(width), int(height), backbone.size, backbone.resize))
+            yield image_id, _size(*resized_size(int(width), int(height), backbone.size, self.extractor.resize))
 
 
 def _size(width: int, height: int) -> ImageRegions:

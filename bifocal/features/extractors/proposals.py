@@ -67,6 +67,11 @@ class Proposals(TimmExtractor):
         self.proposals, self.truth_regions = regions, truth_regions
         self.regions = regions + truth_regions
 
+    @property
+    def decoded_side(self) -> None:
+        """None: selective search sees the full resolution."""
+        return None
+
     @cached_property
     def dim(self) -> int:
         """D: number of channels of the map, or of the layer before the classifier."""

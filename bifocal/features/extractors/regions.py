@@ -33,6 +33,7 @@ class Regions:
     """
 
     keeps_weights = False
+    decoded_side = None
 
     def __init__(
         self,

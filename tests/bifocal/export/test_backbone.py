@@ -1,6 +1,7 @@
 """Exported backbone: its features equal those of extract_features, for any batch size, from an image file."""
 
 import base64
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,18 @@ from safetensors.torch import save_file
 
 from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.datasets import open_image
-from bifocal.export.backbone import GRAPH, compare_backbone, export_backbone, exportable_extractor
+from bifocal.export.backbone import GRAPH, PREPROCESSING, compare_backbone, export_backbone, exportable_extractor
 from bifocal.features import FeatureWriter
 from bifocal.features.base import GridExtractor
 from bifocal.registry import build
 from bifocal.serving.encoders import read_pixels
 
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
+VIT_ARGUMENTS = {"img_size": 64, "embed_dim": 16, "num_heads": 2, "depth": 2}
+VIT = {"backbone": "test_vit2", "size": 64, "model_arguments": VIT_ARGUMENTS}
 EXTRACTORS: list[tuple[str, dict[str, Any]]] = [
     ("Grid", {"stage": 3, "coordinates": True, **NETWORK}),
+    ("Grid", {**VIT, "resize": "crop"}),
     ("Hypercolumns", {"layers": ["layer3", "layer4"], "power": 0.5, "classes": True, "mirror": True, **NETWORK}),
 ]
 
@@ -55,11 +59,14 @@ def test_exported_backbone_gives_features_of_extraction(tmp_path: Path, name: st
     assert max(parity.difference for parity in parities) < 1e-5
 
     generator = np.random.default_rng(1)
-    Image.fromarray(generator.integers(0, 256, (90, 130, 3), dtype=np.uint8)).save(tmp_path / "image.png")
+    Image.fromarray(generator.integers(0, 256, (290, 330, 3), dtype=np.uint8)).save(tmp_path / "image.jpg")
     with torch.inference_mode():
-        (expected,) = extractor.extract([extractor.preprocess(open_image(tmp_path / "image.png"))])
-    encoded = base64.b64encode((tmp_path / "image.png").read_bytes()).decode()
-    pixels = read_pixels(encoded, 64, "bicubic")
+        image = open_image(tmp_path / "image.jpg", side=extractor.decoded_side)
+        assert image.size == (165, 145)
+        (expected,) = extractor.extract([extractor.preprocess(image)])
+    encoded = base64.b64encode((tmp_path / "image.jpg").read_bytes()).decode()
+    preprocessing = json.loads((onnx / PREPROCESSING).read_text())
+    pixels = read_pixels(encoded, **preprocessing)
     session = onnxruntime.InferenceSession(onnx / GRAPH)
     actual = session.run(None, {"pixels": pixels[None]})[0][0]
     np.testing.assert_allclose(actual, expected.features.numpy(), atol=1e-5 * float(expected.features.abs().max()))

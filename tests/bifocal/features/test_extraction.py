@@ -55,6 +55,7 @@ def test_store_holds_the_features_of_each_image(squares: Dataset, batch_size: in
 def test_ground_truth_boxes_of_training_images_get_features(squares: Dataset, tmp_path: Path) -> None:
     class WholeImageAndTruth:
         backbone, regions, truth_regions, dim, keeps_weights = small_grid().backbone, 2, 1, 1, False
+        decoded_side = None
 
         def describe(self) -> dict[str, int]:
             return {"truth_regions": self.truth_regions}

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
+from bifocal.backbones.timm_tokens import token_map
 from bifocal.features.boxes import cell_boxes, coordinates
 from bifocal.features.extractors import Grid
 
@@ -110,5 +111,7 @@ def test_grid_with_an_unknown_name_is_an_error() -> None:
         Grid("resnet10x")
     with pytest.raises(ValueError, match="resnet10t has no stage 7: it has 5, counted from 0"):
         Grid("resnet10t", stage=7)
-    with pytest.raises(ValueError, match="no map of cells: set stage to one of its 12 stages"):
-        _ = Grid("vit_tiny_patch16_224").regions
+    with pytest.raises(ValueError, match=r"takes images of 224 x 224 pixels, not 64: set model_arguments"):
+        Grid("vit_tiny_patch16_224", size=64, model_arguments={"depth": 1})
+    with pytest.raises(ValueError, match="gives 196 tokens for 448 x 112 pixels"):
+        token_map(nn.Identity(), torch.zeros(1, 196, 4), 448, 112)

@@ -1,0 +1,33 @@
+"""Resizing of images with Pillow, for extraction and for a server without torch."""
+
+from PIL import Image
+
+DECODED_SCALE = 2
+"""A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
+
+
+def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Image.Image:
+    """Resize an image so that its shorter side has ``shorter`` pixels, as ``torchvision.transforms.Resize``.
+
+    Args:
+        interpolation: Pillow's name ("bicubic").
+
+    Example:
+        >>> resize_shorter(Image.new("RGB", (90, 60)), 20, "bicubic").size
+        (30, 20)
+    """
+    width, height = image.size
+    longer = int(shorter * max(width, height) / min(width, height))
+    size = (shorter, longer) if width <= height else (longer, shorter)
+    return image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
+
+
+def center_box(width: int, height: int, side: int) -> tuple[int, int, int, int]:
+    """Return x0 y0 x1 y1 of the central square, in pixels, as ``torchvision.transforms.CenterCrop``.
+
+    Example:
+        >>> center_box(30, 20, 16)
+        (7, 2, 23, 18)
+    """
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    return left, top, left + side, top + side

@@ -1,0 +1,50 @@
+"""Regions of the central crop of images, with boxes relative to the whole image."""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.datasets.resizing import center_box
+from bifocal.features.base import ImageRegions
+
+
+def extract_cells(
+    images: Sequence[Tensor], cells: Callable[[Tensor], tuple[Tensor, Tensor]], crop: int | None = None
+) -> list[ImageRegions]:
+    """Return the cells of each image (3, H, W), row by row.
+
+    Args:
+        cells: maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4).
+        crop: side of the central square that the network sees, pixels; None if it sees the whole image.
+
+    Example:
+        >>> import torch
+        >>> whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+        >>> def mean(pixels):
+        ...     return pixels.float().mean(dim=(2, 3)).unsqueeze(1), whole
+        >>> (image,) = extract_cells([torch.zeros(3, 8, 16, dtype=torch.uint8)], mean, crop=8)
+        >>> image.boxes.tolist()
+        [[0.25, 0.0, 0.75, 1.0]]
+    """
+
+    def regions(pixels: Tensor) -> list[ImageRegions]:
+        features, boxes = cells(pixels)
+        return [ImageRegions(vectors, boxes) for vectors in features]
+
+    if crop is None:
+        return map_by_shape(images, regions)
+    squares = [center_box(image.shape[2], image.shape[1], crop) for image in images]
+    cropped = [image[:, y0:y1, x0:x1] for image, (x0, y0, x1, y1) in zip(images, squares, strict=True)]
+    return [
+        found._replace(boxes=_in_image(found.boxes, square, image))
+        for found, square, image in zip(map_by_shape(cropped, regions), squares, images, strict=True)
+    ]
+
+
+def _in_image(boxes: Tensor | None, square: tuple[int, int, int, int], image: Tensor) -> Tensor | None:
+    if boxes is None:
+        return None
+    x0, y0, x1, y1 = square
+    sides = boxes.new_tensor([image.shape[2], image.shape[1]] * 2)
+    return (boxes * boxes.new_tensor([x1 - x0, y1 - y0] * 2) + boxes.new_tensor([x0, y0] * 2)) / sides
