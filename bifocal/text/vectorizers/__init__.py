@@ -5,5 +5,6 @@ from bifocal.text.vectorizers.fisher import FisherVectors
 from bifocal.text.vectorizers.from_text import FromText
 from bifocal.text.vectorizers.mean_word_vectors import MeanWordVectors
 from bifocal.text.vectorizers.pretrained_word_vectors import PretrainedWordVectors
+from bifocal.text.vectorizers.sentence_vectors import SentenceVectors
 from bifocal.text.vectorizers.tfidf import TFIDF
 from bifocal.text.vectorizers.word2vec import Word2Vec

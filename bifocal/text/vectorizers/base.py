@@ -16,8 +16,8 @@ from bifocal.text.format import EncodedCaptions, TextBatch, TextFormat, collate
 from bifocal.text.store import BATCH, CAPTIONS, write_store
 
 PACKAGE = "bifocal.text.vectorizers"
-ARTIFACT_FILES = ("manifest.json", "fingerprint.json")
-"""Files that describe the run that wrote a text; they are no part of the vectorizer."""
+ARTIFACT_FILES, CHECKPOINTS = ("manifest.json", "fingerprint.json"), "checkpoints"
+"""Files, and a folder, of the run that wrote a text; they are no part of the vectorizer."""
 
 
 class Vectorizer(Protocol):
@@ -131,10 +131,11 @@ def vectorizer_digest(directory: Path) -> str:
     Two texts with one digest encode a sentence in the same way.
     """
     digest = sha256()
-    for path in sorted(directory.iterdir()):
-        if path.is_file() and path.name not in (CAPTIONS, *ARTIFACT_FILES):
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory)
+        if path.is_file() and str(name) not in (CAPTIONS, *ARTIFACT_FILES) and name.parts[0] != CHECKPOINTS:
             with path.open("rb") as file:
-                digest.update(f"{path.name} {file_digest(file, 'sha256').hexdigest()}\n".encode())
+                digest.update(f"{name.as_posix()} {file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
 
 

@@ -29,6 +29,9 @@ def test_folder_without_vectorizer_is_named(tmp_path: Path) -> None:
         ("TFIDF", {"form": "lemma"}, ["form 'lemma' needs path"]),
         ("TFIDF", {"form": "lemma", "path": "a", "fallback": "stem"}, ["fallback 'stem' has no effect with path"]),
         ("TFIDF", {"form": "lemma", "fallback": "stem"}, []),
+        ("SentenceVectors", {}, ["path is missing: set it to the folder of a pretrained transformer"]),
+        ("SentenceVectors", {"path": "a", "model": "b"}, ["model 'b' and path 'a' are both given"]),
+        ("SentenceVectors", {"model": "b"}, []),
     ],
 )
 def test_conflicts_name_argument_and_value(name: str, arguments: dict[str, Any], messages: list[str]) -> None:

@@ -1,0 +1,129 @@
+"""Folders of pretrained transformers, as Hugging Face and sentence-transformers publish them. Loads without torch."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
+
+CONFIG, WEIGHTS = "config.json", "*.safetensors*"
+MODULES, SENTENCE_CONFIG = "modules.json", "sentence_bert_config.json"
+POOLINGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "lasttoken")
+"""Poolings in the order in which sentence-transformers concatenates them."""
+MAX_TOKENS = 512
+"""Longest input of a network whose files give no limit."""
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Networks whose first position follows the id of the padding."""
+EXCLUDED = (".", "onnx", "openvino")
+"""Beginnings of the names of folders with other copies of the weights."""
+
+
+@dataclass(frozen=True)
+class DenseLayer:
+    """A fully connected layer after the pooling.
+
+    Attributes:
+        folder: folder of its weights.
+        activation: "Identity", "Tanh" or "ReLU".
+    """
+
+    folder: Path
+    activation: str
+
+
+@dataclass(frozen=True)
+class TransformerFolder:
+    """Files of a transformer and of the modules after it.
+
+    Attributes:
+        root: the folder.
+        transformer: folder of ``config.json`` and of the weights; the root itself, or below it.
+        poolings: names in ``POOLINGS``; a folder without ``modules.json`` has the mean of the tokens.
+        dense: layers after the pooling.
+        normalize: whether the vectors have unit norm.
+        max_tokens: longest input, special tokens included.
+    """
+
+    root: Path
+    transformer: Path
+    poolings: tuple[str, ...]
+    dense: tuple[DenseLayer, ...]
+    normalize: bool
+    max_tokens: int
+
+    @classmethod
+    def read(cls, path: Path) -> "TransformerFolder":
+        """Read the small files of a folder.
+
+        Raises:
+            FileNotFoundError: configuration, tokenizer or weights are missing.
+            ValueError: the folder has a module of another kind.
+        """
+        entries = json.loads((path / MODULES).read_text()) if (path / MODULES).is_file() else []
+        modules = [(str(entry["type"]).rpartition(".")[2], path / entry["path"]) for entry in entries]
+        transformer = next((folder for kind, folder in modules if kind == "Transformer"), path)
+        for name in (CONFIG, TOKENIZER, WEIGHTS):
+            if not any(transformer.glob(name)):
+                raise FileNotFoundError(
+                    f"{transformer} has no {name}: expected the folder of a transformer with {CONFIG}, {TOKENIZER} and "
+                    "model.safetensors"
+                )
+        poolings, dense, normalize = ("mean_tokens",), list[DenseLayer](), False
+        for kind, folder in modules:
+            if kind == "Pooling":
+                poolings = _poolings(folder / CONFIG)
+            elif kind == "Dense":
+                dense.append(DenseLayer(folder, _activation(folder / CONFIG)))
+            elif kind == "Normalize":
+                normalize = True
+            elif kind != "Transformer":
+                raise ValueError(
+                    f"{path / MODULES} has a module {kind!r}; supported are Transformer, Pooling, Dense and Normalize"
+                )
+        return cls(path, transformer, poolings, tuple(dense), normalize, _max_tokens(transformer))
+
+    def tokenizer(self) -> SubwordTokenizer:
+        """Return the tokenizer, which truncates to the longest input."""
+        return SubwordTokenizer.read(self.transformer / TOKENIZER, self.max_tokens)
+
+    def copy(self, target: Path) -> None:
+        """Copy the files that :meth:`read` needs."""
+        target.mkdir()
+        for path in sorted(self.root.rglob("*")):
+            name = path.relative_to(self.root)
+            wanted = path.suffix == ".json" or path.match(WEIGHTS)
+            if path.is_file() and wanted and len(name.parts) <= 2 and not name.parts[0].startswith(EXCLUDED):
+                (target / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target / name)
+
+
+def _poolings(file: Path) -> tuple[str, ...]:
+    config: dict[str, Any] = json.loads(file.read_text())
+    if "pooling_mode" in config:  # sentence-transformers 5.4 and later
+        modes = config["pooling_mode"]
+        names = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len": POOLINGS[3]}
+        chosen = tuple(names.get(mode, mode) for mode in ([modes] if isinstance(modes, str) else modes))
+    else:
+        chosen = tuple(name for name in POOLINGS if config.get(f"pooling_mode_{name}"))
+    unknown = [*set(chosen) - set(POOLINGS), *(["weightedmean"] if config.get("pooling_mode_weightedmean_tokens") else [])]
+    if unknown or not chosen:
+        raise ValueError(f"{file} has the pooling {', '.join(unknown) or 'none'}; supported are {', '.join(POOLINGS)}")
+    return chosen
+
+
+def _activation(file: Path) -> str:
+    name = str(json.loads(file.read_text()).get("activation_function", "Tanh")).rpartition(".")[2]
+    if name not in ("Identity", "Tanh", "ReLU"):
+        raise ValueError(f"{file} has the activation {name}; supported are Identity, Tanh and ReLU")
+    return name
+
+
+def _max_tokens(transformer: Path) -> int:
+    config = json.loads((transformer / CONFIG).read_text())
+    limit = config.get("max_position_embeddings", MAX_TOKENS)
+    limit -= config.get("pad_token_id", 0) + 1 if config["model_type"] in OFFSET_POSITIONS else 0
+    file = transformer / SENTENCE_CONFIG
+    given = json.loads(file.read_text()).get("max_seq_length") if file.is_file() else None
+    return int(min(limit, given or limit))

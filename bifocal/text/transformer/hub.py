@@ -1,0 +1,46 @@
+"""Folder of a pretrained transformer: one of the user, or a download from the Hugging Face hub."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bifocal.text.transformer.folder import TransformerFolder
+
+FILES = ("*.json", "*.safetensors")
+EXCLUDED_FILES = ("onnx/*", "openvino/*")
+
+
+def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder:
+    """Return the files of the folder ``path``, or of ``model`` on the Hugging Face hub.
+
+    Raises:
+        FileNotFoundError: the folder is incomplete, or the download failed; the message says which folder to give.
+        ValueError: neither is given, or both.
+    """
+    for problem in one_source({"model": model, "path": path}):
+        raise ValueError(problem)
+    if path is not None:
+        return TransformerFolder.read(Path(path))
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = snapshot_download(str(model), allow_patterns=list(FILES), ignore_patterns=list(EXCLUDED_FILES))
+    except Exception as error:  # the library raises classes of three packages
+        raise FileNotFoundError(
+            f"{model} cannot be downloaded ({type(error).__name__}: {error}). Download the files of "
+            f"https://huggingface.co/{model}/tree/main and set path to their folder instead of model"
+        ) from error
+    return TransformerFolder.read(Path(folder))
+
+
+def one_source(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a message unless exactly one of ``model`` and ``path`` is given.
+
+    >>> list(one_source({"path": "all-MiniLM-L6-v2"}))
+    []
+    """
+    given = [name for name in ("model", "path") if arguments.get(name) is not None]
+    if not given:
+        yield "path is missing: set it to the folder of a pretrained transformer, or model to its name on Hugging Face"
+    elif len(given) > 1:
+        yield f"model {arguments['model']!r} and path {arguments['path']!r} are both given: leave one out"

@@ -1,0 +1,144 @@
+"""Networks of pretrained transformers: hidden states of tokens, and vectors of sentences."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
+from bifocal.text.transformer.tokenizer import pad
+
+MISSING = "text by a transformer needs the package transformers: pip install 'bifocal[transformers]'"
+
+
+class Transformer(nn.Module):
+    """Hidden states of a transformer.
+
+    Args:
+        network: a network of the package ``transformers`` without a head.
+
+    Shape:
+        ids (B, T) int64 and lengths (B,) -> L + 1 states (B, T, K): the embeddings of the tokens, then each layer.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    @classmethod
+    def load(cls, folder: Path) -> "Transformer":
+        """Load configuration and weights, as float32, in evaluation mode.
+
+        Raises:
+            ImportError: the package ``transformers`` is missing.
+        """
+        try:
+            from transformers import AutoModel
+            from transformers.utils import logging
+        except ImportError as error:
+            raise ImportError(MISSING) from error
+        logging.disable_progress_bar()
+        network = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True)
+        return cls(network).eval()
+
+    @property
+    def dim(self) -> int:
+        """K, numbers of a hidden state."""
+        return int(self.network.config.hidden_size)
+
+    @property
+    def layers(self) -> int:
+        """L, layers after the embeddings of the tokens."""
+        return int(self.network.config.num_hidden_layers)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        states: tuple[Tensor, ...] = self.network(
+            input_ids=ids, attention_mask=inside(ids, lengths).long(), output_hidden_states=True
+        ).hidden_states
+        return states
+
+
+class SentenceTower(nn.Module):
+    """Vectors of sentences: a transformer, poolings, fully connected layers, and the norm.
+
+    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3.
+
+    Args:
+        transformer: gives the hidden states.
+        poolings: of ``bifocal.text.transformer.folder.POOLINGS``, concatenated.
+        dense: layers after the poolings.
+        unit: divide a vector by its norm.
+
+    Shape:
+        ids (B, T) int64, lengths (B,) in [1, T] -> (B, K).
+    """
+
+    def __init__(self, transformer: Transformer, poolings: Sequence[str], dense: nn.Sequential, unit: bool) -> None:
+        super().__init__()
+        self.transformer, self.poolings, self.dense, self.unit = transformer, tuple(poolings), dense, unit
+
+    @classmethod
+    def load(cls, folder: TransformerFolder) -> "SentenceTower":
+        """Load all weights of a folder, in evaluation mode."""
+        dense = nn.Sequential(*(module for layer in folder.dense for module in _dense(layer)))
+        return cls(Transformer.load(folder.transformer), folder.poolings, dense, folder.normalize).eval()
+
+    @property
+    def dim(self) -> int:
+        """K, numbers of a vector."""
+        widths = [layer.out_features for layer in self.dense if isinstance(layer, nn.Linear)]
+        return widths[-1] if widths else len(self.poolings) * self.transformer.dim
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        states = self.transformer(ids, lengths)[-1]
+        mask = inside(ids, lengths)
+        vectors: Tensor = self.dense(torch.cat([pool(name, states, mask) for name in self.poolings], dim=1))
+        return normalize(vectors, dim=1) if self.unit else vectors
+
+
+def inside(ids: Tensor, lengths: Tensor) -> Tensor:
+    """Return whether each token is inside its sentence: (B, T), (B,) -> (B, T) bool."""
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+
+
+def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
+    """Return one vector per sentence: states (B, T, K) and mask (B, T) -> (B, K).
+
+    >>> pool("mean_tokens", torch.tensor([[[2.0], [4.0], [9.0]]]), torch.tensor([[True, True, False]]))
+    tensor([[3.]])
+    """
+    weights = mask[:, :, None].to(states.dtype)
+    if name == "cls_token":
+        return states[:, 0]
+    if name == "max_tokens":
+        return states.masked_fill(~mask[:, :, None], -torch.inf).amax(dim=1)
+    if name == "lasttoken":
+        last = mask & ~torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], dim=1)
+        return (states * last[:, :, None]).sum(dim=1)
+    count = weights.sum(dim=1)
+    return (states * weights).sum(dim=1) / (count.sqrt() if name == "mean_sqrt_len_tokens" else count)
+
+
+def batches_by_length(rows: Sequence[NDArray[np.int32]], batch_size: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Yield numbers of rows, their ids (B, T) and lengths (B,); rows of similar length share a batch."""
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    for start in range(0, len(rows), batch_size):
+        numbers = order[start : start + batch_size]
+        ids, lengths = pad([rows[number] for number in numbers])
+        yield numbers, torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+def _dense(layer: DenseLayer) -> Iterator[nn.Module]:
+    weights: dict[str, Tensor] = load_file(layer.folder / "model.safetensors")
+    config = json.loads((layer.folder / CONFIG).read_text())
+    linear = nn.Linear(config["in_features"], config["out_features"], bias="linear.bias" in weights)
+    linear.load_state_dict({name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()})
+    yield linear
+    if layer.activation != "Identity":
+        yield nn.Tanh() if layer.activation == "Tanh" else nn.ReLU()

@@ -1,0 +1,89 @@
+"""Subword tokens of sentences by a ``tokenizer.json``. Loads without torch, for ``bifocal.serving``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+TOKENIZER = "tokenizer.json"
+Array = NDArray[Any]
+
+
+class SubwordTokenizer:
+    """Ids of subwords, with the special tokens of the network, truncated and not padded.
+
+    Args:
+        tokenizer: of the package ``tokenizers``.
+
+    Attributes:
+        unknown: id of unknown tokens; 0 if the tokenizer has none.
+    """
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        self.tokenizer = tokenizer
+        name = getattr(tokenizer.model, "unk_token", None)
+        self.unknown = (tokenizer.token_to_id(name) if name else None) or 0
+
+    @classmethod
+    def read(cls, file: Path, max_tokens: int | None = None) -> "SubwordTokenizer":
+        """Read a ``tokenizer.json``.
+
+        Args:
+            max_tokens: longest sentence, special tokens included; None for the truncation in the file.
+
+        Raises:
+            ImportError: the package ``tokenizers`` is missing.
+        """
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ImportError("tokens of a transformer need tokenizers: pip install tokenizers") from error
+        tokenizer = Tokenizer.from_file(str(file))
+        tokenizer.no_padding()
+        if max_tokens is not None:
+            tokenizer.enable_truncation(max_tokens)
+        return cls(tokenizer)
+
+    def save(self, file: Path) -> None:
+        """Write a ``tokenizer.json`` with the truncation."""
+        self.tokenizer.save(str(file))
+
+    def __len__(self) -> int:
+        """V, number of ids."""
+        return int(self.tokenizer.get_vocab_size())
+
+    def encode(self, sentences: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
+        """Return the ids of each sentence, at least one, and counts as ``EncodedCaptions`` has them."""
+        encodings: list[Encoding] = self.tokenizer.encode_batch(list(sentences))
+        ids = [np.array(encoding.ids or [self.unknown], dtype=np.int32) for encoding in encodings]
+        words = [np.array(encoding.special_tokens_mask) == 0 for encoding in encodings]
+        counts = {
+            "tokens": sum(int(mask.sum()) for mask in words),
+            "empty_captions": sum(not mask.any() for mask in words),
+            "truncated_captions": sum(bool(encoding.overflowing) for encoding in encodings),
+        }
+        if self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", None) or "") is not None:
+            counts["unknown_tokens"] = sum(int((row == self.unknown).sum()) for row in ids)
+        return ids, counts
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        """Return ids (B, T) int64, padded with 0, and lengths (B,) int64."""
+        return pad(self.encode(sentences)[0])
+
+
+def pad(rows: Sequence[Array]) -> tuple[Array, Array]:
+    """Return rows of ids as (B, T) int64, padded with 0, and their lengths (B,) int64.
+
+    >>> pad([np.array([3, 4]), np.array([5])])[0].tolist()
+    [[3, 4], [5, 0]]
+    """
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    ids = np.zeros((len(rows), int(lengths.max(initial=0))), dtype=np.int64)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+    return ids, lengths

@@ -1,0 +1,157 @@
+"""Sentence vectors equal the equations of sentence-transformers, and problems of a folder are named."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from bifocal.text.vectorizers import SentenceVectors
+
+DIM, HEADS = 8, 2
+SENTENCES = ["a dog runs on the grass", "A dog", "the unknownword runs", "", "dog " * 100]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return write_tiny_transformer(SENTENCES[:1], dim=DIM)
+
+
+def bert(weights: dict[str, Tensor], ids: list[int]) -> Tensor:
+    """Hidden states (T, K) of BERT in float64: Devlin et al., NAACL 2019, on Vaswani et al., NIPS 2017."""
+    w = {name: tensor.double() for name, tensor in weights.items()}
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        centered = x - x.mean(dim=1, keepdim=True)
+        scaled = centered / (centered.square().mean(dim=1, keepdim=True) + 1e-12).sqrt()
+        return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    embeddings = [w[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position", "token_type")]
+    x = norm("embeddings.LayerNorm", embeddings[0][ids] + embeddings[1][: len(ids)] + embeddings[2][0])
+    for layer in range(2):
+        place = f"encoder.layer.{layer}"
+        q, k, v = (linear(f"{place}.attention.self.{kind}", x) for kind in ("query", "key", "value"))
+        heads = []
+        for head in torch.arange(DIM).chunk(HEADS):
+            attention = torch.softmax(q[:, head] @ k[:, head].T / math.sqrt(len(head)), dim=1)
+            heads.append(attention @ v[:, head])
+        attended = linear(f"{place}.attention.output.dense", torch.cat(heads, dim=1))
+        x = norm(f"{place}.attention.output.LayerNorm", x + attended)
+        inner = linear(f"{place}.intermediate.dense", x)
+        inner = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        x = norm(f"{place}.output.LayerNorm", x + linear(f"{place}.output.dense", inner))
+    return x
+
+
+def reference(folder: Path, sentence: str, pooling: str = "mean") -> np.ndarray:
+    """Vector of a sentence, by loops over its words."""
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    words = [vocabulary.get(word, vocabulary["[UNK]"]) for word in sentence.lower().split()][:22]
+    states = bert(load_file(folder / "model.safetensors"), [2, *words, 3])
+    pooled = {"mean": states.mean(dim=0), "cls": states[0], "max": states.max(dim=0).values, "last": states[-1]}
+    pooled["sqrt"] = states.sum(dim=0) / math.sqrt(len(states))
+    return pooled[pooling].numpy()
+
+
+def fit(folder: Path) -> SentenceVectors:
+    vectorizer = SentenceVectors(path=folder, batch_size=2)
+    vectorizer.fit([], seed=0)
+    return vectorizer
+
+
+def test_vectors_are_normalized_means_of_the_last_states(folder: Path) -> None:
+    encoded = fit(folder).transform(SENTENCES)
+    for sentence, vector in zip(SENTENCES, encoded.values, strict=True):
+        expected = reference(folder, sentence)
+        np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=2e-6)
+    assert encoded.counts == {"tokens": 33, "unknown_tokens": 1, "empty_captions": 1, "truncated_captions": 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "poolings"),
+    [
+        ({"pooling_mode_cls_token": True}, ["cls"]),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, ["max", "mean"]),
+        ({"pooling_mode": "lasttoken"}, ["last"]),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, ["sqrt"]),
+    ],
+)
+def test_other_poolings_and_a_dense_layer(
+    folder: Path, tmp_path: Path, config: dict[str, object], poolings: list[str]
+) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    entries = [{"path": path, "type": f"s.{kind}"} for path, kind in
+               (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"))]  # fmt: skip
+    (copy / "modules.json").write_text(json.dumps(entries))
+    weight, bias = torch.randn(3, DIM * len(poolings)), torch.randn(3)
+    (copy / "2_Dense").mkdir()
+    save_file({"linear.weight": weight, "linear.bias": bias}, copy / "2_Dense" / "model.safetensors")
+    dense = {"in_features": weight.shape[1], "out_features": 3, "activation_function": "torch.nn.modules.Tanh"}
+    (copy / "2_Dense" / "config.json").write_text(json.dumps(dense))
+    vectorizer = fit(copy)
+    assert vectorizer.format.dim == 3
+    for sentence, vector in zip(SENTENCES, vectorizer.transform(SENTENCES).values, strict=True):
+        pooled = np.concatenate([reference(folder, sentence, pooling) for pooling in poolings])
+        expected = np.tanh(weight.double().numpy() @ pooled + bias.double().numpy())
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_a_folder_without_modules_has_the_mean_of_its_tokens(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "modules.json").unlink()
+    (vector,) = fit(copy).transform(SENTENCES[:1]).values
+    np.testing.assert_allclose(vector, reference(folder, SENTENCES[0]), atol=5e-6)
+
+
+def test_half_precision_weights_give_float32_vectors(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    weights = {name: tensor.half() for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    (vector,) = fit(copy).transform(SENTENCES[:1]).values
+    expected = reference(copy, SENTENCES[0])
+    assert vector.dtype == np.float32
+    np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_missing_file_is_named(folder: Path, tmp_path: Path, name: str) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / name).unlink()
+    with pytest.raises(FileNotFoundError, match=r"copy has no .*: expected the folder of a transformer with config"):
+        fit(copy)
+
+
+def test_unknown_module_is_named(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "modules.json").write_text(json.dumps([{"path": "3_CNN", "type": "sentence_transformers.models.CNN"}]))
+    with pytest.raises(ValueError, match="has a module 'CNN'; supported are Transformer, Pooling, Dense and Normalize"):
+        fit(copy)
+
+
+def test_failed_download_says_which_folder_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, **options: object) -> str:
+        raise OSError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(FileNotFoundError, match=r"no network\). Download the files of https://huggingface.co/a/b/tree"):
+        SentenceVectors(model="a/b").fit([], seed=0)
+
+
+def test_downloaded_files_are_those_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(folder))
+    vectorizer = SentenceVectors(model="a/b")
+    vectorizer.fit([], seed=0)
+    np.testing.assert_array_equal(
+        vectorizer.transform(SENTENCES[:1]).values[0], fit(folder).transform(SENTENCES[:1]).values[0]
+    )
