@@ -1,8 +1,10 @@
 """Export of a module as an ONNX graph whose dynamic dimensions have names."""
 
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -34,12 +36,16 @@ def write_graph(
     dims = {name: name if any_size else torch.export.Dim(name) for name in names}
     # Inputs share an axis on purpose.
     warnings.filterwarnings("ignore", message="# The axis name: .* shares the same shape constraints")
+    axes: Any = [{axis: dims[n] for axis, n in enumerate(s) if isinstance(n, str)} for s in shapes.values()]
+    (parameter, *_) = inspect.signature(module.forward).parameters.values()
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        axes = {parameter.name: tuple(axes)}
     program = torch.onnx.export(
         module,
         tuple(example),
         input_names=list(shapes),
         output_names=list(outputs),
-        dynamic_shapes=[{axis: dims[n] for axis, n in enumerate(s) if isinstance(n, str)} for s in shapes.values()],
+        dynamic_shapes=axes,
         dynamo=True,
         verbose=False,
     )

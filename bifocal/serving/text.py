@@ -1,9 +1,10 @@
 """Input of the text encoder from raw sentences."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime
@@ -12,53 +13,90 @@ from numpy.typing import NDArray
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.text.spelling import spell_sentences
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
+from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer, pad
 from bifocal.text.vocabulary import Vocabulary
 
 Array = NDArray[Any]
 ELMO = "elmo.onnx"
 
 
+class Reader(Protocol):
+    """Inputs of a text encoder from sentences."""
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        """Return values (B, ...) and lengths (B,) of B sentences."""
+
+
 class SentenceReader:
     """Converts sentences to the inputs of a text encoder, as the vectorizer of its training did.
 
-    A vocabulary gives token ids, ``elmo.onnx`` contextual vectors; both need no other package. Other vectorizers are in
-    the folder ``text`` and need the whole library.
+    A vocabulary gives token ids, ``elmo.onnx`` contextual vectors. Other vectorizers are in the folder ``text``: the
+    graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``.
+    Vectorizers that are not in ``READERS`` need the whole library.
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
         vocabulary, elmo = directory / Vocabulary.FILE, directory / ELMO
-        self.vocabulary = Vocabulary.load(vocabulary) if vocabulary.is_file() else None
-        self.elmo = open_session(elmo) if elmo.is_file() else None
+        self.readers: list[Reader]
+        if vocabulary.is_file():
+            self.readers = [_TokenIds(Vocabulary.load(vocabulary))]
+        elif elmo.is_file():
+            self.readers = [_ElmoLayers(open_session(elmo))]
+        else:
+            self.readers = open_readers(directory / "text")
 
-    def read(self, sentences: Sequence[str]) -> tuple[Array, Array]:
-        """Return values and lengths (B,) of B sentences."""
-        if self.vocabulary is not None:
-            return _token_ids(self.vocabulary, sentences)
-        if self.elmo is not None:
-            return _layers(self.elmo, sentences)
-        vectorizers = import_module("bifocal.text.vectorizers.base")
-        values, lengths = vectorizers.load_vectorizer(self.directory / "text").vectorize(sentences)
+    def read(self, sentences: Sequence[str]) -> list[Array]:
+        """Return the inputs of the text encoder for B sentences: values and lengths (B,) of each vectorizer."""
+        return [array for reader in self.readers for array in reader.batch(sentences)]
+
+
+def open_readers(folder: Path) -> list[Reader]:
+    """Return the readers of a vectorizer's folder."""
+    name = json.loads((folder / "config.json").read_text())["name"]
+    return [READERS[name](folder) if name in READERS else _Library(folder)]
+
+
+def _subwords(folder: Path) -> Reader:
+    return SubwordTokenizer.read(folder / TOKENIZER)
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {"SentenceVectors": _subwords}
+"""Readers that need no torch, by the name of the vectorizer."""
+
+
+class _TokenIds:
+    """Token ids (B, T), padded with 0."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        return pad([np.array(self.vocabulary.encode(tokenize(s)[:MAX_TOKENS] or [UNKNOWN])) for s in sentences])
+
+
+class _ElmoLayers:
+    """Layers (B, L, T, K) of ELMo."""
+
+    def __init__(self, elmo: onnxruntime.InferenceSession) -> None:
+        self.elmo = elmo
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        tokens = [tokenize(sentence, lower=False)[:MAX_TOKENS] or [UNKNOWN] for sentence in sentences]
+        symbols, words, lengths = spell_sentences(tokens, self.elmo.get_inputs()[0].shape[1])
+        (values,) = run_graph(self.elmo, (symbols, words, lengths))
+        # Round to float16 as the text store does, or the embeddings would differ from the evaluated ones.
+        return values.astype(np.float16).astype(np.float32), lengths - 2
+
+
+class _Library:
+    """Values of a vectorizer that needs the whole library."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fitted = import_module("bifocal.text.vectorizers.base").load_vectorizer(folder)
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        values, lengths = self.fitted.vectorize(sentences)
         return values.numpy(), lengths.numpy()
-
-
-def _token_ids(vocabulary: Vocabulary, sentences: Sequence[str]) -> tuple[Array, Array]:
-    """Return token ids (B, T), padded with 0, and lengths (B,)."""
-    ids = [vocabulary.encode(tokenize(sentence)[:MAX_TOKENS] or [UNKNOWN]) for sentence in sentences]
-    lengths = np.array([len(row) for row in ids], dtype=np.int64)
-    values = np.zeros((len(ids), lengths.max()), dtype=np.int64)
-    for row, tokens in enumerate(ids):
-        values[row, : len(tokens)] = tokens
-    return values, lengths
-
-
-def _layers(elmo: onnxruntime.InferenceSession, sentences: Sequence[str]) -> tuple[Array, Array]:
-    """Return the layers (B, L, T, K) of ELMo and lengths (B,)."""
-    tokens = [tokenize(sentence, lower=False)[:MAX_TOKENS] or [UNKNOWN] for sentence in sentences]
-    symbols, words, lengths = spell_sentences(tokens, elmo.get_inputs()[0].shape[1])
-    (values,) = run_graph(elmo, (symbols, words, lengths))
-    # Round to float16 as the text store does, or the embeddings would differ from the evaluated ones.
-    return values.astype(np.float16).astype(np.float32), lengths - 2

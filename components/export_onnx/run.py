@@ -18,12 +18,14 @@ from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
 from bifocal.export.encoders import branches, export_encoder, keeps_square, stretched_side
 from bifocal.export.parity import Parity, compare_encoder
+from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
 from bifocal.models.inputs import check_inputs
 from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
+from bifocal.text.transformer.folder import NETWORK
 from components.export_onnx.spec import ExportONNXParams
 
 
@@ -40,7 +42,7 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
     """
     check_inputs(load_model(embedding), FeatureStore(features), TextStore(text))
     parities = [
-        *_export_encoders(embedding, onnx, params.seed),
+        *_export_encoders(embedding, text, onnx, params.seed),
         *_export_backbone(features, onnx, params.seed),
         *_export_vectorizer(text, onnx, params.seed),
     ]
@@ -59,11 +61,15 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
     return {"greatest_difference": worst.difference}
 
 
-def _export_encoders(embedding: Path, onnx: Path, seed: int) -> Iterator[Parity]:
+def _export_encoders(embedding: Path, text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
     for branch in track(branches(load_model(embedding)), "export and compare"):
         file = onnx / f"{branch}.onnx"
-        export_encoder(embedding, branch, file)
-        yield from compare_encoder(embedding, branch, file, seed)
+        if branch == "text_encoder" and has_network(text):
+            export_text_encoder(embedding, text, file)
+            yield from compare_text_encoder(embedding, text, file, seed)
+        else:
+            export_encoder(embedding, branch, file)
+            yield from compare_encoder(embedding, branch, file, seed)
 
 
 def _export_backbone(features: Path, onnx: Path, seed: int) -> Iterator[Parity]:
@@ -73,7 +79,7 @@ def _export_backbone(features: Path, onnx: Path, seed: int) -> Iterator[Parity]:
 
 
 def _export_vectorizer(text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
-    """Copy the vocabulary of token ids, export the network of contextual vectors, or copy another fitted vectorizer."""
+    """Copy the vocabulary of token ids, export ELMo, or copy another fitted vectorizer without its network."""
     name = TextStore(text).format.name
     if name == "tokens":
         shutil.copy(text / Vocabulary.FILE, onnx / Vocabulary.FILE)
@@ -81,4 +87,4 @@ def _export_vectorizer(text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
         export_elmo(text, onnx / ELMO)
         yield from compare_elmo(text, onnx / ELMO, seed)
     else:
-        shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns(CAPTIONS, "manifest.json"))
+        shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns(CAPTIONS, "manifest.json", NETWORK))

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,7 @@ import pandas
 import PIL
 
 from bifocal.serving.pyfunc import open_model
+from bifocal.text.transformer.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.mlflow.registry import register, reuse_version
 
@@ -22,6 +24,7 @@ SERVED_CODE = (
     "bifocal/datasets/resizing.py",
     "bifocal/text/spelling.py",
     "bifocal/text/tokens.py",
+    "bifocal/text/transformer/tokenizer.py",
     "bifocal/text/vocabulary.py",
     "runtime/mlflow/served_model.py",
 )
@@ -42,9 +45,9 @@ def register_exported(
         tags: results to show beside the version; the hash of every artifact behind it is added.
         description: of the version, in Markdown: its model card.
     """
-    version = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
-    if version is not None:
-        return version
+    registered = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
+    if registered is not None:
+        return registered
     opened = open_model(graphs)
     example = opened.example()
     # Log the few modules that serving needs: a server then needs neither torch nor an installed bifocal.
@@ -57,8 +60,7 @@ def register_exported(
             example=example,
             prediction=opened.predict(example),
             columns=opened.columns,
-            requirements=[f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
-            + [f"pillow=={PIL.__version__}"],
+            requirements=_requirements(graphs),
             tags=_lineage(evaluation, graphs) | dict(tags),
             alias=alias,
             evaluation=evaluation,
@@ -66,6 +68,13 @@ def register_exported(
             dataset=read_manifest(evaluation)["inputs"]["dataset"],
             description=description,
         )
+
+
+def _requirements(graphs: Path) -> list[str]:
+    """Return the packages that the served modules need for these graphs, with their versions."""
+    names = [f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
+    subwords = [f"tokenizers=={version('tokenizers')}"] if any(graphs.rglob(TOKENIZER)) else []
+    return [*names, f"pillow=={PIL.__version__}", *subwords]
 
 
 def _copy_code(folder: Path) -> list[Path]:

@@ -9,6 +9,8 @@ from typing import Any
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors*"
+NETWORK = "transformer"
+"""Folder of the network below that of a text."""
 MODULES, SENTENCE_CONFIG = "modules.json", "sentence_bert_config.json"
 POOLINGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "lasttoken")
 """Poolings in the order in which sentence-transformers concatenates them."""
@@ -70,7 +72,8 @@ class TransformerFolder:
                     f"{transformer} has no {name}: expected the folder of a transformer with {CONFIG}, {TOKENIZER} and "
                     "model.safetensors"
                 )
-        poolings, dense, normalize = ("mean_tokens",), list[DenseLayer](), False
+        poolings: tuple[str, ...] = ("mean_tokens",)
+        dense, normalize = list[DenseLayer](), False
         for kind, folder in modules:
             if kind == "Pooling":
                 poolings = _poolings(folder / CONFIG)
@@ -107,7 +110,10 @@ def _poolings(file: Path) -> tuple[str, ...]:
         chosen = tuple(names.get(mode, mode) for mode in ([modes] if isinstance(modes, str) else modes))
     else:
         chosen = tuple(name for name in POOLINGS if config.get(f"pooling_mode_{name}"))
-    unknown = [*set(chosen) - set(POOLINGS), *(["weightedmean"] if config.get("pooling_mode_weightedmean_tokens") else [])]
+    unknown = [
+        *set(chosen) - set(POOLINGS),
+        *(["weightedmean"] if config.get("pooling_mode_weightedmean_tokens") else []),
+    ]
     if unknown or not chosen:
         raise ValueError(f"{file} has the pooling {', '.join(unknown) or 'none'}; supported are {', '.join(POOLINGS)}")
     return chosen

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,10 @@ class Transformer(nn.Module):
     Args:
         network: a network of the package ``transformers`` without a head.
 
+    Attributes:
+        dim: K, numbers of a hidden state.
+        layers: L, layers after the embeddings of the tokens.
+
     Shape:
         ids (B, T) int64 and lengths (B,) -> L + 1 states (B, T, K): the embeddings of the tokens, then each layer.
     """
@@ -30,6 +35,8 @@ class Transformer(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        config: Any = network.config
+        self.dim, self.layers = int(config.hidden_size), int(config.num_hidden_layers)
 
     @classmethod
     def load(cls, folder: Path) -> "Transformer":
@@ -46,16 +53,6 @@ class Transformer(nn.Module):
         logging.disable_progress_bar()
         network = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True)
         return cls(network).eval()
-
-    @property
-    def dim(self) -> int:
-        """K, numbers of a hidden state."""
-        return int(self.network.config.hidden_size)
-
-    @property
-    def layers(self) -> int:
-        """L, layers after the embeddings of the tokens."""
-        return int(self.network.config.num_hidden_layers)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         states: tuple[Tensor, ...] = self.network(

@@ -31,12 +31,13 @@ def write_tiny_transformer(
     from transformers import BertConfig, BertModel
 
     words = sorted({word for sentence in sentences for word in tokenize(sentence)})
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate((*SPECIAL, *words))}, unk_token=SPECIAL[1]))
+    ids = {word: number for number, word in enumerate((*SPECIAL, *words))}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=SPECIAL[1]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.BertProcessing((SPECIAL[3], 3), (SPECIAL[2], 2))
     config = BertConfig(
-        vocab_size=len(SPECIAL) + len(words),
+        vocab_size=len(ids),
         hidden_size=dim,
         num_hidden_layers=layers,
         num_attention_heads=2,

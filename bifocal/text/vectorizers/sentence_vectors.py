@@ -8,13 +8,10 @@ from typing import Any
 import torch
 
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.transformer.folder import TransformerFolder
+from bifocal.text.transformer.folder import NETWORK, TransformerFolder
 from bifocal.text.transformer.hub import find_folder, one_source
 from bifocal.text.transformer.network import SentenceTower, batches_by_length
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
-
-NETWORK = "transformer"
-"""Folder of the network below that of the text."""
 
 
 @dataclass

@@ -1,0 +1,67 @@
+"""A text encoder behind a transformer is one graph: raw sentences without torch give the embeddings of torch."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bifocal import registry
+from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
+from bifocal.models import build_model, save_model
+from bifocal.text import TextStore
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
+
+CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a street", "grass"]
+SENTENCES = ["a dog", "", "Two RED birds on the unknownword", "bird " * 60]
+SENTENCE_VECTORS = {"name": "SentenceVectors", "path": "tiny"}
+CASES: dict[str, tuple[dict[str, Any], Any]] = {
+    "sentence vectors": (SENTENCE_VECTORS, "LinearEncoder"),
+}
+SERVE = """
+import json, sys
+sys.modules["torch"] = sys.modules["transformers"] = sys.modules["sklearn"] = sys.modules["scipy"] = None
+from pathlib import Path
+from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.text import SentenceReader
+folder = Path(sys.argv[1])
+outputs = run_graph(open_session(folder / "text_encoder.onnx"), SentenceReader(folder).read(json.loads(sys.argv[2])))
+print(json.dumps([output.tolist() for output in outputs]))
+"""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_raw_sentences_without_torch_equal_torch(case: str, tmp_path: Path) -> None:
+    ref, encoder = CASES[case]
+    vectorizer = registry.build(PACKAGE, ref | {"path": write_tiny_transformer(CAPTIONS, dim=8)})
+    vectorizer.fit(CAPTIONS, seed=0)
+    text, embedding, onnx = (tmp_path / name for name in ("text", "embedding", "onnx"))
+    for folder in (text, onnx):
+        folder.mkdir()
+    write_text(text, vectorizer, range(len(CAPTIONS)), CAPTIONS)
+    store, fitted = TextStore(text), load_vectorizer(text)
+    torch.manual_seed(0)
+    parts = {"image_encoder": "LinearEncoder", "text_encoder": encoder}
+    model = build_model(
+        {"name": "TwoBranchModel", "dim": 6, **parts}, feature_dim=3, text_dim=store.dim, text_format=store.format.name
+    ).eval()
+    save_model(embedding, model)
+
+    assert has_network(text)
+    export_text_encoder(embedding, text, onnx / "text_encoder.onnx")
+    parities = list(compare_text_encoder(embedding, text, onnx / "text_encoder.onnx", seed=0))
+    assert len({(parity.batch, parity.length) for parity in parities}) == 9
+    assert max(parity.difference for parity in parities) < 1e-5
+
+    shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns("captions.arrow", "transformer"))
+    command = [sys.executable, "-c", SERVE, str(onnx), json.dumps(SENTENCES)]
+    (served,) = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    with torch.inference_mode():
+        expected = model.embed_captions(fitted.vectorize(SENTENCES)).numpy()
+    np.testing.assert_allclose(served, expected, atol=1e-5)
