@@ -32,10 +32,16 @@ READERS = sorted(name for name, part in PARTS.items() if issubclass(part, Featur
 EXTRACTORS = sorted(PARTS.keys() - set(READERS))
 TIMM = {"backbone": "resnet10t", "size": 64, "model_arguments": {"channels": [8, 16, 24, 32], "stem_width": 8}}
 DETECTOR = {"num_classes": 4, "min_size": 64, "max_size": 96, "rpn_post_nms_top_n_test": 20}
+CLIP = {
+    "embed_dim": 12,
+    "vision_cfg": {"image_size": 32, "patch_size": 8, "width": 16, "layers": 1, "head_width": 8},
+    "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
+}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "BottomUp": {"regions": 4, "size": 96, "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}},
     "Grid": {"stage": 3, "coordinates": True},
     "Pooled": {"size": None, "backbone": "test_vit", "model_arguments": {"img_size": 48}},
+    "OpenClip": {"tag": None, "output": "tokens", "model_arguments": CLIP},
     "MultiLevel": {"layers": ["layer3.0.bn1", "layer3"], "cells": 3},
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},
     "RMAC": {"dim": 4},
@@ -50,7 +56,9 @@ SIZES = ((64, 64), (80, 48), (40, 70))
 @functools.cache
 def extractor(name: str) -> FeatureExtractor:
     torch.manual_seed(0)
-    arguments = ARGUMENTS.get(name, {}) if name in ("BottomUp", "Regions") else TIMM | ARGUMENTS.get(name, {})
+    arguments = (
+        ARGUMENTS.get(name, {}) if name in ("BottomUp", "OpenClip", "Regions") else TIMM | ARGUMENTS.get(name, {})
+    )
     built: FeatureExtractor = registry.build(PACKAGE, {"name": name, **arguments})
     if name == "Regions":  # random weights that give boxes of different scores
         for key, weights in built.backbone.network.named_parameters():

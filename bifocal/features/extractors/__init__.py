@@ -5,6 +5,7 @@ from bifocal.features.extractors.grid import Grid
 from bifocal.features.extractors.hypercolumns import Hypercolumns
 from bifocal.features.extractors.image_files import ImageFiles
 from bifocal.features.extractors.multi_level import MultiLevel
+from bifocal.features.extractors.open_clip import OpenClip
 from bifocal.features.extractors.pixels import Pixels
 from bifocal.features.extractors.pooled import Pooled
 from bifocal.features.extractors.proposals import Proposals

@@ -10,10 +10,9 @@ from torch import Tensor
 from bifocal.backbones.preprocessing import ResizeOrCrop
 from bifocal.backbones.timm import Pooling
 from bifocal.features.base import ImageRegions
+from bifocal.features.boxes import cell_boxes
 from bifocal.features.crops import extract_cells
 from bifocal.features.extractors.base import TimmExtractor
-
-WHOLE = [[0.0, 0.0, 1.0, 1.0]]
 
 
 class Pooled(TimmExtractor):
@@ -74,4 +73,4 @@ class Pooled(TimmExtractor):
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, 1, D) and the box (1, 4) of the image."""
         features = self.backbone.pooled(pixels, self.pooling).unsqueeze(1)
-        return features, features.new_tensor(WHOLE)
+        return features, cell_boxes(1, 1).to(features)

@@ -1,0 +1,144 @@
+"""Contrastive models of open_clip: an image tower and a text tower with one joint space."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from bifocal.backbones.preprocessing import normalize_pixels, resize_image, to_pixels
+from bifocal.datasets.resizing import resize_shorter
+
+Output = Literal["projection", "tokens"]
+PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
+RESIZE = {"shortest": "crop", "squash": "square"}
+"""How images are resized, by open_clip's name."""
+INSTALL = "open_clip is not installed: pip install 'bifocal[clip]'"
+
+
+class OpenClipBackbone:
+    """A frozen contrastive model of open_clip with random weights.
+
+    Args:
+        name: name of the model ("ViT-B-32").
+        tag: tag of its published weights ("laion2b_s34b_b79k"), which also states mean, standard deviation and
+            resizing; None for the values of the model.
+        model_arguments: further keyword arguments of ``open_clip.create_model``, such as embed_dim and vision_cfg.
+
+    Attributes:
+        network: both towers.
+        size: side of the network's square input, pixels.
+        resize: "crop" or "square".
+
+    Raises:
+        ModuleNotFoundError: open_clip is not installed.
+        ValueError: open_clip has no such model or tag, or the model takes images of another shape.
+    """
+
+    classifier_prefix = ""
+
+    def __init__(self, name: str, tag: str | None, model_arguments: Mapping[str, Any] | None = None) -> None:
+        self.name, self.tag, self.model_arguments = name, tag, dict(model_arguments or {})
+        library = open_clip_library()
+        if library.get_model_config(name) is None:
+            raise ValueError(f"open_clip has no model {name!r}: see open_clip.list_models()")
+        stated = library.get_pretrained_cfg(name, tag) if tag else {}
+        if tag and not stated:
+            known = ", ".join(library.list_pretrained_tags_by_model(name)[:5])
+            raise ValueError(f"open_clip has no weights {tag!r} of {name}; some of them: {known}")
+        self.network = library.create_model(
+            name, load_weights=False, pretrained_text=False, device=torch.get_default_device(), **self.model_arguments
+        )
+        self.network = self.network.eval().requires_grad_(False)
+        config = self.network.visual.preprocess_cfg | {key: stated[key] for key in PREPROCESSING if key in stated}
+        height, width = config["size"] if not isinstance(config["size"], int) else 2 * (config["size"],)
+        if height != width or config["resize_mode"] not in RESIZE:
+            raise ValueError(
+                f"{name} takes images of {height} x {width} pixels, resized by {config['resize_mode']!r}: expected a "
+                f"square, and one of {', '.join(RESIZE)}"
+            )
+        self.size, self.resize = int(height), RESIZE[config["resize_mode"]]
+        self.mean, self.std = tuple(config["mean"]), tuple(config["std"])
+        self.interpolation: str = config["interpolation"]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the model and its preprocessing."""
+        return {
+            "backbone": self.name,
+            "model_arguments": self.model_arguments,
+            "preprocessing": {
+                "size": self.size,
+                "resize": self.resize,
+                "interpolation": self.interpolation,
+                "mean": self.mean,
+                "std": self.std,
+                **({"scaled": self.size} if self.resize == "crop" else {}),
+            },
+        }
+
+    def pretrained_state(self) -> dict[str, Tensor]:
+        """Download and return the published weights of both towers.
+
+        Raises:
+            ValueError: there is no tag.
+        """
+        if self.tag is None:
+            raise ValueError("no tag names the weights")
+        model = open_clip_library().create_model(self.name, pretrained=self.tag, **self.model_arguments)
+        return cast(dict[str, Tensor], model.state_dict())
+
+    def download_url(self) -> str:
+        """Return where the weights are published."""
+        stated = open_clip_library().get_pretrained_cfg(self.name, self.tag) if self.tag else {}
+        repository = stated.get("hf_hub", "").rstrip("/")
+        return f"https://huggingface.co/{repository}/resolve/main/open_clip_model.safetensors" if repository else "them"
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        """Resize an RGB image and return its pixels (3, H, W) uint8; with the resize "crop", before the crop."""
+        if self.resize == "crop":
+            return to_pixels(resize_shorter(image, self.size, self.interpolation))
+        return to_pixels(resize_image(image, self.size, "square", self.interpolation))
+
+    def project(self, pixels: Tensor) -> Tensor:
+        """Map images (B, 3, size, size) uint8 to their vectors (B, d) in the joint space, of any norm."""
+        return cast(Tensor, self.network.encode_image(self._normalize(pixels)))
+
+    def token_map(self, pixels: Tensor) -> Tensor:
+        """Map images (B, 3, size, size) uint8 to the last normalized tokens of their patches (B, C, rows, columns)."""
+        outputs = self.network.visual.forward_intermediates(
+            self._normalize(pixels),
+            indices=1,
+            normalize_intermediates=True,
+            intermediates_only=True,
+            output_fmt="NCHW",
+        )
+        return cast(Tensor, outputs["image_intermediates"][-1])
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Tensor:
+        """Return the vectors (B, d) of sentences in the joint space, of any norm."""
+        tower = getattr(self.network, "text", self.network)
+        tokenizer = open_clip_library().get_tokenizer(self.name, context_length=tower.context_length)
+        with torch.inference_mode():
+            return cast(Tensor, self.network.encode_text(tokenizer(list(sentences)).to(self.device)))
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return cast(torch.device, next(self.network.parameters()).device)
+
+    def _normalize(self, pixels: Tensor) -> Tensor:
+        return normalize_pixels(pixels.to(self.device), self.mean, self.std)
+
+
+def open_clip_library() -> Any:
+    """Return the module ``open_clip``.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    try:
+        import open_clip  # an extra; and it takes seconds
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(INSTALL) from error
+    return open_clip
