@@ -35,4 +35,4 @@ def test_corpus_of_files_names_the_missing_file(name, tmp_path):
 
 
 def test_only_drawn_and_combined_corpora_have_no_root():
-    assert set(registry.registered(PACKAGE)) - set(READERS_OF_FILES) == {"Combined", "Scenes"}
+    assert set(registry.registered(PACKAGE)) - set(READERS_OF_FILES) == {"Combined", "Scenes", "TwinScenes"}

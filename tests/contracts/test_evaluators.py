@@ -16,7 +16,7 @@ from tests.bifocal.evaluation.small import DIM, INPUTS, read_subject, write_inpu
 
 EVALUATORS = registry.registered("bifocal.evaluation")
 AVAILABLE = {"bootstrap_resamples": 100, "shown_queries": 2, "duplicate_check_images": 20}
-ALWAYS_APPLY = {"Retrieval", "DataQuality"}
+ALWAYS_APPLY = {"Compositionality", "DataQuality", "Retrieval"}
 NEED_MORE_THAN_GRIDS = {"PhraseLocalization", "ObjectLocalization"}
 
 

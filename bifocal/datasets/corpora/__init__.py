@@ -14,3 +14,4 @@ from bifocal.datasets.corpora.referit import ReferIt
 from bifocal.datasets.corpora.visual_genome import VisualGenome
 from bifocal.datasets.corpora.voc import VOC
 from bifocal.datasets.scenes.scenes import Scenes
+from bifocal.datasets.scenes.twin_scenes import TwinScenes

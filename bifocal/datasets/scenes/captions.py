@@ -90,7 +90,7 @@ def _sentence(scene: Scene, random: Generator) -> Sentence:
     text = _relational(named, relation, on, random) if relation and relate else _listing(named, on, random)
     text = text[0].upper() + text[1:] + "."
     # The first letter of the text is now a capital, so that the first phrase may begin with one.
-    return Sentence(text, tuple((_as_in_text(phrase, text), group) for phrase, group in named))
+    return Sentence(text, tuple((as_in_text(phrase, text), group) for phrase, group in named))
 
 
 def _relational(named: Sequence[tuple[str, Sequence[SceneObject]]], relation: str, on: str, random: Generator) -> str:
@@ -198,5 +198,6 @@ def _one(words: Sequence[T], random: Generator) -> T:
     return words[int(random.integers(len(words)))]
 
 
-def _as_in_text(phrase: str, text: str) -> str:
+def as_in_text(phrase: str, text: str) -> str:
+    """Return ``phrase``, with a capital if it begins the text."""
     return phrase if phrase in text else phrase[0].upper() + phrase[1:]

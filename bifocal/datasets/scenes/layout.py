@@ -79,7 +79,7 @@ def draw_layout(random: Generator) -> Scene:
         placed = [item for group in groups for item in group]
         group: list[SceneObject] = []
         for _ in range(count):
-            group.append(_place_object(random, appearance, [*placed, *group]))
+            group.append(place_object(random, appearance, [*placed, *group]))
         groups.append(tuple(group))
         remaining -= count
     return Scene(background, tuple(groups), float(random.uniform(0, 2 * np.pi)), int(random.integers(2**32)))
@@ -96,10 +96,19 @@ def _draw_appearance(random: Generator, background: str, others: list[Appearance
             return Appearance(shape, color, texture, str(random.choice(tuple(RADII))))
 
 
-def _place_object(random: Generator, appearance: Appearance, others: list[SceneObject]) -> SceneObject:
-    """Return an object at the tried position that overlaps the other objects least."""
+def place_object(
+    random: Generator, appearance: Appearance, others: list[SceneObject], at: tuple[float, float] | None = None
+) -> SceneObject:
+    """Return an object at ``at``, or at the tried position that overlaps the other objects least."""
     low, high = RADII[appearance.size]
     radius = float(random.uniform(low, high))
+    best = at or _free_position(random, radius, others)
+    shade = random.uniform(0.9, 1.06) * np.array(COLORS[appearance.color]) + random.uniform(-8, 8, size=3)
+    red, green, blue = (float(value) for value in np.clip(shade, 0, 255))
+    return SceneObject(appearance, *best, radius, float(random.uniform(-14, 14)), (red, green, blue))
+
+
+def _free_position(random: Generator, radius: float, others: list[SceneObject]) -> tuple[float, float]:
     best, least = (0.5, 0.5), np.inf
     for _ in range(MAX_PLACEMENTS):
         x, y = (float(value) for value in random.uniform(radius + 0.01, 0.99 - radius, size=2))
@@ -109,6 +118,4 @@ def _place_object(random: Generator, appearance: Appearance, others: list[SceneO
             best, least = (x, y), overlap
         if overlap < 0:
             break
-    shade = random.uniform(0.9, 1.06) * np.array(COLORS[appearance.color]) + random.uniform(-8, 8, size=3)
-    red, green, blue = (float(value) for value in np.clip(shade, 0, 255))
-    return SceneObject(appearance, *best, radius, float(random.uniform(-14, 14)), (red, green, blue))
+    return best

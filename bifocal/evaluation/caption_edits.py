@@ -1,0 +1,146 @@
+"""Minimal edits of captions by rule: the words stay, or one changes, and the sentence describes another image."""
+
+from collections.abc import Callable, Collection, Mapping
+from hashlib import sha256
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from bifocal.evaluation.edit_words import NOUNS, NUMBERS, OPPOSITES, PROPERTIES
+from bifocal.text import tokenize
+
+FRONT = ["in", "front", "of"]
+LISTING = {"and", "or", "a", "an", "the"}
+"""Words between two words that may change places without a change of meaning."""
+MAX_SHUFFLES = 10
+Words = list[str]
+
+
+def edits(caption: str) -> tuple[str, dict[str, str]]:
+    """Return the words of a caption as they are compared, and its edits by name; rules that do not apply give none.
+
+    - attributes: two adjectives of one property (color, size, pattern, age ...) are exchanged;
+    - nouns: the first two different nouns of a list of shapes, people and objects are exchanged;
+    - relation: the first spatial word is replaced by its opposite;
+    - count: two different numbers are exchanged, or one is replaced by the next;
+    - negation: what is present and what is absent are exchanged ("a star but no ring"), or "with" and "without";
+    - order: all words are shuffled, in an order that the caption determines.
+
+    The rules know neither grammar nor the image: an edit of a real caption may be odd, and rarely true.
+
+    >>> edits("A red star above a blue ring.")[1]["attributes"]
+    'a blue star above a red ring'
+    """
+    words = _split(caption)
+    changed = {name: rule(words) for name, rule in RULES.items()}
+    return " ".join(words), {name: " ".join(result) for name, result in changed.items() if result is not None}
+
+
+def exchange_attributes(words: Words) -> Words | None:
+    """Exchange the first two different adjectives of one property."""
+    found = (_exchange_first(words, adjectives.__contains__) for adjectives in PROPERTIES)
+    return next((exchanged for exchanged in found if exchanged is not None), None)
+
+
+def exchange_nouns(words: Words) -> Words | None:
+    """Exchange the first two different nouns."""
+    return _exchange_first(words, _is_noun)
+
+
+def reverse_relation(words: Words) -> Words | None:
+    """Replace the first spatial word by its opposite."""
+    for index, word in enumerate(words):
+        if words[index : index + len(FRONT)] == FRONT:
+            return [*words[:index], "behind", *words[index + len(FRONT) :]]
+        if word == "behind":
+            return [*words[:index], *FRONT, *words[index + 1 :]]
+        if word in OPPOSITES:
+            return [*words[:index], OPPOSITES[word], *words[index + 1 :]]
+    return None
+
+
+def change_count(words: Words) -> Words | None:
+    """Exchange two different numbers, or replace the first one above one by the next."""
+    exchanged = _exchange_first(words, NUMBERS.__contains__)
+    if exchanged is not None:
+        return exchanged
+    for index, word in enumerate(words):
+        if word in NUMBERS[1:-1]:
+            return [*words[:index], NUMBERS[NUMBERS.index(word) + 1], *words[index + 1 :]]
+    return None
+
+
+def negate(words: Words) -> Words | None:
+    """Exchange what is present and what is absent, or "with" and "without"."""
+    for index, word in enumerate(words):
+        if word in ("without", "with"):
+            return [*words[:index], "with" if word == "without" else "without", *words[index + 1 :]]
+        if word == "no" and index > 1 and words[index - 1] in ("but", "and"):
+            start = next((place for place in range(index - 2, -1, -1) if words[place] in ("a", "an")), None)
+            end = next((place for place in range(index + 1, len(words)) if _is_noun(words[place])), None)
+            if start is None or end is None:
+                return None
+            present, absent = words[start + 1 : index - 1], words[index + 1 : end + 1]
+            return _with_articles(
+                [*words[: start + 1], *absent, *words[index - 1 : index + 1], *present, *words[end + 1 :]], {start + 1}
+            )
+    return None
+
+
+def shuffle(words: Words) -> Words | None:
+    """Shuffle the words, in the same way for the same caption."""
+    random = np.random.default_rng(list(sha256(" ".join(words).encode()).digest()))
+    for _ in range(MAX_SHUFFLES):
+        shuffled = [words[index] for index in random.permutation(len(words))]
+        if shuffled != words:
+            return shuffled
+    return None
+
+
+RULES: Mapping[str, Callable[[Words], Words | None]] = MappingProxyType(
+    {
+        "attributes": exchange_attributes,
+        "nouns": exchange_nouns,
+        "relation": reverse_relation,
+        "count": change_count,
+        "negation": negate,
+        "order": shuffle,
+    }
+)
+"""The edits by name."""
+
+
+def _split(caption: str) -> Words:
+    words = tokenize(caption)
+    # One noun of two words.
+    pairs = [index for index in range(len(words) - 1) if words[index : index + 2] == ["plus", "sign"]]
+    return ["plus sign" if index in pairs else word for index, word in enumerate(words) if index - 1 not in pairs]
+
+
+def _is_noun(word: str) -> bool:
+    return word in NOUNS or (word.endswith("s") and (word[:-1] in NOUNS or word[:-2] in NOUNS))
+
+
+def _exchange_first(words: Words, belongs: Callable[[str], bool]) -> Words | None:
+    """Exchange the first two different words that ``belongs`` accepts, unless they are listed: "black and white"."""
+    found = [index for index, word in enumerate(words) if belongs(word)]
+    for one, other in pairwise(found):
+        if words[one] != words[other] and not set(words[one + 1 : other]) <= LISTING:
+            return _exchanged(words, one, other)
+    return None
+
+
+def _exchanged(words: Words, one: int, other: int) -> Words:
+    changed = list(words)
+    changed[one], changed[other] = changed[other], changed[one]
+    return _with_articles(changed, {one, other})
+
+
+def _with_articles(words: Words, changed: Collection[int]) -> Words:
+    """Correct "a" and "an" before the words that were changed."""
+    corrected = list(words)
+    for index in changed:
+        if index and words[index - 1] in ("a", "an"):
+            corrected[index - 1] = "an" if words[index][0] in "aeiou" else "a"
+    return corrected
