@@ -88,9 +88,18 @@ def test_commands_of_a_document_exist(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_links_of_a_document_exist(file: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", file.read_text()):
-        if "://" not in target:
-            assert (file.parent / target).exists(), f"{target} does not exist"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", file.read_text()):
+        if "://" in target:
+            continue
+        path = file.parent / target if target else file
+        assert path.exists(), f"{target} does not exist"
+        assert not anchor or anchor in anchors(path), f"{target} has no heading {anchor}"
+
+
+def anchors(file: Path) -> set[str]:
+    """Return the anchors of the headings of a Markdown file, as git servers and MkDocs name them."""
+    headings = re.findall(r"^#+ (.+)$", file.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def python_blocks() -> Iterator[tuple[str, str]]:
