@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
+
+from bifocal.report.colormap import inferno
 
 LONGER_SIDE = 640
 """Pixels of the longer side of a picture."""
@@ -27,7 +28,7 @@ def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[floa
     soft = Image.fromarray((255 * scaled).astype(np.uint8)).resize(picture.size, Image.Resampling.BICUBIC)
     soft = soft.filter(ImageFilter.GaussianBlur(max(picture.size) / 40))
     values = np.asarray(soft, dtype=float) / 255
-    colors = Image.fromarray((255 * matplotlib.colormaps["inferno"](0.15 + 0.85 * values)[..., :3]).astype(np.uint8))
+    colors = Image.fromarray((255 * inferno(0.15 + 0.85 * values)).round().astype(np.uint8))
     picture.paste(colors, mask=Image.fromarray((255 * 0.7 * values).astype(np.uint8)))
     draw = ImageDraw.Draw(picture)
     x, y, radius = point[0] * picture.width, point[1] * picture.height, max(picture.size) / 40
@@ -36,9 +37,9 @@ def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[floa
     return picture
 
 
-def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]]) -> Image.Image:
-    """Return one row of images with a line of text below each, under a title."""
-    columns = min(len(results), 5)
+def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], columns: int = 5) -> Image.Image:
+    """Return rows of at most ``columns`` images with a line of text below each, under a title."""
+    columns = min(len(results), columns)
     rows = -(-len(results) // columns)
     width, height = columns * (CELL + MARGIN) + MARGIN, rows * (CELL + LINE + 2 * MARGIN) + 3 * LINE
     sheet = Image.new("RGB", (width, height), "white")

@@ -3,10 +3,11 @@
 import base64
 import io
 
-import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
+
+from bifocal.report.colormap import inferno
 
 QUALITY = 82
 OPACITY = 0.42
@@ -19,11 +20,8 @@ def thumbnail(image: Image.Image, side: int) -> str:
     return _data_uri(small, "JPEG", quality=QUALITY, optimize=True)
 
 
-def heatmap_overlay(heatmap: NDArray[np.floating], colors: str = "inferno") -> str:
+def heatmap_overlay(heatmap: NDArray[np.floating]) -> str:
     """Return a heatmap as the data URI of a transparent PNG to lay over its image: the higher, the more opaque.
-
-    Args:
-        colors: name of a matplotlib color map.
 
     Shape:
         heatmap (h, w); -inf where there is no score.
@@ -31,8 +29,7 @@ def heatmap_overlay(heatmap: NDArray[np.floating], colors: str = "inferno") -> s
     finite = np.isfinite(heatmap)
     low, high = (heatmap[finite].min(), heatmap[finite].max()) if finite.any() else (0.0, 0.0)
     scaled = np.where(finite, (heatmap - low) / (high - low if high > low else 1.0), 0.0)
-    colored = matplotlib.colormaps[colors](0.25 + 0.7 * scaled)
-    colored[..., 3] = OPACITY * scaled**1.5
+    colored = np.dstack([inferno(0.25 + 0.7 * scaled), OPACITY * scaled**1.5])
     overlay = Image.fromarray((255 * colored).round().astype(np.uint8))
     return _data_uri(overlay.filter(ImageFilter.GaussianBlur(max(overlay.size) / 32)), "PNG", optimize=True)
 
