@@ -17,7 +17,7 @@ from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer, pad
 from bifocal.text.vocabulary import Vocabulary
 
 Array = NDArray[Any]
-ELMO = "elmo.onnx"
+ELMO, TERMS = "elmo.onnx", "terms.json"
 
 
 class Reader(Protocol):
@@ -31,8 +31,8 @@ class SentenceReader:
     """Converts sentences to the inputs of a text encoder, as the vectorizer of its training did.
 
     A vocabulary gives token ids, ``elmo.onnx`` contextual vectors. Other vectorizers are in the folder ``text``: the
-    graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``.
-    Vectorizers that are not in ``READERS`` need the whole library.
+    graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``;
+    ``terms.json`` gives bags of words. Vectorizers that are not in ``READERS`` need the whole library.
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
@@ -63,7 +63,13 @@ def _subwords(folder: Path) -> Reader:
     return SubwordTokenizer.read(folder / TOKENIZER)
 
 
-READERS: dict[str, Callable[[Path], Reader]] = {"SentenceVectors": _subwords}
+def _terms(folder: Path) -> Reader:
+    # Imported here: a server of another model needs no stemmer.
+    bag: Reader = import_module("bifocal.text.bag_of_words").BagOfWords.load(folder)
+    return bag
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {"SentenceVectors": _subwords, "TFIDF": _terms}
 """Readers that need no torch, by the name of the vectorizer."""
 
 

@@ -12,6 +12,7 @@ import pandas
 import PIL
 
 from bifocal.serving.pyfunc import open_model
+from bifocal.serving.text import TERMS
 from bifocal.text.transformer.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.mlflow.registry import register, reuse_version
@@ -22,10 +23,12 @@ SERVED_CODE = (
     "bifocal/datasets/image_formats.py",
     "bifocal/datasets/images.py",
     "bifocal/datasets/resizing.py",
+    "bifocal/text/bag_of_words.py",
     "bifocal/text/spelling.py",
     "bifocal/text/tokens.py",
     "bifocal/text/transformer/tokenizer.py",
     "bifocal/text/vocabulary.py",
+    "bifocal/text/word_vectors/wordnet.py",
     "runtime/mlflow/served_model.py",
 )
 """Modules that a served model needs. Without ``__init__.py`` they form namespace packages, so that an installed bifocal
@@ -74,7 +77,8 @@ def _requirements(graphs: Path) -> list[str]:
     """Return the packages that the served modules need for these graphs, with their versions."""
     names = [f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
     subwords = [f"tokenizers=={version('tokenizers')}"] if any(graphs.rglob(TOKENIZER)) else []
-    return [*names, f"pillow=={PIL.__version__}", *subwords]
+    stems = ("safetensors", "snowballstemmer") if any(graphs.rglob(TERMS)) else ()
+    return [*names, f"pillow=={PIL.__version__}", *subwords, *(f"{name}=={version(name)}" for name in stems)]
 
 
 def _copy_code(folder: Path) -> list[Path]:

@@ -1,27 +1,22 @@
 """Captions as bags of words weighted by tf-idf."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
-from scipy.sparse import csr_matrix
-from snowballstemmer import stemmer
 
 from bifocal.datasets.published import Download, PublishedCorpus
+from bifocal.text.bag_of_words import BagOfWords
 from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.tokens import MAX_TOKENS, tokenize
+from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.word_vectors.wordnet import WordNet
 
-TERMS, WEIGHTS = "terms.json", "idf.safetensors"
 WORDNET = Download(
     "WNdb-3.0.tar.gz: index.noun, noun.exc", "Princeton", "https://wordnet.princeton.edu/download/current-version"
 )
@@ -63,9 +58,7 @@ class TFIDF:
     min_count: int = 1
     max_terms: int | None = None
     path: Path | str | None = None
-    terms: dict[str, int] = field(init=False, repr=False)
-    idf: NDArray[np.float32] = field(init=False, repr=False)
-    wordnet: WordNet | None = field(init=False, repr=False, default=None)
+    bag: BagOfWords = field(init=False, repr=False)
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -80,6 +73,11 @@ class TFIDF:
             yield from ignored_arguments(arguments, ["fallback"], "with path")
         elif arguments.get("fallback", "error") == "error":
             yield "form 'lemma' needs path, the folder of WordNet's index.noun and noun.exc, or fallback 'stem'"
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """Row of each term; known after ``fit`` or ``load``."""
+        return self.bag.terms
 
     @property
     def format(self) -> TextFormat:
@@ -104,9 +102,14 @@ class TFIDF:
             FileNotFoundError: lemmas need WordNet, and it is missing.
             ValueError: no term is frequent enough.
         """
-        if self.form == "lemma":
-            self.wordnet = self._read_wordnet()
-        frequency = Counter(term for caption in captions for term in {*self._terms(self._limited(tokenize(caption)))})
+        empty = BagOfWords(
+            terms={},
+            idf=np.zeros(0, dtype=np.float32),
+            stop_words=english_stop_words() if self.stop_words else frozenset(),
+            wordnet=self._read_wordnet() if self.form == "lemma" else None,
+            normalize=self.documents == "captions",
+        )
+        frequency = Counter(term for caption in captions for term in {*empty.forms(tokenize(caption))})
         frequent = (term for term, count in frequency.items() if count >= self.min_count)
         # Of equally frequent terms, the first by spelling is kept.
         kept = sorted(sorted(frequent, key=lambda term: (-frequency[term], term))[: self.max_terms])
@@ -114,72 +117,29 @@ class TFIDF:
             raise ValueError(
                 f"no term occurs in {self.min_count} of {len(captions)} {self.documents}: decrease min_count"
             )
-        self.terms = {term: index for index, term in enumerate(kept)}
         counts = np.array([frequency[term] for term in kept])
-        self.idf = (np.log((1 + len(captions)) / (1 + counts)) + 1).astype(np.float32)
-        return {"terms": len(kept), "lemmatized": float(self.wordnet is not None)}
+        idf = (np.log((1 + len(captions)) / (1 + counts)) + 1).astype(np.float32)
+        self.bag = replace(empty, terms={term: row for row, term in enumerate(kept)}, idf=idf)
+        return {"terms": len(kept), "lemmatized": float(self.bag.wordnet is not None)}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the weights of the terms of each caption."""
-        counts = {"tokens": 0, "unknown_tokens": 0, "empty_captions": 0, "truncated_captions": 0}
-        ends, columns = [0], []
-        for caption in captions:
-            tokens = tokenize(caption)
-            limited = self._limited(tokens)
-            counts["truncated_captions"] += len(tokens) > len(limited)
-            terms = self._terms(limited)
-            known = [self.terms[term] for term in terms if term in self.terms]
-            counts["tokens"] += len(terms)
-            counts["unknown_tokens"] += len(terms) - len(known)
-            counts["empty_captions"] += not known
-            columns += known
-            ends.append(len(columns))
-        matrix = csr_matrix((np.ones(len(columns), np.float32), columns, ends), (len(captions), len(self.terms)))
-        matrix.sum_duplicates()
-        matrix.data *= self.idf[matrix.indices]
-        if self.documents == "captions":
-            norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-            matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
-        values = np.split(matrix.data.astype(np.float32), matrix.indptr[1:-1])
-        return EncodedCaptions(values, np.split(matrix.indices.astype(np.int32), matrix.indptr[1:-1]), counts)
+        encoded = [self.bag.encode(caption) for caption in captions]
+        counts = {
+            "tokens": sum(terms for _, _, terms, _ in encoded),
+            "unknown_tokens": sum(unknown for _, _, _, unknown in encoded),
+            "empty_captions": sum(not len(rows) for rows, _, _, _ in encoded),
+            "truncated_captions": sum(self.bag.truncates(caption) for caption in captions),
+        }
+        return EncodedCaptions([weights for _, weights, _, _ in encoded], [rows for rows, _, _, _ in encoded], counts)
 
     def save(self, directory: Path) -> None:
-        """Write the terms, their weights, and the nouns of WordNet, which new words need."""
-        wordnet = self.wordnet
-        nouns = None if wordnet is None else sorted(wordnet.nouns)
-        exceptions = None if wordnet is None else dict(sorted(wordnet.exceptions.items()))
-        content = {"terms": list(self.terms), "nouns": nouns, "exceptions": exceptions}
-        (directory / TERMS).write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-        save_file({"idf": self.idf}, directory / WEIGHTS)
+        """Write the dictionary."""
+        self.bag.save(directory)
 
     def load(self, directory: Path) -> None:
         """Read the files that :meth:`save` wrote."""
-        content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
-        self.terms = {term: index for index, term in enumerate(content["terms"])}
-        self.idf = load_file(directory / WEIGHTS)["idf"]
-        if content["nouns"] is not None:
-            irregular = {form: tuple(lemmas) for form, lemmas in content["exceptions"].items()}
-            self.wordnet = WordNet(frozenset(content["nouns"]), irregular)
-
-    def _limited(self, tokens: list[str]) -> list[str]:
-        """Return the tokens of a caption that count; all of an image's captions are longer than a caption may be."""
-        return tokens if self.documents == "images" else tokens[:MAX_TOKENS]
-
-    def _terms(self, tokens: Sequence[str]) -> list[str]:
-        kept = [token for token in tokens if not (self.stop_words and token in english_stop_words())]
-        for token in kept:
-            if token not in self._forms:
-                self._forms[token] = self.wordnet.lemma(token) if self.wordnet else self._stemmer.stemWord(token)
-        return [self._forms[token] for token in kept]
-
-    @cached_property
-    def _forms(self) -> dict[str, str]:
-        # Stemming is slow: compute the form of each word once.
-        return {}
-
-    @cached_property
-    def _stemmer(self) -> stemmer:
-        return stemmer("english")
+        self.bag = BagOfWords.load(directory)
 
     def _read_wordnet(self) -> WordNet | None:
         if self.path is not None:
