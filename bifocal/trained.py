@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.datasets.images import open_image
+from bifocal.report.overlay import overlay
 from bifocal.search.collection import Collection, ImageHit
 from bifocal.serving.embedder import Embedder
+from bifocal.serving.heatmaps import HeatmapModel
 
 ONNX, COLLECTION = Path("artifacts") / "onnx", Path("collection")
 SIDE = 96
@@ -37,15 +38,13 @@ class Location:
 
     def picture(self) -> Image.Image:
         """Return the image with the heatmap on it, and a ring around the point."""
-        from bifocal.report.overlay import overlay  # imports matplotlib
-
         return overlay(self.image, self.heatmap, self.point)
 
 
 class TrainedModel:
     """The model of a run: sentences and images in one space.
 
-    Sentences and images are encoded by the exported ONNX graphs; only ``where`` needs torch.
+    The exported ONNX graphs encode sentences and images: nothing here needs torch.
 
     Args:
         directory: a run folder, as ``bifocal train`` and ``make repro`` write it.
@@ -80,7 +79,7 @@ class TrainedModel:
             raise ValueError(
                 "no exported graph computes this model's features from images: it reads published features"
             )
-        vectors: NDArray[np.float32] = self.embedder.embed_images([_base64(image) for image in images])
+        vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
         return vectors
 
     def search(self, query: str | Path | Image.Image, k: int = 5) -> list[ImageHit]:
@@ -109,22 +108,33 @@ class TrainedModel:
         """Return where ``phrase`` is in ``image``, by the localizer of the model's own paper.
 
         Raises:
-            ValueError: the model has no localizer, or reads published features.
+            FileNotFoundError: the model has no localizer, or reads published features.
         """
-        from bifocal.localization.images import ImageLocalizer  # imports torch, which takes seconds
-
         opened = image if isinstance(image, Image.Image) else open_image(Path(image))
-        if self._localizer is None:
-            self._localizer = ImageLocalizer(self.directory / "artifacts")
-        heatmap = self._localizer.heatmap(opened, self.encode_text([phrase])[0], SIDE)
-        row, column = np.unravel_index(int(np.argmax(heatmap)), heatmap.shape)
-        return Location(heatmap, ((float(column) + 0.5) / SIDE, (float(row) + 0.5) / SIDE), opened.convert("RGB"))
+        heatmap = self.heatmaps.heatmap(encode_file(opened), self.encode_text([phrase])[0], SIDE)
+        return Location(heatmap, _peak(heatmap), opened.convert("RGB"))
 
-    _localizer: Any = None
+    @cached_property
+    def heatmaps(self) -> HeatmapModel:
+        """The localizer of the model.
+
+        Raises:
+            FileNotFoundError: the model has no localizer, or reads published features.
+        """
+        return HeatmapModel(self.directory / ONNX, self.embedder)
 
 
-def _base64(image: Path | str | Image.Image) -> str:
-    """Return an image as the embedder reads it: the base64 of a file without loss."""
+def _peak(heatmap: NDArray[np.floating]) -> tuple[float, float]:
+    """Return the center of the highest values of a heatmap, x and y in [0, 1]; if it is outside them, the first one."""
+    rows, columns = np.nonzero(heatmap == heatmap.max())
+    row, column = int(rows.mean()), int(columns.mean())
+    if heatmap[row, column] < heatmap.max():
+        row, column = int(rows[0]), int(columns[0])
+    return (column + 0.5) / heatmap.shape[1], (row + 0.5) / heatmap.shape[0]
+
+
+def encode_file(image: Path | str | Image.Image) -> str:
+    """Return an image as ``Embedder`` reads it: the base64 of a file without loss."""
     buffer = BytesIO()
     opened = image if isinstance(image, Image.Image) else open_image(Path(image))
     opened.convert("RGB").save(buffer, "PPM")

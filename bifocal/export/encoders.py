@@ -10,8 +10,11 @@ from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.export.scores import LateInteraction
 from bifocal.features import RegionBatch
+from bifocal.localization.auto import AutoLocalizer
+from bifocal.localization.base import Localizer
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.models.base import Model
+from bifocal.serving.sessions import REGIONS
 from bifocal.text import TextBatch
 
 Branch = Literal["image_encoder", "text_encoder", "scores"]
@@ -21,19 +24,24 @@ Encoder = TwoBranchModel | GroundingModel
 class _FeatureBranch(nn.Module):
     def __init__(self, model: Encoder) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.localizer = model, region_localizer(model)
 
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        return self.model.embed_images(RegionBatch(features, mask, features.new_zeros(0)))
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        regions = RegionBatch(features, mask, features.new_zeros(0))
+        embeddings = self.model.embed_images(regions)
+        if self.localizer is None:
+            return embeddings
+        return embeddings, self.localizer.encode(self.model.image_encoder, regions).vectors
 
 
 class _PixelBranch(nn.Module):
     def __init__(self, model: Encoder) -> None:
         super().__init__()
-        self.encoder = model.image_encoder
+        self.encoder, self.localizes = model.image_encoder, region_localizer(model) is not None
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        return self.encoder.embed_pixels(pixels)
+    def forward(self, pixels: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        embeddings = self.encoder.embed_pixels(pixels)
+        return (embeddings, self.encoder.pixel_regions(pixels)) if self.localizes else embeddings
 
 
 class _TextBranch(nn.Module):
@@ -50,13 +58,21 @@ def branches(model: Model) -> tuple[Branch, ...]:
     return ("image_encoder", "text_encoder") if model.single_vector else ("image_encoder", "text_encoder", "scores")
 
 
+def region_localizer(model: Model) -> Localizer | None:
+    """Return the localizer of a model if it needs the output "regions" of the image encoder; None otherwise."""
+    localizer = AutoLocalizer().for_model(model)
+    served = None if localizer is None else localizer.served()
+    return localizer if served and served.vectors == REGIONS else None
+
+
 def export_encoder(model_directory: Path, branch: Branch, file: Path) -> None:
     """Write one graph of a saved model.
 
     Inputs of the image encoder: ``features`` (batch, regions, D) float32 and ``mask`` (batch, regions) bool; if it
     reads pixels: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation. Inputs of the text
     encoder: ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and ``lengths``
-    (batch,) int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm.
+    (batch,) int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm. The image encoder of a model whose
+    localizer compares region vectors with a phrase also has the output ``regions`` (batch, regions, d).
 
     A ``GroundingModel`` has other outputs: its image encoder has ``cells`` (batch, L, R, d), zero for padding, its text
     encoder ``sentences`` (batch, d) and ``words`` (batch, time, d), zero after the end of a sentence. Its third graph,
@@ -109,7 +125,8 @@ def input_shapes(model: Model, branch: Branch) -> dict[str, Shape]:
 def output_names(model: Model, branch: Branch) -> tuple[str, ...]:
     """Return the names of the outputs of an exported graph."""
     if model.single_vector:
-        return ("embeddings",)
+        localizes = branch == "image_encoder" and region_localizer(model) is not None
+        return ("embeddings", REGIONS) if localizes else ("embeddings",)
     names: dict[Branch, tuple[str, ...]]
     names = {"image_encoder": ("cells",), "text_encoder": ("sentences", "words"), "scores": ("scores",)}
     return names[branch]

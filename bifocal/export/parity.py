@@ -23,11 +23,11 @@ class Parity:
     """One comparison of a graph with torch.
 
     Attributes:
-        branch: name of the graph: a ``Branch``, "backbone" or "elmo".
+        branch: name of the graph: a ``Branch``, "backbone", "elmo" or "localizer".
         batch: images or captions.
         length: regions or words.
-        difference: largest absolute difference of any output value; of features, scores above 1 and ELMo's layers
-            relative to the largest value.
+        difference: largest absolute difference of any output value; of features, ELMo's layers, the scores of a
+            localizer, and other values above 1, relative to the largest value.
     """
 
     branch: str
@@ -48,9 +48,10 @@ def compare_encoder(model_directory: Path, branch: Branch, file: Path, seed: int
                 expected = [tensor.numpy() for tensor in _expected(model, branch, inputs)]
             outputs = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
             differences = [max_difference(*pair) for pair in zip(outputs, expected, strict=True)]
-            # Vectors have unit norm; the scores of a late-interaction model are sums.
-            scale = max(1.0, *(float(np.abs(values).max()) for values in expected)) if branch == "scores" else 1.0
-            yield Parity(branch, batch, length, max(differences) / scale)
+            # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions do not.
+            scales = [max(1.0, float(np.abs(values).max())) for values in expected]
+            difference = max(value / scale for value, scale in zip(differences, scales, strict=True))
+            yield Parity(branch, batch, length, difference)
 
 
 def _expected(model: Model, branch: Branch, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -81,6 +81,14 @@ class ImageEncoder(nn.Module):
         """
         raise TypeError(f"a {type(self).__name__} reads stored features, not pixels")
 
+    def pixel_regions(self, pixels: Tensor) -> Tensor:
+        """Return the vectors (B, R, d) that the localizer compares with a phrase, of images of one size (B, 3, H, W).
+
+        Raises:
+            TypeError: the encoder reads stored features, or its localizer compares other vectors.
+        """
+        raise TypeError(f"a {type(self).__name__} has no regions of pixels")
+
     def load_pretrained(self, directory: Path) -> None:
         """Load the weights that were stored with extracted features in ``directory``; does nothing without a backbone.
 

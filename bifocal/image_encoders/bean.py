@@ -167,6 +167,10 @@ class BEANEncoder(ImageEncoder):
         masks = [cells.new_ones(len(cells), dtype=torch.bool) for cells in vectors]
         return RegionVectors(*(pad_sequence(parts, batch_first=True) for parts in (vectors, masks, boxes)))
 
+    def pixel_regions(self, pixels: Tensor) -> Tensor:
+        """Return G' of eq. (8), (B, h w, d) row by row, of images of one size (B, 3, H, W)."""
+        return class_activation_maps(self.adapt(self.backbone_maps(pixels)), self.projection.weight)
+
     def last_activations(self, regions: RegionBatch) -> Activations:
         """Return the backbone's maps of one image, or its stored regions."""
         if not self.reads_pixels:

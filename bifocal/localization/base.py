@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -40,6 +41,21 @@ class RegionVectors(NamedTuple):
     def of(self, rows: Tensor) -> "RegionVectors":
         """Return the images of ``rows`` (n,); a row may occur several times."""
         return RegionVectors(*(part[rows] for part in self))
+
+
+class ServedScores(NamedTuple):
+    """How ``bifocal.serving.heatmaps`` computes the scores of a localizer without torch.
+
+    Attributes:
+        scores: a name of ``bifocal.serving.heatmaps.SCORES``.
+        vectors: "regions" if the exported image encoder has ``encode(...).vectors`` as a second output; "cells" if
+            they are its first output; "single_regions" if they are the embeddings of each region alone.
+        arguments: of the scores.
+    """
+
+    scores: str
+    vectors: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 class Localizer(ABC):
@@ -84,6 +100,10 @@ class Localizer(ABC):
     def for_model(self, model: Any) -> "Localizer | None":
         """Return the localizer to use with ``model``: this one, unless its scores depend on options of the model."""
         return self
+
+    def served(self) -> ServedScores | None:
+        """Return how the scores are computed from exported graphs; None if they need torch."""
+        return None
 
     def candidates(self, dim: int) -> Mapping[int, "Localizer"]:
         """Return localizers to choose from on validation images, by their k; empty if none.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, require
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ServedScores, masked, require
 
 PAPER_K = 180
 """Number of dimensions, of 2400, that the paper chose on validation images."""
@@ -48,6 +48,10 @@ class BEANHeatmap(Localizer):
     ) -> RegionScores:
         """Return eq. (9) for each cell; see ``Localizer``."""
         return masked(bean_heatmaps(vectors.vectors, texts, self.k), vectors)
+
+    def served(self) -> ServedScores:
+        """Return eq. (9) over the maps of the graph; see ``Localizer``."""
+        return ServedScores("largest_dimensions", "regions", {"k": self.k})
 
     def candidates(self, dim: int) -> Mapping[int, Localizer]:
         """Return localizers by their k, in ascending order; empty if k was given."""

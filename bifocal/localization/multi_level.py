@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bifocal.features import RegionBatch
 from bifocal.localization.attention import AttentionOptions, phrase_heatmap, sentence_heatmap
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, TextContext, masked, require
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ServedScores, TextContext, masked, require
 
 
 class MultiLevelHeatmap(Localizer):
@@ -61,3 +61,9 @@ class MultiLevelHeatmap(Localizer):
             for text, phrase, cells in zip(texts, words or [None] * len(texts), vectors.vectors, strict=True)
         ]
         return masked(torch.stack(heatmaps), vectors)
+
+    def served(self) -> ServedScores:
+        """Return the attention of a phrase without a sentence to the cells of the graph; see ``Localizer``."""
+        options = self.attention
+        arguments = {"softmax": options.softmax, "level": options.sentence_level, "unit": options.unit_sentence}
+        return ServedScores("attention", "cells", arguments)

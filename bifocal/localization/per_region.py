@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, region_scores
+from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ServedScores, masked, region_scores
 
 
 class PerRegionLocalizer(Localizer):
@@ -40,3 +40,7 @@ class PerRegionLocalizer(Localizer):
     ) -> RegionScores:
         """Return the cosine of each region with its image's text; see ``Localizer``."""
         return masked(region_scores(vectors.vectors, texts), vectors)
+
+    def served(self) -> ServedScores:
+        """Return the dot products with the embeddings of the regions; see ``Localizer``."""
+        return ServedScores("dot_products", "single_regions")

@@ -6,7 +6,15 @@ from typing import Any
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, region_scores, require
+from bifocal.localization.base import (
+    Localizer,
+    RegionScores,
+    RegionVectors,
+    ServedScores,
+    masked,
+    region_scores,
+    require,
+)
 
 
 class SMILERegions(Localizer):
@@ -39,3 +47,7 @@ class SMILERegions(Localizer):
     ) -> RegionScores:
         """Return the dot products of the regions with their image's text; see ``Localizer``."""
         return masked(region_scores(vectors.vectors, texts), vectors)
+
+    def served(self) -> ServedScores:
+        """Return the dot products with the regions of the graph; see ``Localizer``."""
+        return ServedScores("dot_products", "regions")

@@ -33,6 +33,7 @@ class ImageGraph:
     Attributes:
         inputs: accepted ``INPUTS``: "image" if the graphs cover all preprocessing; "features" unless the graph reads
             pixels.
+        reads_pixels: whether the input of the graph is pixels and not features.
         feature_dim: D of the features (R, D) of an image; None if the graph accepts any.
     """
 
@@ -41,11 +42,23 @@ class ImageGraph:
         backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
         self.backbone = open_session(backbone) if backbone.is_file() else None
         self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
-        reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
-        accepted = {"text": False, "image": bool(self.preprocessing), "features": not reads_pixels}
+        self.reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
+        accepted = {"text": False, "image": bool(self.preprocessing), "features": not self.reads_pixels}
         self.inputs = tuple(name for name in INPUTS if accepted[name])
         dimension = self.images.get_inputs()[0].shape[-1]
-        self.feature_dim = None if reads_pixels or not isinstance(dimension, int) else dimension
+        self.feature_dim = None if self.reads_pixels or not isinstance(dimension, int) else dimension
+
+    def read_images(self, images: Sequence[str]) -> list[Array]:
+        """Return the inputs of the graph for B image files in base64: features (R, D), or pixels (3, H, W).
+
+        Raises:
+            ValueError: a string is not the base64 of an image file.
+        """
+        pixels = np.stack([read_pixels(image, **self.preprocessing) for image in images])
+        if self.backbone is None:
+            return list(pixels.astype(np.float32))
+        # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
+        return list(run_graph(self.backbone, (pixels,))[0].astype(np.float16))
 
     def encode_images(self, images: Sequence[str]) -> Array:
         """Return the output of the graph for B image files in base64.
@@ -53,21 +66,23 @@ class ImageGraph:
         Raises:
             ValueError: a string is not the base64 of an image file.
         """
-        pixels = np.stack([read_pixels(image, **self.preprocessing) for image in images])
-        if self.backbone is None:
-            return run_graph(self.images, (pixels.astype(np.float32),))[0]
-        # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
-        return self.encode_features(list(run_graph(self.backbone, (pixels,))[0].astype(np.float16)))
+        return self.encode_inputs(self.read_images(images))
 
-    def encode_features(self, features: Sequence[Any]) -> Array:
-        """Return the output of the graph for B arrays (R, D), or nested lists; R may differ."""
+    def encode_inputs(self, inputs: Sequence[Array], output: str | None = None) -> Array:
+        """Return an output of the graph, by default the first, for B features (R, D) or pixels (3, H, W)."""
+        if self.reads_pixels:
+            return run_graph(self.images, (np.stack(inputs),), output)[0]
+        return self.encode_features(inputs, output)
+
+    def encode_features(self, features: Sequence[Any], output: str | None = None) -> Array:
+        """Return an output of the graph, by default the first, for B arrays (R, D), or nested lists; R may differ."""
         regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
         longest = max(len(image) for image in regions)
         padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
         mask = np.zeros((len(regions), longest), dtype=bool)
         for row, image in enumerate(regions):
             padded[row, : len(image)], mask[row, : len(image)] = image, True
-        return run_graph(self.images, (padded, mask))[0]
+        return run_graph(self.images, (padded, mask), output)[0]
 
 
 class Encoders(ImageGraph):

@@ -8,6 +8,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+REGIONS = "regions"
+"""Output of an image encoder for its localizer: the vectors (B, R, d) of the regions in the joint space."""
 
 
 def open_session(file: Path) -> onnxruntime.InferenceSession:
@@ -17,8 +19,16 @@ def open_session(file: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(file, providers=providers)
 
 
-def run_graph(session: onnxruntime.InferenceSession, arrays: Sequence[Array]) -> list[Array]:
-    """Return the outputs of a graph; ``arrays`` are its inputs in their order."""
+def run_graph(session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | None = None) -> list[Array]:
+    """Return the outputs of a graph without what only a localizer needs, or one output; nothing else is computed.
+
+    Args:
+        arrays: inputs of the graph, in their order.
+        output: name of the output; None for all that are vectors, layers or scores.
+    """
     names = (value.name for value in session.get_inputs())
-    outputs: list[Array] = session.run(None, dict(zip(names, arrays, strict=True)))
+    options = onnxruntime.RunOptions()
+    options.only_execute_path_to_fetches = True
+    wanted = [value.name for value in session.get_outputs() if value.name != REGIONS] if output is None else [output]
+    outputs: list[Array] = session.run(wanted, dict(zip(names, arrays, strict=True)), options)
     return outputs

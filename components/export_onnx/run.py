@@ -17,6 +17,7 @@ from bifocal.export.backbone import (
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
 from bifocal.export.encoders import branches, export_encoder, keeps_square, stretched_side
+from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import Parity, compare_encoder
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.features import FeatureStore
@@ -51,6 +52,8 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
         write_preprocessing(features, onnx)
     elif preprocessing.get("resize") == "limit" and (side := stretched_side(embedding)) is not None:
         write_preprocessing(features, onnx, side)
+    export_localizer(embedding, features, onnx)
+    parities += compare_localizer(embedding, onnx, params.seed)
     pd.DataFrame([asdict(parity) for parity in parities]).to_csv(onnx / "parity.csv", index=False)
     worst = max(parities, key=lambda parity: parity.difference)
     if worst.difference > params.tolerance:

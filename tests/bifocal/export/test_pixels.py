@@ -11,6 +11,7 @@ from PIL import Image
 from bifocal.backbones.trainable import resize_for_eval
 from bifocal.export.backbone import write_preprocessing
 from bifocal.export.encoders import export_encoder, keeps_square, stretched_side
+from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import compare_encoder
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
@@ -36,6 +37,14 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     assert keeps_square(tmp_path, 400)  # image_size of BEANEncoder
     assert not keeps_square(tmp_path, 399)
     assert stretched_side(tmp_path) == 400
+
+    export_localizer(tmp_path, tmp_path, tmp_path)
+    assert list(compare_localizer(tmp_path, tmp_path, seed=0)) == []  # no graph reads images
+    (tmp_path / "preprocessing.json").write_text(json.dumps({"size": 400, "interpolation": "bilinear"}))
+    export_localizer(tmp_path, tmp_path, tmp_path)
+    (parity,) = compare_localizer(tmp_path, tmp_path, seed=0)
+    assert (parity.branch, parity.length) == ("localizer", 13 * 13)
+    assert parity.difference < 1e-5
 
 
 def test_served_square_is_the_one_that_bean_stretches_an_original_image_to(tmp_path: Path) -> None:

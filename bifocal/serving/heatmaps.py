@@ -1,0 +1,129 @@
+"""Heatmaps of a phrase in an image from the ONNX graphs of a model, equal to those of its torch localizer.
+
+``bifocal.localization`` has the papers' equations and their options; here they are computed with numpy for one image
+and one phrase.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.serving.encoders import Array, ImageGraph
+from bifocal.serving.sessions import REGIONS
+
+LOCALIZER = "localizer.json"
+EPSILON = 1e-12
+"""Smallest norm that a vector is divided by, as in ``torch.nn.functional.normalize``."""
+
+
+class HeatmapModel:
+    """The localizer of an exported model.
+
+    Args:
+        directory: directory of the graphs; its ``localizer.json`` names the scores, the vectors that they compare with
+            the phrase, and the boxes of the regions.
+        encoder: the image encoder of the same directory.
+
+    Raises:
+        FileNotFoundError: the model has no localizer, or was exported without it.
+    """
+
+    def __init__(self, directory: Path, encoder: ImageGraph) -> None:
+        file = directory / LOCALIZER
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{directory} has no {LOCALIZER}: the model has no localizer or reads published features, or it was "
+                "exported by an older version; train SMILEEncoder, BEANEncoder or MultiLevelEncoder, or export it again"
+            )
+        description = json.loads(file.read_text())
+        self.encoder, self.vectors = encoder, str(description["vectors"])
+        self.boxes = np.array(description["boxes"], dtype=np.float32)
+        self.scores = partial(SCORES[description["scores"]], **description["arguments"])
+
+    def heatmap(self, image: str, text: Array, side: int) -> NDArray[np.float32]:
+        """Return the heatmap (side, side) of a phrase, over the image stretched to a square.
+
+        Args:
+            image: an image file in base64.
+            text: vector (d,) of the phrase.
+
+        Raises:
+            ValueError: the string is not the base64 of an image file.
+        """
+        (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
+        return rasterize(self.scores(vectors, text), self.boxes, side)
+
+
+def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:
+    """Return the vectors of the regions of each image.
+
+    Args:
+        vectors: "regions" for the second output of the image encoder, (R, d); "cells" for the first, (L, R, d);
+            "single_regions" for the embeddings (R, d) of each region as an image of its own.
+        inputs: features (R, D) or pixels (3, H, W) of each image.
+    """
+    if vectors == "single_regions":
+        return [encoder.encode_inputs([region[None] for region in image]) for image in inputs]
+    return list(encoder.encode_inputs(inputs, REGIONS if vectors == REGIONS else None))
+
+
+def dot_products(vectors: Array, text: Array) -> NDArray[np.float32]:
+    """Return the dot product of each region (R, d) with the phrase (d,): Engilberge's thesis, 2020, eq. (4.3)."""
+    return np.asarray(vectors @ text, dtype=np.float32)
+
+
+def largest_dimensions(vectors: Array, text: Array, k: int) -> NDArray[np.float32]:
+    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell of G' (R, d).
+
+    Args:
+        k: number of the largest entries of the phrase's vector that count.
+    """
+    kept = np.argsort(-text, kind="stable")[:k]
+    return np.asarray(vectors[:, kept] @ np.abs(text[kept]), dtype=np.float32)
+
+
+def attention(vectors: Array, text: Array, softmax: bool, level: int | None, unit: bool) -> NDArray[np.float32]:
+    """Return the heatmap of a phrase at its best level: Akbari et al., CVPR 2019, eq. (6a).
+
+    Args:
+        vectors: cells (L, R, d).
+        softmax, level, unit: see ``bifocal.localization.attention.attend``.
+    """
+    similarity = vectors @ text
+    heatmaps = np.maximum(similarity, 0)
+    if softmax:
+        present = vectors.any(axis=2)
+        exponents = np.exp(np.where(present, similarity - similarity.max(axis=1, keepdims=True), -np.inf))
+        heatmaps = exponents / exponents.sum(axis=1, keepdims=True)
+    attended = np.einsum("lr,lrd->ld", heatmaps, vectors)
+    if unit:
+        attended = attended / np.maximum(np.linalg.norm(attended, axis=1, keepdims=True), EPSILON)
+    best = int(np.argmax(attended @ text)) if level is None else level
+    return np.asarray(heatmaps[best], dtype=np.float32)
+
+
+Scores = Callable[..., NDArray[np.float32]]
+SCORES: Mapping[str, Scores] = MappingProxyType(
+    {"dot_products": dot_products, "largest_dimensions": largest_dimensions, "attention": attention}
+)
+"""Scores of the regions of one image for one phrase, by the name in ``localizer.json``."""
+
+
+def rasterize(scores: Array, boxes: Array, side: int) -> NDArray[np.float32]:
+    """Return the heatmap (side, side) of the scores (R,) of boxes (R, 4); see ``bifocal.localization.rasterize``.
+
+    Example:
+        >>> halves = np.array([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
+        >>> rasterize(np.array([1.0, 2.0]), halves, side=2).tolist()
+        [[1.0, 2.0], [1.0, 2.0]]
+    """
+    centers = ((np.arange(side) + 0.5) / side).astype(np.float32)
+    inside_x = (centers >= boxes[:, 0:1]) & (centers < boxes[:, 2:3])
+    inside_y = (centers >= boxes[:, 1:2]) & (centers < boxes[:, 3:4])
+    inside = inside_y[:, :, None] & inside_x[:, None, :]
+    return np.asarray(np.where(inside, scores[:, None, None], scores.min()).max(axis=0), dtype=np.float32)
