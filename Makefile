@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test faults leaderboard check requirements docs docs-test containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test faults leaderboard check requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -52,6 +52,14 @@ docs: setup
 # Its links, and every marked code block; 'make test' follows the links alone.
 docs-test: docs
 	pytest tests/docs tests/docs/run_blocks.py --numprocesses 0
+
+# The model and the images of 'bifocal demo', which the wheel contains.
+demo-model: setup
+	python docs/make_demo.py
+
+# The wheel in a fresh environment without torch: install, demo, search, where, inspect; needs a network.
+wheel-test: setup
+	pytest tests/pipelines/app/wheel.py --numprocesses 0
 
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard

@@ -7,6 +7,7 @@ with the extra that installs it.
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from runtime.cli import run
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "demo": "Search drawn scenes with a model that is part of the package.",
         "train": "Train a model on a folder of images with captions.",
         "search": "Show the images that fit a sentence best.",
         "where": "Show where in an image a phrase is.",
@@ -41,18 +43,32 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         try:
-            module = import_module(f"{__name__}.{cmd_name}")
+            command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), f"{cmd_name}_command")
         except ModuleNotFoundError as error:
-            raise click.ClickException(
-                f"'bifocal {cmd_name}' needs the package {error.name}: pip install 'bifocal[train,cpu]'"
-            ) from error
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+            raise missing_extra(cmd_name, error) from error
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command.
+
+        Raises:
+            click.ClickException: a package of the command is not installed.
+        """
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise missing_extra(str(ctx.invoked_subcommand), error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
+    """Return the error of a command that needs a package: it names the extras that install it."""
+    extras = "cpu" if error.name == "onnxruntime" else "train,cpu"
+    return click.ClickException(f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal[{extras}]'")
 
 
 @click.group(

@@ -1,0 +1,112 @@
+"""``bifocal demo``: the shipped model answers, and the light commands run without torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bifocal.datasets.corpora import Scenes
+from bifocal.datasets.scenes.drawing import box_of, draw_scene
+from bifocal.datasets.scenes.layout import SceneObject
+from bifocal.trained import TrainedModel
+from pipelines.app.demo import QUERIES
+from pipelines.app.demo_folder import RECIPE, SHIPPED, tiles, unpack
+from runtime import parameters
+from tests.pipelines.app.conftest import Command
+
+ROOT = Path(__file__).parents[3]
+NOT_INSTALLED = (
+    *("torch", "torchvision", "timm", "gensim", "sklearn", "scipy", "h5py", "matplotlib"),
+    *("mlflow", "boto3", "onnx", "onnxscript", "filelock", "transformers", "tokenizers", "langdetect", "ruamel"),
+)
+"""Packages that ``pip install 'bifocal[cpu]'`` does not install."""
+LIGHT = f"""
+import sys
+from click.testing import CliRunner
+for package in {NOT_INSTALLED}:
+    sys.modules[package] = None
+from pipelines.app import bifocal
+def run(*arguments):
+    result = CliRunner().invoke(bifocal, arguments)
+    print(result.output, result.exception or "", file=sys.stderr)
+    return result
+folder, photos = sys.argv[1:]
+assert run("--help").exit_code == 0
+assert run("demo", "two blue rhombuses", "--folder", folder, "-k", "2").exit_code == 0
+assert run("search", "a red star", "--run", folder).exit_code == 0
+assert run("search", folder + "/images/00003.jpg", "--run", folder).exit_code == 0
+assert run("where", folder + "/images/00003.jpg", "red star", "--run", folder).exit_code == 0
+assert run("inspect", photos, "--page", folder + "/page.html").exit_code == 0
+assert run("export", folder + "/copy", "--run", folder).exit_code == 0
+expected = "Error: 'bifocal train' needs the package torch: pip install 'bifocal[train,cpu]'\\n"
+assert run("train", photos).output == expected
+assert run("evaluate", "--run", folder).exit_code == 1
+"""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    return unpack(tmp_path_factory.mktemp("demo") / "new")
+
+
+def test_light_commands_run_without_torch(tmp_path: Path, photos: Path) -> None:
+    command = [sys.executable, "-c", LIGHT, str(tmp_path / "demo"), str(photos)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Image.open(tmp_path / "demo" / "two-blue-rhombuses.png").width > 500
+
+
+def test_shipped_files_are_small_and_of_the_present_format() -> None:
+    files = [path for path in SHIPPED.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 3_000_000
+    assert {"scores", "vectors", "arguments", "boxes"} == json.loads(
+        (SHIPPED / "onnx" / "localizer.json").read_text()
+    ).keys()
+    recipe = parameters.load(ROOT / "params.yaml", [SHIPPED / RECIPE])
+    corpus = {name: value for name, value in recipe["prepare_dataset"]["corpus"].items() if name != "name"}
+    scenes = Scenes(seed=recipe["seed"], **corpus)
+    shown = tiles(SHIPPED / "images.webp", 256)
+    for number in (0, 100, 255):
+        drawn = np.asarray(draw_scene(scenes.scene("test", number)[0], 128), dtype=float)
+        assert np.abs(np.asarray(shown[number], dtype=float) - drawn).mean() < 8
+
+
+def test_captions_and_queries_find_their_images(demo: TrainedModel) -> None:
+    captions = [captions[0] for captions in demo.collection.images["captions"]]
+    scores = demo.encode_text(captions) @ demo.collection.vectors.astype(np.float32).T
+    assert (scores.argmax(axis=1) == np.arange(256)).mean() > 0.8  # chance: 0.004
+    for query, words in zip(QUERIES, ("red chequered stars", "blue rhombuses", "green triangles"), strict=True):
+        assert words in demo.search(query, k=1)[0].captions[0]
+
+
+def test_shipped_vectors_are_those_of_the_shipped_graphs(demo: TrainedModel) -> None:
+    paths = demo.collection.images["path"][:8].tolist()
+    np.testing.assert_allclose(demo.encode_image(paths), demo.collection.vectors[:8], atol=0.05)
+
+
+def test_phrases_point_into_their_boxes(demo: TrainedModel) -> None:
+    scenes, hits = Scenes(seed=1), []
+    for number in range(12):
+        for sentence in scenes.scene("test", number)[1][:2]:
+            for phrase, group in sentence.phrases:
+                x, y = demo.where(demo.collection.images["path"][number], phrase).point
+                boxes = [boxed(item) for item in group]
+                hits.append(any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes))
+    assert np.mean(hits) > 0.7  # the image's center: 0.25
+
+
+def boxed(item: SceneObject) -> tuple[float, ...]:
+    return tuple(side / 128 for side in box_of(item, 128))
+
+
+def test_the_demo_keeps_what_is_there(command: Command, demo: TrainedModel, tmp_path: Path) -> None:
+    before = (demo.directory / "images" / "00000.jpg").stat().st_mtime_ns
+    assert unpack(demo.directory).collection.model == demo.collection.model
+    assert (demo.directory / "images" / "00000.jpg").stat().st_mtime_ns == before
+    (tmp_path / "holiday.jpg").write_bytes(b"mine")
+    result = command("demo", "--folder", tmp_path)
+    assert isinstance(result.exception, FileExistsError)
