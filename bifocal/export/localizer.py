@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -82,11 +81,12 @@ def _blank_image(model: Model, features: Path, folder: Path) -> RegionBatch | No
     extractor = exportable_extractor(features)
     if extractor is None:
         return None
+    side = json.loads((folder / PREPROCESSING).read_text())["size"]
     with torch.inference_mode():
-        (regions,) = extractor.extract([extractor.preprocess(Image.new("RGB", (64, 64), "gray"))])
-    assert regions.boxes is not None
-    cells = regions.features.float().unsqueeze(0)
-    return RegionBatch(cells, torch.ones(cells.shape[:2], dtype=torch.bool), regions.boxes.float().unsqueeze(0))
+        # Boxes relative to the square that the graph reads: a crop of the image, or all of it.
+        cells, boxes = extractor.cells(torch.full((1, 3, side, side), 128, dtype=torch.uint8))
+    mask = torch.ones(cells.shape[:2], dtype=torch.bool)
+    return RegionBatch(cells.float(), mask, boxes.float().unsqueeze(0))
 
 
 def _random_images(model: Model, folder: Path, boxes: Tensor, generator: torch.Generator) -> RegionBatch:

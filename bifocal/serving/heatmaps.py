@@ -4,15 +4,20 @@
 and one phrase.
 """
 
+import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
+from bifocal.datasets.resizing import center_box, resize_shorter
 from bifocal.serving.encoders import Array, ImageGraph
 from bifocal.serving.sessions import REGIONS
 
@@ -56,7 +61,19 @@ class HeatmapModel:
             ValueError: the string is not the base64 of an image file.
         """
         (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
-        return rasterize(self.scores(vectors, text), self.boxes, side)
+        left, top, right, bottom = read_square(image, self.encoder.preprocessing)
+        corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
+        return rasterize(self.scores(vectors, text), (corner + self.boxes * sides).astype(np.float32), side)
+
+
+def read_square(image: str, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a central crop, or all."""
+    if "scaled" not in preprocessing:
+        return 0.0, 0.0, 1.0, 1.0
+    with Image.open(BytesIO(base64.b64decode(image))) as opened:
+        small = resize_shorter(ImageOps.exif_transpose(opened), preprocessing["scaled"], preprocessing["interpolation"])
+    box = center_box(*small.size, preprocessing["size"])
+    return tuple(value / side for value, side in zip(box, 2 * small.size, strict=True))
 
 
 def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:

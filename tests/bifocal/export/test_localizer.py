@@ -1,5 +1,7 @@
 """Heatmaps of exported models: numpy on the graphs' outputs gives the scores of the torch localizer."""
 
+import base64
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
@@ -19,7 +22,7 @@ from bifocal.localization.attention import AttentionOptions
 from bifocal.localization.base import Localizer
 from bifocal.serving import heatmaps
 from bifocal.serving.encoders import ImageGraph
-from bifocal.serving.heatmaps import SCORES, HeatmapModel
+from bifocal.serving.heatmaps import SCORES, HeatmapModel, read_square
 
 DIM, INPUT = 12, 7
 
@@ -70,3 +73,13 @@ def test_numpy_gives_the_scores_of_the_localizer(encoder: ImageEncoder, localize
 def test_a_model_without_localizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"has no localizer\.json: the model has no localizer"):
         HeatmapModel(tmp_path, ImageGraph.__new__(ImageGraph))
+
+
+def test_boxes_of_a_crop_are_relative_to_the_image() -> None:
+    buffer = BytesIO()
+    Image.new("RGB", (90, 60)).save(buffer, "PNG")
+    encoded = base64.b64encode(buffer.getvalue()).decode()
+    preprocessing = {"size": 16, "scaled": 20, "interpolation": "bicubic"}
+    # Resized to 30 x 20; the central square of 16 pixels begins at (7, 2).
+    assert read_square(encoded, preprocessing) == pytest.approx((7 / 30, 2 / 20, 23 / 30, 18 / 20))
+    assert read_square(encoded, {"size": 16, "interpolation": "bicubic"}) == (0, 0, 1, 1)
