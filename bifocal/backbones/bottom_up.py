@@ -67,7 +67,7 @@ class ConvNorm(nn.Conv2d):
 
 
 class Bottleneck(nn.Module):
-    """Residual block; the stride is that of the first 1 x 1 convolution, as in the first ResNets."""
+    """Residual block of three convolutions. The first 1 x 1 convolution has the stride, as in He et al., CVPR 2016."""
 
     def __init__(self, inputs: int, width: int, stride: int, dilation: int) -> None:
         super().__init__()

@@ -15,12 +15,13 @@ Entry = TypeVar("Entry", CaptionEntry, PhraseEntry, LabelEntry)
 class Combined:
     """Splits of several corpora: train on one, choose the epoch on another, evaluate on a third.
 
-    Each split is that of its own corpus; the rest of the corpus is not read into the dataset. An image id is preceded
-    by the name of its corpus, ``Flickr30kEntities/36979.jpg``, and caption ids count from 0: the ids of two corpora may
-    be equal. Published features, whose rows have the ids of one corpus, cannot be read for such a dataset.
+    The split "train" of the dataset is the split "train" of the first corpus; "val" and "test" likewise. Other splits
+    of a corpus are dropped. Two corpora may have equal ids, so an image id begins with the name of its corpus,
+    ``Flickr30kEntities/36979.jpg``, and caption ids count from 0. Published features have the ids of one corpus and
+    cannot be read for such a dataset.
 
     Args:
-        train, val, test: reader of the corpus whose split it is; None for a dataset without the split.
+        train, val, test: reader of the corpus of this split; None for a dataset without the split.
 
     Example:
         >>> from bifocal.datasets.corpora import COCO, Flickr30kEntities
