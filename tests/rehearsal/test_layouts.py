@@ -67,6 +67,11 @@ def test_coco_instances(tmp_path: Path) -> None:
     corpus = COCOInstances(tmp_path, train="train2014", val="val2014").read(UNUSED)
     assert {image.image_id for image in corpus.images} == {str(coco_id(picture)) for picture in PICTURES}
     assert {box for phrase in corpus.phrases for box in phrase.boxes} == boxes_of(PICTURES)
+    split = COCO(tmp_path, instances=True, restval=False).read(UNUSED)
+    listed = {image.image_id for image in split.images}
+    assert {phrase.image_id for phrase in split.phrases} == listed
+    assert [image for image in split.images if image not in COCO(tmp_path, restval=False).read(UNUSED).images] == []
+    assert [phrase for phrase in corpus.phrases if phrase.image_id in listed] == list(split.phrases)
 
 
 def test_flickr30k_entities(tmp_path: Path) -> None:

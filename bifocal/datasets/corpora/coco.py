@@ -1,11 +1,17 @@
 """COCO 2014 with the splits of Karpathy's ``dataset_coco.json``."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from bifocal.datasets.base import Corpus
+from bifocal.datasets.corpora.coco_instances import read_instances
 from bifocal.datasets.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
-from bifocal.datasets.published import COCO_IMAGES, KARPATHY_SPLITS, PublishedCorpus
+from bifocal.datasets.published import COCO_ANNOTATIONS, COCO_IMAGES, KARPATHY_SPLITS, PublishedCorpus
+
+SUBSETS = ("train2014", "val2014")
+INSTANCES_BYTES = 350_000_000
+"""Estimate of the larger of the two files of instances."""
 
 
 class COCO:
@@ -17,10 +23,12 @@ class COCO:
         root: folder of ``dataset_coco.json`` and of its image folders ``train2014`` and ``val2014``.
         restval: add the 30,504 images of the original validation set that are in neither val nor test to train, as
             most papers since VSE++ do; if False, exclude and list them.
+        instances: add the objects of ``annotations/instances_train2014.json`` and ``instances_val2014.json``: the names
+            of categories become phrases with boxes and masks, as in ``COCOInstances`` (BEAN, section 4.2).
     """
 
-    def __init__(self, root: Path | str | None = None, restval: bool = True) -> None:
-        self.root, self.restval = root, restval
+    def __init__(self, root: Path | str | None = None, restval: bool = True, instances: bool = False) -> None:
+        self.root, self.restval, self.instances = root, restval, instances
 
     def published(self) -> PublishedCorpus:
         """Return the counts of the published files."""
@@ -32,15 +40,22 @@ class COCO:
             frequent_words=10_000,
             file_size=163_000,
             image_size=(640, 480),
-            metadata_size=144_000_000,
-            downloads=(KARPATHY_SPLITS, *COCO_IMAGES),
+            phrases_per_image=2.9 if self.instances else 0.0,
+            metadata_size=INSTANCES_BYTES if self.instances else 144_000_000,
+            downloads=(KARPATHY_SPLITS, *COCO_IMAGES, *([COCO_ANNOTATIONS] if self.instances else [])),
         )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.
 
         Raises:
-            ValueError: the JSON file is missing or is not in Karpathy's format.
+            ValueError: a JSON file is missing or is not in its published format.
         """
         root = require_root(self.root, "COCO", "dataset_coco.json, train2014/ and val2014/")
-        return read_karpathy(root / "dataset_coco.json", root, "COCO", restval=self.restval)
+        corpus = read_karpathy(root / "dataset_coco.json", root, "COCO", restval=self.restval)
+        if not self.instances:
+            return corpus
+        listed = {image.image_id for image in corpus.images}
+        found = [read_instances(root / "annotations" / f"instances_{name}.json", listed) for name in SUBSETS]
+        phrases, excluded = ([entry for part in parts for entry in part] for parts in zip(*found, strict=True))
+        return replace(corpus, phrases=phrases, excluded=[*corpus.excluded, *excluded])

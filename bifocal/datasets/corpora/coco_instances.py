@@ -1,6 +1,7 @@
 """COCO in its published files: ``captions_*.json`` and ``instances_*.json``."""
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,6 @@ def _read_subset(root: Path, name: str, split: str) -> Corpus:
     annotations = root / "annotations"
     captions = read_json(annotations / f"captions_{name}.json", "COCOInstances", "images", "annotations")
     path = annotations / f"instances_{name}.json"
-    instances = read_json(path, "COCOInstances", "annotations", "categories")
     try:
         images = [
             ImageEntry(str(item["id"]), f"{name}/{item['file_name']}", split, (int(item["width"]), int(item["height"])))
@@ -76,13 +76,26 @@ def _read_subset(root: Path, name: str, split: str) -> Corpus:
             CaptionEntry(int(item["id"]), str(item["image_id"]), str(item["caption"]))
             for item in captions["annotations"]
         ]
-        sizes = {image.image_id: image.size for image in images if image.size}
-        return Corpus(root, images, sentences, *_read_phrases(instances, sizes))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{annotations}: captions_{name}.json or {path.name} is not in COCO's format: "
-            f"{type(error).__name__} {error}"
+            f"{annotations}: captions_{name}.json is not in COCO's format: {type(error).__name__} {error}"
         ) from error
+    return Corpus(root, images, sentences, *read_instances(path, {image.image_id for image in images}))
+
+
+def read_instances(path: Path, image_ids: Collection[str]) -> tuple[list[PhraseEntry], list[RejectedEntry]]:
+    """Return the objects of these images in a file of instances: phrases, and excluded annotations.
+
+    Raises:
+        ValueError: the file is missing or is not in COCO's format.
+    """
+    content = read_json(path, "COCOInstances", "images", "annotations", "categories")
+    try:
+        sizes = {str(item["id"]): (int(item["width"]), int(item["height"])) for item in content["images"]}
+        content["annotations"] = [item for item in content["annotations"] if str(item["image_id"]) in image_ids]
+        return _read_phrases(content, sizes)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not in COCO's format: {type(error).__name__} {error}") from error
 
 
 @dataclass

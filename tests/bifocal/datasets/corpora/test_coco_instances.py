@@ -111,6 +111,6 @@ def test_coco_instances_names_the_invalid_file(tmp_path):
     with pytest.raises(ValueError, match=r"captions_val2017\.json: no such file"):
         COCOInstances(tmp_path).read(UNUSED)
     path = tmp_path / "annotations" / "instances_train2017.json"
-    path.write_text(json.dumps({"annotations": [{"image_id": 1, "category_id": 7}], "categories": []}))
+    path.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "category_id": 7}], "categories": []}))
     with pytest.raises(ValueError, match=r"instances_train2017\.json is not in COCO's format: KeyError 7"):
         COCOInstances(tmp_path, val=0.0).read(UNUSED)
