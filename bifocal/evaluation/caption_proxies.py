@@ -1,13 +1,16 @@
-"""Similarities of images by their captions: proxies of the similarity that people see."""
+"""Similarities of images by their captions and objects: proxies of the similarity that people see."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from bifocal.datasets import Dataset
+from bifocal.datasets.corpora.visual_genome import SYNSETS
 from bifocal.metrics import match_kernel
 from bifocal.metrics.ranking.meteor import MeteorSentence, meteor, meteor_sentence
 from bifocal.metrics.ranking.semantic_relevance import image_vectors
@@ -30,10 +33,11 @@ def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
 
 
 def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], seed: int) -> Mapping[str, Proxy]:
-    """Return the similarities by captions of table 1: ``tf_idf``, ``fisher`` and ``meteor``.
+    """Return the similarities of table 1: ``tf_idf``, ``fisher`` and ``meteor`` of captions, and ``objects``.
 
     Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors all words of an image are one bag; METEOR
-    compares single captions, with ``bifocal.metrics.match_kernel``.
+    compares single captions, with ``bifocal.metrics.match_kernel``. ``objects`` needs the labels "synsets", which
+    ``VisualGenome`` reads with ``objects``.
 
     Args:
         dataset: all splits; tf-idf and Fisher vectors are fitted on its training captions.
@@ -44,11 +48,13 @@ def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], see
     for image_id, text in zip(split.captions["image_id"], split.captions["text"], strict=True):
         if row_of_image[image_id] in captions:
             captions[row_of_image[image_id]].append(text)
-    return {
+    proxies = {
         "tf_idf": tf_idf_proxy(dataset, split),
         "fisher": fisher_proxy(list(_training_split(dataset, split).captions["text"]), captions, seed),
         "meteor": meteor_proxy(captions),
     }
+    has_objects = (split.labels["task"] == SYNSETS).any()
+    return proxies | ({"objects": object_proxy(dataset, split)} if has_objects else {})
 
 
 def tf_idf_proxy(dataset: Dataset, split: Dataset) -> Proxy:
@@ -69,6 +75,24 @@ def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]],
     bags = [np.concatenate(vectorizer.word_vectors.encode(texts).values) for texts in captions.values()]
     vectors = dict(zip(captions, normalize(vectorizer.fisher(bags)), strict=True))
     return lambda first, second: float(vectors[first] @ vectors[second])
+
+
+def object_proxy(dataset: Dataset, split: Dataset) -> Proxy:
+    """Return the product of the tf-idf histograms of two images: how many objects of each synset they contain."""
+
+    def counts(part: Dataset) -> list[dict[str, float]]:
+        labels = part.labels[part.labels["task"] == SYNSETS]
+        of_image = {
+            name: dict(zip(rows["label"], rows["value"], strict=True)) for name, rows in labels.groupby("image_id")
+        }
+        return [of_image.get(name, {}) for name in part.images["image_id"]]
+
+    training = dataset.split("train")
+    fitted = counts(training if len(training.images) else split)
+    histograms, weights = DictVectorizer().fit(fitted), TfidfTransformer()
+    weights.fit(histograms.transform(fitted))
+    vectors = weights.transform(histograms.transform(counts(split)))
+    return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
 
 
 def meteor_proxy(captions: Mapping[int, Sequence[str]]) -> Proxy:

@@ -19,6 +19,7 @@ LABELS = {
     "tf_idf": "Captions, tf-idf",
     "fisher": "Captions, Fisher vectors of word vectors",
     "meteor": "Captions, METEOR",
+    "objects": "Objects, tf-idf of synsets",
     "people": "People with each other",
 }
 
@@ -28,9 +29,9 @@ def triplet_metrics(
 ) -> dict[str, float]:
     """Return the agreement with people in percent, of the model and of similarities of the captions.
 
-    ``tf_idf``, ``fisher`` and ``meteor`` are those of ``caption_proxies``. If the file has single decisions, ``people``
-    is the agreement of a person with the others, leaving one out, and ``people_std`` its standard deviation. Triplets
-    with images outside the split are counted as ``left_out``.
+    ``tf_idf``, ``fisher``, ``meteor`` and ``objects`` are those of ``caption_proxies``. If the file has single
+    decisions, ``people`` is the agreement of a person with the others, leaving one out, and ``people_std`` its standard
+    deviation. Triplets with images outside the split are counted as ``left_out``.
 
     Args:
         images: embeddings of the images of ``split``, of unit norm.

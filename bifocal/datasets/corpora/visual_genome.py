@@ -2,19 +2,21 @@
 
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
 from bifocal.datasets.splits import draw_counts
 
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
+SYNSETS = "synsets"
+"""Task of the labels that count objects."""
 
 _Listing = tuple[dict[str, str], list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
 """Image id of each of Visual Genome's ids, images, captions and excluded entries."""
@@ -41,6 +43,8 @@ class VisualGenome:
         coco: COCO's captions file below ``root``, such as ``captions_val2014.json``; None for all images.
         max_words: longer descriptions are excluded; None for no limit.
         seed: of the drawn splits.
+        objects: file of the objects below ``root``, such as ``objects.json``: the number of objects of each WordNet
+            synset becomes a label of the task "synsets" (Gordo and Larlus, section 4); None for no labels.
 
     Raises:
         ValueError: ``max_words`` is less than 1, or the numbers in ``splits`` are not those of train, val and test.
@@ -53,6 +57,7 @@ class VisualGenome:
         coco: str | None = None,
         max_words: int | None = 10,
         seed: int = 0,
+        objects: str | None = None,
     ) -> None:
         if max_words is not None and max_words < 1:
             raise ValueError(f"max_words is {max_words}, expected at least 1, or null for no limit")
@@ -62,12 +67,14 @@ class VisualGenome:
                 f"{', '.join(SPLITS)}"
             )
         self.root, self.splits, self.coco, self.max_words, self.seed = root, splits, coco, max_words, seed
+        self.objects = objects
 
     def published(self) -> PublishedCorpus:
         """Return the counts of the published files; 46,881 terms are those of Gordo and Larlus, section 6.1."""
         address = "https://homes.cs.washington.edu/~ranjay/visualgenome/"
         images = (("images.zip", 9_200_000_000, "VG_100K/"), ("images2.zip", 5_470_000_000, "VG_100K_2/"))
-        tables = ("image_data.json.zip", "region_descriptions.json.zip")
+        tables = ["image_data.json.zip", "region_descriptions.json.zip"]
+        tables += [f"{self.objects}.zip"] if self.objects else []
         splits = "https://github.com/jcjohnson/densecap/tree/master/info"
         files = [
             *(Download(name, "Visual Genome", f"{address}api.html", size, place) for name, size, place in images),
@@ -122,7 +129,8 @@ class VisualGenome:
                 f"{root}: image_data.json, region_descriptions.json or the splits are not in Visual Genome's format: "
                 f"{type(error).__name__} {error}"
             ) from error
-        return Corpus(root, entries, captions, phrases, excluded)
+        labels = _read_synsets(root / self.objects, ids) if self.objects else []
+        return Corpus(root, entries, captions, phrases, excluded, labels)
 
     def _list_all(self, root: Path, data: list[Any]) -> _Listing:
         image_ids = [str(image["image_id"]) for image in data]
@@ -172,6 +180,20 @@ def clean(phrase: str) -> str:
     """
     plain = unicodedata.normalize("NFKD", phrase.translate(_SIGNS))
     return _NOISE.sub("", plain.lower()).strip()
+
+
+def _read_synsets(path: Path, ids: Mapping[str, str]) -> list[LabelEntry]:
+    """Return the number of objects of each synset in each image; objects without a synset do not count."""
+    labels: list[LabelEntry] = []
+    try:
+        for image in stream_json_list(path, "VisualGenome"):
+            image_id = ids.get(str(image.get("id", image.get("image_id"))))
+            if image_id is not None:
+                counts = Counter(str(synset) for item in image["objects"] for synset in item["synsets"])
+                labels += [LabelEntry(image_id, SYNSETS, name, float(count)) for name, count in counts.items()]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not in Visual Genome's format: {type(error).__name__} {error}") from error
+    return labels
 
 
 def _entry(image: Any, split: str) -> ImageEntry:

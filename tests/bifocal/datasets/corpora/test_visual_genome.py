@@ -102,3 +102,22 @@ def test_visual_genome_without_a_limit_keeps_long_descriptions(genome):
     assert {entry.reason for entry in corpus.excluded if entry.kind == "phrase"} == {"0 words, expected at least 1"}
     with pytest.raises(ValueError, match="max_words is 0, expected at least 1"):
         VisualGenome(genome, max_words=0)
+
+
+def test_objects_of_visual_genome_are_counted_by_synset(genome):
+    def item(*synsets: str) -> dict[str, object]:
+        return {"object_id": 1, "x": 0, "y": 0, "w": 5, "h": 5, "names": ["thing"], "synsets": list(synsets)}
+
+    objects = [
+        {"image_id": 1, "objects": [item("man.n.01"), item("cup.n.01"), item("cup.n.01"), item()]},
+        {"image_id": 3, "objects": [item("sky.n.01")]},  # in no split
+    ]
+    (genome / "objects.json").write_text(json.dumps(objects))
+    labels = VisualGenome(genome, objects="objects.json").read(UNUSED).labels
+    assert {(label.image_id, label.task, label.label, label.value) for label in labels} == {
+        ("1", "synsets", "man.n.01", 1.0),
+        ("1", "synsets", "cup.n.01", 2.0),
+    }
+    (genome / "objects.json").write_text(json.dumps([{"image_id": 1}]))
+    with pytest.raises(ValueError, match=r"objects\.json is not in Visual Genome's format: KeyError 'objects'"):
+        VisualGenome(genome, objects="objects.json").read(UNUSED)
