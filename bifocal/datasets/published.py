@@ -44,6 +44,7 @@ class PublishedCorpus:
         words_per_caption: mean number of tokens.
         phrases_per_image: mean number of phrases with boxes.
         phrase_pairs: different pairs of a phrase and a box in the split "train".
+        labels: number of labels of each task.
         words: different words of the training captions.
         frequent_words: words that occur at least 5 times.
         file_size: mean bytes of an image file; 0 if the corpus has no image files.
@@ -57,6 +58,7 @@ class PublishedCorpus:
     words_per_caption: float = 0.0
     phrases_per_image: float = 0.0
     phrase_pairs: int = 0
+    labels: Mapping[str, int] = field(default_factory=dict)
     words: int = 0
     frequent_words: int = 0
     file_size: int = 0

@@ -20,6 +20,9 @@ MAX_COMPUTED = 50_000_000
 INDEXING = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_)
 PACKING = torch.ops.aten._pack_padded_sequence
 SCALAR = torch.ops.aten._local_scalar_dense
+EIGEN, SVD = torch.ops.aten._linalg_eigh, torch.ops.aten._linalg_svd
+SLOW = 25
+"""Operations of a matrix product in the time of one operation of a decomposition."""
 
 
 class Work(NamedTuple):
@@ -43,6 +46,15 @@ class Work(NamedTuple):
             6.0
         """
         return Work(*(factor * value for value in self))
+
+    def plus(self, other: "Work") -> "Work":
+        """Return the work of both.
+
+        Example:
+            >>> Work(flops=2.0).plus(Work(flops=1.0)).flops
+            3.0
+        """
+        return Work(*(mine + others for mine, others in zip(self, other, strict=True)))
 
     def minus(self, other: "Work") -> "Work":
         """Return the work that is not in ``other``."""
@@ -123,10 +135,20 @@ class Simulation(TorchDispatchMode):
         if packet in flop_registry:
             flops = flop_registry[packet](*args, **kwargs, out_val=output)
             self.work = self.work._replace(flops=self.work.flops + flops)
+        if packet in (EIGEN, SVD):
+            self._decompose(args[0], output)
         if not inputs and isinstance(output, Tensor) and (output.numel() <= SMALL or not output.is_floating_point()):
             return func(*args, **kwargs)
         is_in_place, changed = _changed_arguments(func, args, kwargs)
         return changed if is_in_place else tree_map(_numbered, output)
+
+    def _decompose(self, matrix: Tensor, output: Any) -> None:
+        """Count a decomposition: its operations, and the copy and the workspace of LAPACK's divide and conquer."""
+        size, rank = matrix.numel(), min(matrix.shape)
+        workspace = (size + 4 * rank**2) * matrix.element_size()
+        results = sum(value.nbytes for value in tree_flatten(output)[0] if isinstance(value, Tensor))
+        self.peak = max(self.peak, self.live + workspace + results)
+        self.work = self.work._replace(flops=self.work.flops + SLOW * 10.0 * size * rank)
 
     def _packed(self, padded: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
         """Return the packed sequences, whose number of rows is not known without the lengths, and their sizes."""

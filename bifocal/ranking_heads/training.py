@@ -1,6 +1,6 @@
 """Train a ranking head, and the backbone below it, with any loss on scores."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -137,12 +137,8 @@ class _HeadTask(TrainingTask[HeadBatch]):
 
     def backward(self, batch: HeadBatch, epoch: int, step: int) -> Tensor:
         regions = to_device(batch.regions, self.device)
-        scores = CachedEncodings(self._score, regions, self.micro_batch_size, self.cast, self.norms)
         targets = self.train.targets(batch.images, self.metric).to(self.device)
-        value: Tensor = self.loss(Scores(scores.encodings[0].float().T), targets)
-        value.backward()
-        scores.backpropagate()
-        return value.detach()
+        return backward_scores(self.model, self.loss, regions, targets, self.micro_batch_size, self.cast, self.norms)
 
     def validate(self) -> dict[str, float]:
         predictions = pool_by_group(self.validation, predict(self.model, self.validation))
@@ -157,8 +153,30 @@ class _HeadTask(TrainingTask[HeadBatch]):
     def _read(self, images: Tensor) -> HeadBatch:
         return HeadBatch(images, self.train.batch(images))
 
-    def _score(self, regions: RegionBatch) -> Tensor:
-        return _scores(self.model, regions)
+
+def backward_scores(
+    model: RankingModel,
+    loss: nn.Module,
+    regions: RegionBatch,
+    targets: Tensor,
+    micro_batch_size: int | None,
+    cast: Callable[[], torch.autocast],
+    norms: Sequence[nn.modules.batchnorm._NormBase],
+) -> Tensor:
+    """Compute the loss of a batch, add its gradients to those of the parameters, and return it.
+
+    Args:
+        regions: features or pixels of B images.
+        targets: (C, B), matches for the loss.
+        micro_batch_size: images that the model scores at a time; None: all.
+        cast: new context of the precision.
+        norms: batch normalizations of the model.
+    """
+    scores = CachedEncodings(lambda chunk: _scores(model, chunk), regions, micro_batch_size, cast, norms)
+    value: Tensor = loss(Scores(scores.encodings[0].float().T), targets)
+    value.backward()
+    scores.backpropagate()
+    return value.detach()
 
 
 def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:

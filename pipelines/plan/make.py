@@ -7,9 +7,11 @@ from typing import Any, cast
 
 from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus, PublishedReader
 from bifocal.embedding import BATCH
-from bifocal.planning.features import expect_features
+from bifocal.planning.features import ExpectedFeatures, expect_features
+from bifocal.planning.initialization import InitializationCost, simulate_initialization
+from bifocal.planning.ranking import RankingInputs, simulate_predictions
 from bifocal.planning.training import ModelInputs, simulate_embedding
-from bifocal.registry import build
+from bifocal.registry import build, suggest
 from bifocal.text.expected import ExpectedText
 from bifocal.text.vectorizers.base import Expecting
 from components.catalog import configurable_components
@@ -18,10 +20,11 @@ from components.extract_features.spec import ExtractFeaturesParams
 from components.prepare_dataset.spec import PrepareDatasetParams
 from components.pretrain_sorter.spec import PretrainSorterParams
 from components.train_embedding.spec import TrainEmbeddingParams
+from components.train_ranking_head.spec import TrainRankingHeadParams
 from components.vectorize_captions.spec import VectorizeCaptionsParams
-from pipelines.plan import stages
+from pipelines.plan import ranking_stages, stages
 from pipelines.plan.devices import Device
-from pipelines.plan.plan import Plan, PlannedDownload
+from pipelines.plan.plan import Plan, PlannedDownload, StagePlan
 from runtime import parameters
 
 
@@ -42,31 +45,6 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
     features = expect_features(extraction.extractor, extraction.batch_size, corpus.image_size)
     text = _expected_text(vectorizer, corpus)
     sizes = stages.Sizes(corpus, features, text, device)
-    planned = [
-        stages.prepare_dataset(dataset, sizes),
-        stages.pretrain_sorter(sorter.training, sorter.length, device),
-        stages.extract_features(extraction, sizes),
-        stages.vectorize_captions(sizes),
-    ]
-    notes: list[str] = []
-    if features is None:
-        notes.append(f"features: {extraction.extractor.name} reads files whose shape is not published")
-    if text is None:
-        reason = (
-            f"{vectorizer.name} reads the user's files" if corpus.captions_per_image else "the corpus has no captions"
-        )
-        notes.append(f"text, training and evaluation: {reason}")
-    if training.initialization is not None and training.initialization.name != "FromEmbedding":
-        notes.append(f"memory and time of the initialization {training.initialization.name}")
-    if features is not None and text is not None:
-        inputs = ModelInputs.of(training.model, features, text, corpus)
-        embedding = simulate_embedding(inputs, BATCH)
-        planned += [
-            stages.train_embedding(training, inputs, embedding, sizes),
-            stages.evaluate(evaluation, embedding, sizes),
-            stages.export_onnx(embedding.weights),
-            stages.register_model(embedding.weights),
-        ]
     places = {
         "prepare_dataset": dataset.corpus.arguments.get("root"),
         "extract_features": extraction.extractor.arguments.get("path"),
@@ -77,7 +55,57 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
         "extract_features": features.downloads if features else (),
         "vectorize_captions": text.downloads if text else (),
     }
+    planned = [
+        stages.prepare_dataset(dataset, sizes),
+        ranking_stages.pretrain_sorter(sorter.training, sorter.length, device),
+        stages.extract_features(extraction, sizes),
+    ]
+    notes: list[str] = []
+    if features is None:
+        notes.append(f"features and training: {extraction.extractor.name} reads files whose shape is not published")
+    if values["pipeline"] == "ranking_head":
+        if features is not None:
+            planned += _ranking_head(cast(TrainRankingHeadParams, sections["train_ranking_head"]), features, sizes)
+        return Plan(device.name, tuple(_downloads(files, places)), tuple(planned), tuple(notes))
+    planned.append(stages.vectorize_captions(sizes))
+    if text is None:
+        reason = (
+            f"{vectorizer.name} reads the user's files" if corpus.captions_per_image else "the corpus has no captions"
+        )
+        notes.append(f"text, training and evaluation: {reason}")
+    if features is not None and text is not None:
+        inputs = ModelInputs.of(training.model, features, text, corpus)
+        embedding, initialization = simulate_embedding(inputs, BATCH), InitializationCost()
+        if training.initialization is not None:
+            found = simulate_initialization(inputs, training.initialization, corpus)
+            if found is None:
+                notes.append(f"memory and time of the initialization {training.initialization.name}")
+            initialization = found or initialization
+        planned += [
+            stages.train_embedding(training, inputs, embedding, initialization, sizes),
+            stages.evaluate(evaluation, embedding, sizes),
+            stages.export_onnx(embedding.weights),
+            stages.register_model(embedding.weights),
+        ]
     return Plan(device.name, tuple(_downloads(files, places)), tuple(planned), tuple(notes))
+
+
+def _ranking_head(params: TrainRankingHeadParams, features: ExpectedFeatures, sizes: stages.Sizes) -> list[StagePlan]:
+    """Return the plan of the training, the export and the registration of a ranking head.
+
+    Raises:
+        ValueError: the corpus has no labels of the task.
+    """
+    labels = sizes.corpus.labels
+    if params.task not in labels:
+        raise ValueError(f"train_ranking_head.task is {params.task!r}; {suggest(params.task, labels)}")
+    inputs = RankingInputs(params.head, params.backbone, features, labels[params.task])
+    weights = simulate_predictions(inputs).weights
+    return [
+        ranking_stages.train_ranking_head(params, inputs, sizes),
+        ranking_stages.export_ranking_head(weights),
+        ranking_stages.register_ranking_head(weights),
+    ]
 
 
 def _published(dataset: PrepareDatasetParams) -> PublishedCorpus:

@@ -16,6 +16,7 @@ from pipelines.plan.plan import GB, Plan, PlannedDownload, StagePlan, gb
 
 PAPER_LIMITS = Limits("the limit", host=64 * GB, gpu=24 * GB, disk=10_000 * GB)
 MAX_ARTIFACT = 200 * GB
+STAGE_OF = {"features": "extract_features", "text": "vectorize_captions"}
 BLOCK = re.compile(r"<!-- plans -->.*?<!-- end of plans -->", re.DOTALL)
 
 
@@ -77,11 +78,12 @@ def overview(plans: Mapping[str, Plan]) -> str:
 
 def _overview_cells(plan: Plan) -> Iterable[str]:
     sizes = {name: size for stage in plan.stages for name, size in stage.artifacts.items()}
+    stages = {stage.name for stage in plan.stages}
     unknown = any(download.file.size is None for download in plan.downloads)
     gpus = [stage.gpu for stage in plan.stages if stage.gpu is not None]
     yield gb(plan.download_bytes) + (" + unknown" if unknown else "")
     for name in ("features", "text"):
-        yield gb(sizes[name]) if name in sizes else "unknown"
+        yield gb(sizes[name]) if name in sizes else "unknown" if STAGE_OF[name] in stages else "-"
     for peaks in ([stage.host for stage in plan.stages], gpus):
         yield gb(max(peaks, default=0))
     yield f"{sum(stage.steps for stage in plan.stages if stage.name.startswith('train')):,}"

@@ -1,12 +1,13 @@
 """Predictions of the stages, each from the sizes of its parts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.features.store import MAX_BYTES_MAPPED
 from bifocal.planning.features import ExpectedFeatures
+from bifocal.planning.initialization import InitializationCost
 from bifocal.planning.simulation import Work
 from bifocal.planning.training import EmbeddingCost, ModelInputs, simulate_step
 from bifocal.registry import build
@@ -21,7 +22,7 @@ from pipelines.plan.plan import GB, StagePlan, gpu_peak
 PROCESS = round(0.7 * GB)
 """Python with torch, pyarrow and pandas; CUDA adds ``CUDA_LIBRARIES``."""
 CUDA_LIBRARIES = 2 * GB
-IMAGE_ROW, CAPTION_ROW, PHRASE_ROW = 400, 250, 500
+IMAGE_ROW, CAPTION_ROW, PHRASE_ROW, LABEL_ROW = 400, 250, 500, 250
 """Bytes of a row of a table in pandas."""
 ENTRY = 1_000
 """Bytes of an image, a caption or a phrase while a corpus is read: the entry, and the row that is written."""
@@ -29,7 +30,7 @@ JSON_OBJECTS = 6
 """Memory of parsed JSON relative to its file."""
 STORE_ROW = 250
 """Bytes per image and per caption of the rows of open stores."""
-TABLE_BYTES = {"image": 110, "caption": 40, "phrase": 45}
+TABLE_BYTES = {"image": 110, "caption": 40, "phrase": 45, "label": 5}
 """Bytes of a row in Parquet; an image has the SHA-256 of its file."""
 
 
@@ -59,7 +60,9 @@ class Sizes:
         """Memory of the tables of the dataset."""
         corpus = self.corpus
         phrases = corpus.total_images * corpus.phrases_per_image
-        return round(IMAGE_ROW * corpus.total_images + CAPTION_ROW * corpus.total_captions + PHRASE_ROW * phrases)
+        labels = corpus.total_images * sum(corpus.labels.values())
+        rows = IMAGE_ROW * corpus.total_images + CAPTION_ROW * corpus.total_captions
+        return round(rows + PHRASE_ROW * phrases + LABEL_ROW * labels)
 
     @property
     def stores(self) -> int:
@@ -88,7 +91,8 @@ def prepare_dataset(params: PrepareDatasetParams, sizes: Sizes) -> StagePlan:
     """Predict the tables, and the images if they are copied."""
     corpus = sizes.corpus
     phrases = corpus.total_images * corpus.phrases_per_image
-    counts = {"image": corpus.total_images, "caption": corpus.total_captions, "phrase": phrases}
+    labels = corpus.total_images * sum(corpus.labels.values())
+    counts = {"image": corpus.total_images, "caption": corpus.total_captions, "phrase": phrases, "label": labels}
     written = sum(TABLE_BYTES[kind] * count for kind, count in counts.items())
     written += corpus.file_size * corpus.total_images if params.copy_images else 0
     host = JSON_OBJECTS * corpus.metadata_size + ENTRY * sum(counts.values())
@@ -130,18 +134,23 @@ def vectorize_captions(sizes: Sizes) -> StagePlan:
 
 
 def train_embedding(
-    params: TrainEmbeddingParams, inputs: ModelInputs, embedding: EmbeddingCost, sizes: Sizes
+    params: TrainEmbeddingParams,
+    inputs: ModelInputs,
+    embedding: EmbeddingCost,
+    initialization: InitializationCost,
+    sizes: Sizes,
 ) -> StagePlan:
-    """Predict the training: the heaviest step decides the memory."""
+    """Predict the initialization and the training: the heaviest step decides the memory."""
     corpus, features, text = sizes.corpus, inputs.features, inputs.text
     weights, kept = embedding.weights, 0
-    peak, state, steps, seconds, batch_bytes = embedding.peak, 0, 0, 0.0, 0
+    peak, state, steps, batch_bytes = max(embedding.peak, initialization.peak), 0, 0, 0
+    seconds = max(sizes.device.seconds(initialization.work, "float32"), _reading_seconds(initialization.images, sizes))
     for phase in params.phases:
         batches = build("bifocal.training.batches", phase.batches).expect(corpus)
         batch = features.batch_bytes(batches.images, batches.regions) + text.batch_bytes(batches.captions, inputs.words)
         batch_bytes = max(batch_bytes, batch)
         reading = max(batch / DISK_BYTES_PER_SECOND, sizes.decoding(batches.images) if features.decodes else 0.0)
-        for first, last in _freezing_spans(phase):
+        for first, last in freezing_spans(phase.epochs, phase.frozen_until):
             step = simulate_step(
                 inputs,
                 batches,
@@ -194,36 +203,22 @@ def register_model(weights: int) -> StagePlan:
     return StagePlan("register_model", {"registration": weights}, round(PROCESS + weights), seconds=60.0)
 
 
-def pretrain_sorter(training: Any, length: int, device: Device) -> StagePlan:
-    """Predict the training of a sorter; an LSTM of the published size needs less than 2 GB."""
-    if training is None:
-        return StagePlan("pretrain_sorter", {"sorter": 1_000}, PROCESS)
-    steps = training.epochs * -(-training.vectors_per_epoch // training.batch_size)
-    weights = 530_000  # a bidirectional LSTM of 2 layers of 128
-    flops = 6.0 * weights * length * training.batch_size * steps
-    host = PROCESS + (CUDA_LIBRARIES if device.gpu_bytes else 0)
-    activations = 4 * training.batch_size * length * 128 * 2 * 2 * 12
-    gpu = gpu_peak(activations) if device.gpu_bytes else 0
-    host += 0 if device.gpu_bytes else activations
-    size = {"sorter": 12 * weights}
-    return StagePlan(
-        "pretrain_sorter", size, host, gpu, steps, device.seconds(Work(flops, calls=12.0 * length * steps), "float32")
-    )
-
-
-def _freezing_spans(phase: PhaseParams) -> list[tuple[int, int]]:
-    """Return the spans of epochs in which the same modules are frozen."""
-    edges = sorted({0, phase.epochs, *(e for e in phase.frozen_until.values() if e and e < phase.epochs)})
+def freezing_spans(epochs: int, frozen_until: Mapping[str, int | None]) -> list[tuple[int, int]]:
+    """Return the spans of epochs of a phase in which the same modules are frozen."""
+    edges = sorted({0, epochs, *(epoch for epoch in frozen_until.values() if epoch and epoch < epochs)})
     return list(pairwise(edges))
 
 
 def _embedding_seconds(cost: EmbeddingCost, images: int, captions: int, sizes: Sizes) -> float:
-    features = sizes.features
-    reading = 0.0 if features is None else images * features.image_bytes / DISK_BYTES_PER_SECOND
-    if features is not None and features.decodes:
-        reading = sizes.decoding(images)
     works = cost.image.times(images), cost.caption.times(captions)
-    return max(sum(sizes.device.seconds(work, "float32") for work in works), reading)
+    return max(sum(sizes.device.seconds(work, "float32") for work in works), _reading_seconds(images, sizes))
+
+
+def _reading_seconds(images: int, sizes: Sizes) -> float:
+    features = sizes.features
+    if features is not None and features.decodes:
+        return sizes.decoding(images)
+    return 0.0 if features is None else images * features.image_bytes / DISK_BYTES_PER_SECOND
 
 
 def _ranked_bytes(phase: PhaseParams, embedding: EmbeddingCost, corpus: PublishedCorpus) -> int:

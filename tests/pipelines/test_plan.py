@@ -16,6 +16,7 @@ from components.catalog import configurable_components
 from components.extract_features.run import run as extract_features
 from components.prepare_dataset.run import run as prepare_dataset
 from components.train_embedding.run import run as train_embedding
+from components.train_ranking_head.run import run as train_ranking_head
 from components.vectorize_captions.run import run as vectorize_captions
 from pipelines.commands import main
 from pipelines.plan.devices import DEVICES, Limits
@@ -58,6 +59,12 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "phases": [phase],
             "precision": "float32",
         },
+        "train_ranking_head": {
+            "task": "count", "metric": "spearman", "head": {"name": "MLPHead", "hidden": 300_000},
+            "loss": {"name": "SpearmanLoss"}, "surrogate": None, "sorter": "PairwiseSorter", "batch_size": 10,
+            "phases": [{"epochs": 1, "learning_rate": 0.001, "schedule": "Constant", "frozen_until": {},
+                        "learning_rate_factors": {}}],
+        },
     }  # fmt: skip
     return parameters.merge(parameters.load(ROOT / "params.yaml"), overlay)
 
@@ -68,10 +75,16 @@ def plan(values: dict[str, Any]) -> Plan:
 
 
 @pytest.fixture(scope="module")
+def ranking_plan(values: dict[str, Any]) -> Plan:
+    return make_plan(values | {"pipeline": "ranking_head"}, DEVICES["cpu"])
+
+
+@pytest.fixture(scope="module")
 def measured(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
     """Bytes of the artifact of each stage, and the growth of the process while it ran."""
     folder = tmp_path_factory.mktemp("artifacts")
-    paths = {name: folder / name for name in ("dataset", "features", "text", "sorter", "embedding")}
+    names = ("dataset", "features", "text", "sorter", "embedding", "ranking_head", "ranking_metrics")
+    paths = {name: folder / name for name in names}
     for path in paths.values():
         path.mkdir()
     save_sorter(paths["sorter"], BifocalSorter(), {})
@@ -82,6 +95,11 @@ def measured(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
         "extract_features": ("features", extract_features, ("dataset", "features")),
         "vectorize_captions": ("text", vectorize_captions, ("dataset", "text")),
         "train_embedding": ("embedding", train_embedding, ("dataset", "features", "text", "sorter", "embedding")),
+        "train_ranking_head": (
+            "ranking_head",
+            train_ranking_head,
+            ("dataset", "features", "sorter", "ranking_head", "ranking_metrics"),
+        ),
     }
     for stage, (artifact, run, names) in stages.items():
         before = reset_peak_memory()
@@ -127,6 +145,23 @@ def test_training_needs_the_predicted_memory(plan: Plan, measured: dict[str, tup
     assert predicted > 300 * MB
     assert predicted == pytest.approx(measured["train_embedding"][1], rel=0.25)
     assert training.steps == 1
+
+
+def test_training_of_a_ranking_head_needs_the_predicted_memory(
+    ranking_plan: Plan, measured: dict[str, tuple[int, int]]
+) -> None:
+    training = next(stage for stage in ranking_plan.stages if stage.name == "train_ranking_head")
+    size, growth = measured["train_ranking_head"]
+    assert training.artifacts["ranking_head"] == pytest.approx(size, rel=0.02)
+    assert training.host - PROCESS == pytest.approx(growth, rel=0.3)
+    assert training.steps == 3
+    assert "vectorize_captions" not in {stage.name for stage in ranking_plan.stages}
+
+
+def test_ranking_head_needs_labels_of_its_task(values: dict[str, Any]) -> None:
+    changed = parameters.merge(values, {"pipeline": "ranking_head", "train_ranking_head": {"task": "counts"}})
+    with pytest.raises(ValueError, match="task is 'counts'; did you mean 'count'"):
+        make_plan(changed, DEVICES["cpu"])
 
 
 def test_command_prints_tables_and_json() -> None:

@@ -31,6 +31,7 @@ class LaMem:
         address = "http://memorability.csail.mit.edu/lamem.tar.gz"
         return PublishedCorpus(
             images={"train": 45_000, "val": 3_741, "test": 10_000},
+            labels={TASK: 1},
             file_size=47_000,
             image_size=(256, 256),
             downloads=(Download("lamem.tar.gz", "Khosla et al., MIT", address),),

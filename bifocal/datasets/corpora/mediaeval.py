@@ -69,7 +69,13 @@ class MediaEval:
             lamem = LaMem().published()
             images["train"] += lamem.total_images
             downloads += [replace(file, place=f"{self.lamem}/") for file in lamem.downloads]
-        return PublishedCorpus(images=images, file_size=150_000, image_size=(1920, 1080), downloads=tuple(downloads))
+        return PublishedCorpus(
+            images=images,
+            labels=dict.fromkeys(COLUMNS.values(), 1),
+            file_size=150_000,
+            image_size=(1920, 1080),
+            downloads=tuple(downloads),
+        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used.

@@ -59,6 +59,7 @@ class VOC:
         return PublishedCorpus(
             images=self._counts(counts),
             phrases_per_image=1.5,
+            labels={TASK: len(CLASSES)},
             file_size=87_000,
             downloads=tuple(
                 Download(name, "PASCAL VOC", address + name, size, check=f"sha256 {digest}")

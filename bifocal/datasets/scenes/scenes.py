@@ -47,6 +47,7 @@ class Scenes:
             words_per_caption=10.0,
             phrases_per_image=10.0,
             phrase_pairs=5 * self.counts[0],
+            labels={"count": 1, "shapes": len(SHAPES)},
             words=140,
             frequent_words=110,
             file_size=1_400 + round(0.6 * self.size**2),

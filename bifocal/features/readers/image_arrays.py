@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
-from bifocal.features.base import ImageRegions
+from bifocal.features.base import ImageRegions, PublishedShape
 from bifocal.features.readers.validation import validated
 
 
@@ -28,16 +28,23 @@ class ImageArrays:
         path: folder of the files.
         regions: maximum number of regions per image.
         truth_regions: maximum number of ground-truth boxes per training image.
+        dim: D, which every file must have, and which ``python -m pipelines plan`` needs; None for that of the first.
     """
 
-    def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0) -> None:
+    def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0, dim: int | None = None) -> None:
         self.path, self.regions, self.truth_regions = Path(path), regions + truth_regions, truth_regions
+        self.dim = dim
+
+    def published(self) -> PublishedShape | None:
+        """Return the shape; None without ``dim``."""
+        return None if self.dim is None else PublishedShape(self.regions, self.dim, ())
 
     def open(self, dataset: Dataset) -> "ArrayFiles":
         """Find the file of each image.
 
         Raises:
-            ValueError: the folder does not exist, or an image has no file; the message names the first.
+            ValueError: the folder does not exist, an image has no file, or the first file has not ``dim`` numbers per
+                region; the message names the file.
         """
         if not self.path.is_dir():
             raise ValueError(f"ImageArrays: path {self.path} is no folder, expected one with .npy or .npz files")
@@ -49,7 +56,12 @@ class ImageArrays:
                 f"{self.path} has no file for {len(missing)} images of the dataset, such as {missing[0]}.npy"
             )
         paths = {image_id: self.path / name for image_id, name in files.items() if name}
-        return ArrayFiles(paths, self.regions, self.truth_regions)
+        found = ArrayFiles(paths, self.regions, self.truth_regions)
+        if self.dim not in (None, found.dim):
+            raise ValueError(
+                f"{next(iter(paths.values()))} has {found.dim} numbers per region, but dim of ImageArrays is {self.dim}"
+            )
+        return found
 
 
 class ArrayFiles:
