@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import torch
 
+from runtime.mlflow.connection import connect
 from tests.rehearsal.data import write_data
 from tests.rehearsal.outcome import Outcome, check
 from tests.rehearsal.report import markdown_table, write_into
@@ -54,6 +55,7 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
         write_data(Run(f"papers/{name}", table[name].set, home).values, home / "data")
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        pool.submit(create_store).result()  # two processes cannot create its tables at the same time
         waiting = list(names)
         while waiting:
             ready = [name for name in waiting if not set(table[name].after) & set(waiting)]
@@ -63,6 +65,11 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
                 click.echo(f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}")
             waiting = [name for name in waiting if name not in ready]
     return sorted(outcomes, key=lambda outcome: outcome.recipe)
+
+
+def create_store() -> None:
+    """Create the tables of the MLflow store."""
+    connect().search_experiments()
 
 
 def main() -> None:
