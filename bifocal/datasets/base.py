@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 SPLITS = ("train", "val", "test")
+SYNSETS = "synsets"
+"""Task of labels that count the objects of an image by WordNet synset."""
 UNCAPTIONED = "uncaptioned"
 """Split of images without captions and labels, which nothing is trained or evaluated on; they can be searched."""
 

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.corpora.visual_genome import SYNSETS
+from bifocal.datasets.base import SYNSETS
 from bifocal.metrics import match_kernel
 from bifocal.metrics.ranking.meteor import MeteorSentence, meteor, meteor_sentence
 from bifocal.metrics.ranking.semantic_relevance import image_vectors

@@ -8,15 +8,22 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, LabelEntry, PhraseEntry, RejectedEntry
+from bifocal.datasets.base import (
+    SPLITS,
+    SYNSETS,
+    CaptionEntry,
+    Corpus,
+    ImageEntry,
+    LabelEntry,
+    PhraseEntry,
+    RejectedEntry,
+)
 from bifocal.datasets.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
 from bifocal.datasets.splits import draw_counts
 
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
 _NOISE = re.compile(r"[^a-z0-9\s]")
-SYNSETS = "synsets"
-"""Task of the labels that count objects."""
 
 _Listing = tuple[dict[str, str], list[ImageEntry], list[CaptionEntry], list[RejectedEntry]]
 """Image id of each of Visual Genome's ids, images, captions and excluded entries."""

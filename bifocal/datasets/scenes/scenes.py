@@ -7,7 +7,7 @@ import numpy as np
 from bifocal.datasets.base import SPLITS, Corpus
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.datasets.scenes.captions import Sentence, describe
-from bifocal.datasets.scenes.layout import Scene, draw_layout
+from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
 from bifocal.datasets.scenes.reading import check_sizes, read_scenes
 
 CAPTIONS_PER_IMAGE = 5
