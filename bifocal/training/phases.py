@@ -41,9 +41,10 @@ class TrainingPhase:
     frozen_until: FreezeSchedule = field(default_factory=dict)
     validator: Validation | None = None
 
-    def prepare_validator(self, inputs: TrainingInputs) -> Validator:
-        """Return the validator of the split "val"."""
-        return (self.validator or self.batches.validator()).prepare(inputs)
+    @property
+    def validation(self) -> Validation:
+        """Choice of the validation metric, and of the images that it is computed on."""
+        return self.validator or self.batches.validator()
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,19 @@ def train_phases(
         phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
         for index, phase in enumerate(phases)
     ]
-    validators = [phase.prepare_validator(inputs) for phase in phases]
+    validators = [phase.validation.prepare(inputs) for phase in phases]
     history: list[Row] = []
     result: TrainingResult | None = None
     if initialized:
         history.append(_initial_row(model, validators[0]))
         result = TrainingResult(history, history[0], validators[0].monitor)
-    trained = 0
+    trained, chosen_by = 0, phases[0].validation
     for index, (phase, batches, validator) in enumerate(zip(phases, prepared, validators, strict=True)):
-        former_score = -inf if result is None else _former_score(result, validator, model)
+        former_score = -inf
+        if result is not None:
+            # The same metric on other images is another metric.
+            comparable = phase.validation == chosen_by
+            former_score = _score(result.best, result.monitor) if comparable else _validate(model, validator)
         former_weights = copy.deepcopy(model.state_dict())
         rows = _train_phase(
             model,
@@ -126,7 +131,7 @@ def train_phases(
         trained += len(rows)
         best = _best(rows, validator.monitor)
         if result is None or _score(best, validator.monitor) > former_score:
-            result = TrainingResult(history, best, validator.monitor)
+            result, chosen_by = TrainingResult(history, best, validator.monitor), phase.validation
         else:
             model.load_state_dict(former_weights)
     assert result is not None
@@ -171,10 +176,8 @@ def _initial_row(model: nn.Module, validator: Validator) -> Row:
     return {"phase": 0, "epoch": 0, **metrics}
 
 
-def _former_score(result: TrainingResult, validator: Validator, model: nn.Module) -> float:
-    """Return the metric of the next phase for the weights that it starts from."""
-    if validator.monitor == result.monitor:
-        return _score(result.best, result.monitor)
+def _validate(model: nn.Module, validator: Validator) -> float:
+    """Return the metric that chooses the epoch, for the weights that a phase starts from."""
     return _score(World.current().broadcast_from_main(lambda: validator(model)), validator.monitor)
 
 

@@ -13,6 +13,7 @@ from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
 from bifocal.training.validators.base import Validation
 
 
+@dataclass(frozen=True)
 class Phrases(Validation):
     """R@1 of phrases with boxes: see ``PhraseValidator``."""
 

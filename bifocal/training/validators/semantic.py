@@ -16,6 +16,7 @@ from bifocal.training.validators.base import Validation
 RS = (8, 16, 32, 64, 128)
 
 
+@dataclass(frozen=True)
 class Semantic(Validation):
     """NDCG of images retrieved by images, ``ndcg``: see ``SemanticValidator``.
 
@@ -27,11 +28,11 @@ class Semantic(Validation):
     """
 
     monitor: ClassVar[str] = "ndcg"
+    images: int | None = None
 
-    def __init__(self, images: int | None = None) -> None:
-        if images is not None and images < 2:
-            raise ValueError(f"images is {images}, expected at least 2, or null for all")
-        self.images = images
+    def __post_init__(self) -> None:
+        if self.images is not None and self.images < 2:
+            raise ValueError(f"images is {self.images}, expected at least 2, or null for all")
 
     def kept_images(self, images: int) -> int:
         return images if self.images is None else min(images, self.images)

@@ -31,10 +31,16 @@ class Values:
 
 
 class Given(Validation):
-    """Validation with the given values."""
+    """Validation with the given values; those of one metric on equally many images are comparable."""
 
-    def __init__(self, monitor: str, values: list[float]) -> None:
-        self.validator = Values(monitor, values)
+    def __init__(self, monitor: str, values: list[float], images: int = 100) -> None:
+        self.validator, self.compared = Values(monitor, values), (monitor, images)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and self.compared == other.compared
+
+    def __hash__(self) -> int:
+        return hash(self.compared)
 
     def prepare(self, inputs: TrainingInputs) -> Validator:
         return self.validator
@@ -98,12 +104,19 @@ def test_phase_that_does_not_improve_its_metric_is_undone(
 
 
 @pytest.mark.parametrize(("start", "kept"), [(30.0, True), (60.0, False)])
-def test_phase_with_another_metric_is_compared_with_its_start(
-    inputs: TrainingInputs, new_model: Callable[[], TwoBranchModel], checkpoints: Path, start: float, kept: bool
+@pytest.mark.parametrize(("metric", "images"), [("ndcg", 100), ("recall", 50)])
+def test_phase_with_another_metric_or_other_images_is_compared_with_its_start(
+    inputs: TrainingInputs,
+    new_model: Callable[[], TwoBranchModel],
+    checkpoints: Path,
+    start: float,
+    kept: bool,
+    metric: str,
+    images: int,
 ) -> None:
-    phases = [phase(validator=Given("recall", [90.0])), phase(validator=Given("ndcg", [start, 40.0]))]
+    phases = [phase(validator=Given("recall", [90.0])), phase(validator=Given(metric, [start, 40.0], images))]
     result = train_phases(new_model(), phases, inputs, checkpoints=checkpoints)
-    assert (result.monitor, result.best["epoch"]) == (("ndcg", 2) if kept else ("recall", 1))
+    assert (result.monitor, result.best["epoch"]) == ((metric, 2) if kept else ("recall", 1))
 
 
 def test_frozen_modules_of_a_phase_train_in_the_next(
