@@ -99,6 +99,9 @@ def _paths_of_ref(
             paths[(*location, name)] = value
         elif isinstance(value, Mapping) and "name" in value:
             paths |= _paths_of_ref(value, names, (*location, name))
+        elif isinstance(value, list):
+            for index, entry in enumerate(value):
+                paths |= _paths_of_ref(entry, names, (*location, name, index))
     return paths
 
 

@@ -1,6 +1,6 @@
 """Export of text encoders behind a pretrained transformer: one ONNX graph from the ids of subwords to embeddings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +16,7 @@ from bifocal.export.process import run_in_fresh_process
 from bifocal.models import load_model
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
+from bifocal.text.vectorizers.concatenated import Concatenated
 from bifocal.text.vectorizers.sentence_vectors import SentenceVectors
 
 
@@ -24,33 +25,73 @@ class _TextFront(nn.Module):
 
     Attributes:
         shapes: shape of each input, by its name.
-        ids: number of subwords; None for vectors.
     """
 
-    def __init__(self, shapes: dict[str, Shape], ids: int | None) -> None:
-        super().__init__()
-        self.shapes, self.ids = shapes, ids
+    shapes: dict[str, Shape]
 
     def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return random inputs."""
-        lengths = torch.randint(1, length + 1, (batch,), generator=generator)
-        lengths[0] = length
-        if self.ids is None:
-            return torch.rand(batch, cast(int, self.shapes["values"][1]), generator=generator), torch.ones_like(lengths)
-        ids = torch.randint(1, self.ids, (batch, length), generator=generator)
-        return ids * (torch.arange(length) < lengths[:, None]), lengths
+        raise NotImplementedError
 
 
 class _Network(_TextFront):
-    """Vectors of a sentence encoder."""
+    """Output of a network over subwords.
+
+    Args:
+        network: ids (B, T) and lengths (B,) -> values of the text encoder.
+        ids: number of subwords.
+    """
 
     def __init__(self, network: nn.Module, ids: int) -> None:
-        super().__init__({"values": ("batch", "time"), "lengths": ("batch",)}, ids)
-        self.network = network
+        super().__init__()
+        self.network, self.ids = network, ids
+        self.shapes = {"values": ("batch", "time"), "lengths": ("batch",)}
+
+    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        lengths = torch.randint(1, length + 1, (batch,), generator=generator)
+        lengths[0] = length
+        ids = torch.randint(1, self.ids, (batch, length), generator=generator)
+        return ids * (torch.arange(length) < lengths[:, None]), lengths
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        vectors: Tensor = self.network(values, lengths)
-        return vectors
+        outputs: Tensor = self.network(values, lengths)
+        return outputs
+
+
+class _Vectors(_TextFront):
+    """Vectors that need no network."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.shapes = {"values": ("batch", dim), "lengths": ("batch",)}
+        self.dim = dim
+
+    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        return torch.rand(batch, self.dim, generator=generator), torch.ones(batch, dtype=torch.int64)
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        return values
+
+
+class _Concatenation(_TextFront):
+    """Vectors of several fronts; the inputs of each but the first have its number behind their names."""
+
+    def __init__(self, fronts: Sequence[_TextFront]) -> None:
+        super().__init__()
+        self.fronts = nn.ModuleList(fronts)
+        self.shapes = {
+            name if number == 0 else f"{name}_{number}": tuple(f"{d}_{number}" if d == "time" else d for d in shape)
+            for number, front in enumerate(fronts)
+            for name, shape in front.shapes.items()
+        }
+
+    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        fronts = cast(list[_TextFront], list(self.fronts))
+        return tuple(array for front in fronts for array in front.example(batch, length, generator))
+
+    def forward(self, *arrays: Tensor) -> Tensor:
+        pairs = zip(self.fronts, arrays[::2], arrays[1::2], strict=True)
+        return torch.cat([front(values, lengths) for front, values, lengths in pairs], dim=1)
 
 
 class _TextEncoder(nn.Module):
@@ -63,7 +104,7 @@ class _TextEncoder(nn.Module):
 
 
 def has_network(text: Path) -> bool:
-    """Return whether the vectorizer of a text has a network that the graph of the text encoder must contain."""
+    """Return whether the graph of the text encoder must contain networks, or join the vectors, of a vectorizer."""
     return _front(load_vectorizer(text).vectorizer) is not None
 
 
@@ -71,7 +112,8 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
     """Write the text encoder of a saved model with the network of its vectorizer before it.
 
     Inputs: ``values`` (batch, time) int64, ids of subwords as ``tokenizer.json`` gives them, and ``lengths`` (batch,)
-    int64. Outputs: those of ``bifocal.export.encoders.export_encoder``.
+    int64. With ``Concatenated``, these or ``values`` (batch, K) float32 of each vectorizer, from the second on with its
+    number: ``values_1``. Outputs: those of ``bifocal.export.encoders.export_encoder``.
 
     Raises:
         ValueError: the vectorizer has no network, or the graph has lost a dynamic dimension.
@@ -100,6 +142,11 @@ def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: in
 def _front(vectorizer: Vectorizer) -> _TextFront | None:
     if isinstance(vectorizer, SentenceVectors):
         return _Network(vectorizer.tower.cpu(), len(vectorizer.tokenizer))
+    if isinstance(vectorizer, Concatenated):
+        fronts = [_front(part) for part in vectorizer.fitted_parts]
+        return _Concatenation(
+            [_Vectors(p.format.dim) if f is None else f for p, f in zip(vectorizer.fitted_parts, fronts, strict=True)]
+        )
     return None
 
 

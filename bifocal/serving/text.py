@@ -17,7 +17,9 @@ from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer, pad
 from bifocal.text.vocabulary import Vocabulary
 
 Array = NDArray[Any]
-ELMO, TERMS = "elmo.onnx", "terms.json"
+ELMO = "elmo.onnx"
+ARRAYS = ("idf.safetensors", "static.safetensors")
+"""Files of vectorizers that are arrays."""
 
 
 class Reader(Protocol):
@@ -32,7 +34,7 @@ class SentenceReader:
 
     A vocabulary gives token ids, ``elmo.onnx`` contextual vectors. Other vectorizers are in the folder ``text``: the
     graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``;
-    ``terms.json`` gives bags of words. Vectorizers that are not in ``READERS`` need the whole library.
+    ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors. Vectorizers that are not in ``READERS`` need the whole library.
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
@@ -54,8 +56,11 @@ class SentenceReader:
 
 
 def open_readers(folder: Path) -> list[Reader]:
-    """Return the readers of a vectorizer's folder."""
+    """Return the reader of a vectorizer's folder, or one for each vectorizer of a ``Concatenated``."""
     name = json.loads((folder / "config.json").read_text())["name"]
+    if name == "Concatenated":
+        parts = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        return [reader for part in parts for reader in open_readers(part)]
     return [READERS[name](folder) if name in READERS else _Library(folder)]
 
 
@@ -69,7 +74,16 @@ def _terms(folder: Path) -> Reader:
     return bag
 
 
-READERS: dict[str, Callable[[Path], Reader]] = {"SentenceVectors": _subwords, "TFIDF": _terms}
+def _token_means(folder: Path) -> Reader:
+    means: Reader = import_module("bifocal.text.token_means").TokenMeans.load(folder)
+    return means
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {
+    "SentenceVectors": _subwords,
+    "StaticVectors": _token_means,
+    "TFIDF": _terms,
+}
 """Readers that need no torch, by the name of the vectorizer."""
 
 

@@ -27,8 +27,9 @@ class BagOfWords:
         terms: row of each term.
         idf: (K,), weight of each term.
         stop_words: words to leave out.
-        wordnet: for lemmas; None for Snowball's English stems.
+        wordnet: for lemmas; None for Snowball's stems.
         normalize: whether vectors have unit norm, and only the first ``MAX_TOKENS`` tokens of a sentence count.
+        language: name of Snowball's stemmer.
     """
 
     terms: dict[str, int]
@@ -36,6 +37,7 @@ class BagOfWords:
     stop_words: frozenset[str]
     wordnet: WordNet | None
     normalize: bool
+    language: str = "english"
 
     def encode(self, sentence: str) -> tuple[NDArray[np.int32], NDArray[np.float32], int, int]:
         """Return rows, ascending, and weights of the terms of a sentence; its number of terms, and of unknown ones."""
@@ -79,7 +81,7 @@ class BagOfWords:
 
     @cached_property
     def _stemmer(self) -> Any:
-        return stemmer("english")
+        return stemmer(self.language)
 
     def save(self, directory: Path) -> None:
         """Write the dictionary, and the nouns of WordNet, which new words need."""
@@ -90,6 +92,7 @@ class BagOfWords:
             "exceptions": None if wordnet is None else dict(sorted(wordnet.exceptions.items())),
             "stop_words": sorted(self.stop_words),
             "normalize": self.normalize,
+            "language": self.language,
         }
         (directory / TERMS).write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
         save_file({"idf": self.idf}, directory / WEIGHTS)
@@ -111,4 +114,5 @@ class BagOfWords:
             stop_words=frozenset(content["stop_words"]),
             wordnet=None if content["nouns"] is None else WordNet(frozenset(content["nouns"]), irregular),
             normalize=content["normalize"],
+            language=content.get("language", "english"),
         )

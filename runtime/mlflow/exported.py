@@ -12,7 +12,7 @@ import pandas
 import PIL
 
 from bifocal.serving.pyfunc import open_model
-from bifocal.serving.text import TERMS
+from bifocal.serving.text import ARRAYS
 from bifocal.text.transformer.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.mlflow.registry import register, reuse_version
@@ -25,6 +25,7 @@ SERVED_CODE = (
     "bifocal/datasets/resizing.py",
     "bifocal/text/bag_of_words.py",
     "bifocal/text/spelling.py",
+    "bifocal/text/token_means.py",
     "bifocal/text/tokens.py",
     "bifocal/text/transformer/tokenizer.py",
     "bifocal/text/vocabulary.py",
@@ -77,7 +78,7 @@ def _requirements(graphs: Path) -> list[str]:
     """Return the packages that the served modules need for these graphs, with their versions."""
     names = [f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
     subwords = [f"tokenizers=={version('tokenizers')}"] if any(graphs.rglob(TOKENIZER)) else []
-    stems = ("safetensors", "snowballstemmer") if any(graphs.rglob(TERMS)) else ()
+    stems = ("safetensors", "snowballstemmer") if any(list(graphs.rglob(name)) for name in ARRAYS) else ()
     return [*names, f"pillow=={PIL.__version__}", *subwords, *(f"{name}=={version(name)}" for name in stems)]
 
 

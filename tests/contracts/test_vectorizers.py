@@ -42,6 +42,17 @@ REFS: dict[str, dict[str, Any]] = {
     "hglmm": FISHER,
     "gmm": FISHER | {"mixture": "gmm"},
     "sentence": {"name": "SentenceVectors", "path": TRANSFORMER, "batch_size": 4},
+    "distilled": {"name": "StaticVectors", "path": TRANSFORMER, "dim": 3},
+    "static words": {"name": "StaticVectors", "path": VECTORS, "weights": "idf"},
+    "german": {"name": "TFIDF", "language": "german"},
+    "sparse and dense": {
+        "name": "Concatenated",
+        "vectorizers": [{"name": "TFIDF"}, {"name": "StaticVectors", "path": VECTORS}],
+    },
+    "dense": {
+        "name": "Concatenated",
+        "vectorizers": [{"name": "SentenceVectors", "path": TRANSFORMER}, {"name": "MeanWordVectors", "path": VECTORS}],
+    },
 }
 """Small instances of every class; ``path`` is the content of the user's file, or ``TRANSFORMER``."""
 
@@ -53,6 +64,8 @@ def tiny_transformer() -> Path:
 
 def with_user_files(ref: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Write the user's file or folder, and return the reference with its path."""
+    if "vectorizers" in ref:
+        return ref | {"vectorizers": [with_user_files(part, folder) for part in ref["vectorizers"]]}
     if ref.get("path") == TRANSFORMER:
         shutil.copytree(tiny_transformer(), folder / "user", dirs_exist_ok=True)
         return ref | {"path": str(folder / "user")}

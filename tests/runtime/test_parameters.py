@@ -186,3 +186,10 @@ def test_user_paths_are_found_in_parts_and_replaced() -> None:
     replaced = replace_values(GOOD["toy"], {("corpus", "root"): "elsewhere"})
     assert replaced["corpus"]["root"] == "elsewhere"
     assert GOOD["toy"]["corpus"]["root"] == "data/flickr8k"
+
+
+def test_user_paths_are_found_in_lists_of_nested_parts() -> None:
+    nested = {"corpus": {"name": "Joined", "parts": [{"name": "A"}, {"name": "B", "root": "data/b"}, "C"]}}
+    paths = TOY.user_paths(nested)
+    assert paths == {("corpus", "parts", 1, "root"): "data/b"}
+    assert replace_values(nested, {next(iter(paths)): "elsewhere"})["corpus"]["parts"][1]["root"] == "elsewhere"

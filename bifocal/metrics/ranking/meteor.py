@@ -7,7 +7,7 @@ from functools import cache
 from snowballstemmer import stemmer
 
 from bifocal.text import tokenize
-from bifocal.text.vectorizers.tfidf import english_stop_words
+from bifocal.text.vectorizers.tfidf import find_stop_words
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 """Balance of precision and recall, shape and weight of the fragmentation penalty, weight of content words."""
@@ -43,7 +43,7 @@ class _Alignment:
 def meteor_sentence(text: str) -> MeteorSentence:
     """Return the words of ``text``; function words are scikit-learn's English stop words."""
     words = tuple(tokenize(text))
-    weights = tuple(1 - DELTA if word in english_stop_words() else DELTA for word in words)
+    weights = tuple(1 - DELTA if word in find_stop_words("english") else DELTA for word in words)
     return MeteorSentence(words, tuple(map(_stem, words)), weights)
 
 

@@ -12,9 +12,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.progress import track
 from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolder
-from bifocal.text.transformer.tokenizer import pad
+from bifocal.text.transformer.tokenizer import SubwordTokenizer, pad
 
+Vectors = NDArray[np.float64]
 MISSING = "text by a transformer needs the package transformers: pip install 'bifocal[transformers]'"
 
 
@@ -120,6 +122,25 @@ def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
         return (states * last[:, :, None]).sum(dim=1)
     count = weights.sum(dim=1)
     return (states * weights).sum(dim=1) / (count.sqrt() if name == "mean_sqrt_len_tokens" else count)
+
+
+def token_vectors(folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024) -> Vectors:
+    """Return a vector (V, K) float64 for each token: the mean of the last states of the token and the special tokens.
+
+    Tulkens and van Dongen, "Model2Vec", 2024: the token stands alone between the special tokens of a sentence.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    transformer = Transformer.load(folder.transformer).to(device)
+    before, after = tokenizer.special_ids()
+    means = []
+    with torch.inference_mode():
+        for start in track(range(0, len(tokenizer), batch_size), "distill"):
+            tokens = torch.arange(start, min(start + batch_size, len(tokenizer)))[:, None]
+            around = [torch.tensor(ids, dtype=torch.int64).expand(len(tokens), len(ids)) for ids in (before, after)]
+            ids = torch.cat([around[0], tokens, around[1]], dim=1).to(device)
+            states = transformer(ids, torch.full((len(ids),), ids.shape[1], device=device))[-1]
+            means.append(states.mean(dim=1).double().cpu().numpy())
+    return np.concatenate(means)
 
 
 def batches_by_length(rows: Sequence[NDArray[np.int32]], batch_size: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:

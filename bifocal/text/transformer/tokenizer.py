@@ -71,6 +71,18 @@ class SubwordTokenizer:
             counts["unknown_tokens"] = sum(int((row == self.unknown).sum()) for row in ids)
         return ids, counts
 
+    def special_ids(self) -> tuple[list[int], list[int]]:
+        """Return the special ids before and after the words of a sentence."""
+        encoding = self.tokenizer.encode("a")
+        words = [number for number, special in enumerate(encoding.special_tokens_mask) if not special]
+        first, last = (words[0], words[-1]) if words else (len(encoding.ids), len(encoding.ids))
+        return encoding.ids[:first], encoding.ids[last + 1 :]
+
+    def words(self, sentences: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Return the ids of each sentence without special tokens."""
+        encodings = self.tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+
     def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
         """Return ids (B, T) int64, padded with 0, and lengths (B,) int64."""
         return pad(self.encode(sentences)[0])

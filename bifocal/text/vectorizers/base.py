@@ -100,17 +100,23 @@ def write_text(
             yield encoded
 
     write_store(directory, vectorizer.format, caption_ids, batches())
-    vectorizer.save(directory)
-    # A text with the vectorizer of another text names that vectorizer, so both texts have one digest.
-    fitted = getattr(vectorizer, "fitted", vectorizer)
-    # Only fit() reads the user's file, and its path is not valid on another machine.
-    arguments = {field.name: getattr(fitted, field.name) for field in fields(fitted) if field.init}
-    arguments.pop("path", None)
-    save_network(directory, {"name": type(fitted).__name__, "arguments": arguments}, {})
+    save_vectorizer(directory, vectorizer)
     metrics: dict[str, float] = {"captions": len(captions), **counts}
     if counts["tokens"]:
         metrics["unknown_share"] = counts["unknown_tokens"] / counts["tokens"]
     return metrics
+
+
+def save_vectorizer(directory: Path, vectorizer: Vectorizer) -> None:
+    """Write a fitted vectorizer, for :func:`load_vectorizer`."""
+    vectorizer.save(directory)
+    # A text with the vectorizer of another text names that vectorizer, so both texts have one digest.
+    fitted = getattr(vectorizer, "fitted", vectorizer)
+    # Only fit() reads the user's files, whose paths are not valid on another machine, and builds the nested parts.
+    left_out = {"path", *getattr(fitted, "parts", ())}
+    arguments = {field.name: getattr(fitted, field.name) for field in fields(fitted) if field.init}
+    arguments = {name: value for name, value in arguments.items() if name not in left_out}
+    save_network(directory, {"name": type(fitted).__name__, "arguments": arguments}, {})
 
 
 def load_vectorizer(directory: Path) -> FittedVectorizer:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from snowballstemmer import algorithms
 
 from bifocal.datasets.published import Download, PublishedCorpus
+from bifocal.registry import suggest
 from bifocal.text.bag_of_words import BagOfWords
 from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
@@ -35,12 +37,14 @@ class TFIDF:
 
     Args:
         documents: "captions" or "images": what n and df count.
-        form: "stem", by Snowball's English stemmer, or "lemma", by WordNet.
+        form: "stem", by Snowball's stemmer of the language, or "lemma", by WordNet.
         fallback: if WordNet is missing: "error", or "stem" to stem instead.
-        stop_words: remove scikit-learn's 318 English stop words.
+        stop_words: remove stop words: scikit-learn's 318 in English, those of the package stop-words in other
+            languages, which has no list for some.
         min_count: minimum number of documents that contain a term.
         max_terms: size of the dictionary: the terms that most documents contain; None for all (Wang, Li, Lazebnik, CVPR
             2016: 3,000 for Flickr30k and 5,600 for COCO).
+        language: of the captions, by its English name in lower case, such as "german"; one that Snowball stems.
         path: folder of WordNet's ``index.noun`` and ``noun.exc``, for lemmas.
 
     Example:
@@ -49,6 +53,10 @@ class TFIDF:
         {'terms': 3, 'lemmatized': 0.0}
         >>> list(vectorizer.terms)
         ['dog', 'grass', 'run']
+        >>> german = TFIDF(language="german")
+        >>> metrics = german.fit(["Der Hund läuft", "Die Hunde"], seed=0)
+        >>> list(german.terms)
+        ['hund', 'lauft']
     """
 
     documents: Literal["captions", "images"] = "captions"
@@ -57,6 +65,7 @@ class TFIDF:
     stop_words: bool = True
     min_count: int = 1
     max_terms: int | None = None
+    language: str = "english"
     path: Path | str | None = None
     bag: BagOfWords = field(init=False, repr=False)
 
@@ -66,6 +75,13 @@ class TFIDF:
         max_terms = arguments.get("max_terms")
         if max_terms is not None and max_terms < 1:
             yield f"max_terms is {max_terms}: expected 1 or more, or null for all terms"
+        language = arguments.get("language", "english")
+        if language not in algorithms():
+            yield f"language {language!r}: {suggest(str(language), algorithms())}"
+        elif arguments.get("stop_words", True) and not find_stop_words(language):
+            yield f"there is no list of stop words in {language}: set stop_words to false"
+        if language != "english" and arguments.get("form") == "lemma":
+            yield f"WordNet has the lemmas of English alone, and language is {language!r}: set form to 'stem'"
         if arguments.get("form", "stem") == "stem":
             options = {name: value for name, value in arguments.items() if value is not None}
             yield from ignored_arguments(options, ["path", "fallback"], "with form 'stem', which needs no WordNet")
@@ -105,9 +121,10 @@ class TFIDF:
         empty = BagOfWords(
             terms={},
             idf=np.zeros(0, dtype=np.float32),
-            stop_words=english_stop_words() if self.stop_words else frozenset(),
+            stop_words=find_stop_words(self.language) if self.stop_words else frozenset(),
             wordnet=self._read_wordnet() if self.form == "lemma" else None,
             normalize=self.documents == "captions",
+            language=self.language,
         )
         frequency = Counter(term for caption in captions for term in {*empty.forms(tokenize(caption))})
         frequent = (term for term, count in frequency.items() if count >= self.min_count)
@@ -153,9 +170,19 @@ class TFIDF:
 
 
 @cache
-def english_stop_words() -> frozenset[str]:
-    """Return the English stop words of scikit-learn."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
+def find_stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a language; none if no list is known.
 
-    words: frozenset[str] = ENGLISH_STOP_WORDS
-    return words
+    >>> "und" in find_stop_words("german"), len(find_stop_words("yiddish"))
+    (True, 0)
+    """
+    if language == "english":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
+
+        english: frozenset[str] = ENGLISH_STOP_WORDS
+        return english
+    from stop_words import LANGUAGE_MAPPING, get_stop_words
+
+    known = language in LANGUAGE_MAPPING.values()
+    # The tokenizer keeps apostrophes inside a word alone.
+    return frozenset(token for word in get_stop_words(language) for token in tokenize(word)) if known else frozenset()

@@ -20,9 +20,14 @@ from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
 
 CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a street", "grass"]
 SENTENCES = ["a dog", "", "Two RED birds on the unknownword", "bird " * 60]
-SENTENCE_VECTORS = {"name": "SentenceVectors", "path": "tiny"}
+TINY = write_tiny_transformer(CAPTIONS, dim=8)
+VECTORS = [
+    {"name": "TFIDF"},
+    {"name": "SentenceVectors", "path": TINY},
+    {"name": "StaticVectors", "path": TINY, "dim": 3},
+]
 CASES: dict[str, tuple[dict[str, Any], Any]] = {
-    "sentence vectors": (SENTENCE_VECTORS, "LinearEncoder"),
+    "vectors": ({"name": "Concatenated", "vectorizers": VECTORS}, "LinearEncoder"),
 }
 SERVE = """
 import json, sys
@@ -39,7 +44,7 @@ print(json.dumps([output.tolist() for output in outputs]))
 @pytest.mark.parametrize("case", CASES)
 def test_raw_sentences_without_torch_equal_torch(case: str, tmp_path: Path) -> None:
     ref, encoder = CASES[case]
-    vectorizer = registry.build(PACKAGE, ref | {"path": write_tiny_transformer(CAPTIONS, dim=8)})
+    vectorizer = registry.build(PACKAGE, ref)
     vectorizer.fit(CAPTIONS, seed=0)
     text, embedding, onnx = (tmp_path / name for name in ("text", "embedding", "onnx"))
     for folder in (text, onnx):

@@ -89,3 +89,15 @@ def test_missing_wordnet_is_named_or_replaced_by_stems(tmp_path: Path) -> None:
 def test_captions_without_frequent_terms_are_rejected() -> None:
     with pytest.raises(ValueError, match="no term occurs in 2 of 1 captions"):
         TFIDF(min_count=2).fit(["a dog"], seed=0)
+
+
+def test_other_languages_have_their_stems_and_stop_words() -> None:
+    captions = ["Der Hund läuft über die Wiesen", "Die Hunde und eine Wiese"]
+    vectorizer = TFIDF(language="german")
+    vectorizer.fit(captions, seed=0)
+    assert list(vectorizer.terms) == ["hund", "lauft", "wies"]
+    everything = TFIDF(language="german", stop_words=False)
+    everything.fit(captions, seed=0)
+    assert {"und", "die"} < set(everything.terms)
+    with pytest.raises(KeyError, match="Stemming algorithm 'klingon' not found"):
+        TFIDF(language="klingon").fit(captions, seed=0)
