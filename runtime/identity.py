@@ -20,6 +20,7 @@ DISTRIBUTIONS = {
     "huggingface_hub": ("huggingface-hub", "huggingface_hub"),
     "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
     "sklearn": ("scikit-learn",),
+    "stop_words": ("stop-words", "stop_words"),
 }
 """Distributions that have a package, where the names differ."""
 WITHOUT_EFFECT = {
