@@ -4,15 +4,21 @@ A part is a public class that a package's ``__init__`` imports. A YAML file writ
 text search finds the class. A reference to a part is its name, a mapping ``{"name": ..., argument: value}``, or an
 object with the attributes ``name`` and ``arguments``.
 
+``register`` adds a class of a notebook, or of your own module, for the running process.
+
 A class whose arguments are parts themselves declares the package of each:
 ``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``. It then receives built objects.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=type)
+_REGISTERED: dict[str, dict[str, type]] = {}
+"""Parts outside the library, by package and name."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -30,6 +36,34 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def registered(package: str) -> dict[str, type]:
     """Return every part of ``package`` by its name."""
+    return _library_parts(package) | _REGISTERED.get(package, {})
+
+
+def register(package: str) -> Callable[[T], T]:
+    """Decorate a class outside the library, which then is a part of ``package`` in this process.
+
+    Such a class can be trained with and saved; a process that loads the result must register it first. A class of the
+    same name that was registered before is replaced, so that a cell of a notebook can run again.
+
+    Raises:
+        ValueError: the library has a part of this name.
+
+    Example::
+
+        @register("bifocal.losses")
+        class MyLoss(nn.Module): ...
+    """
+
+    def add(part: T) -> T:
+        if part.__name__ in _library_parts(package):
+            raise ValueError(f"{package} has a {part.__name__} already: give your class another name")
+        _REGISTERED.setdefault(package, {})[part.__name__] = part
+        return part
+
+    return add
+
+
+def _library_parts(package: str) -> dict[str, type]:
     library = package.partition(".")[0]
     return {
         name: part

@@ -14,13 +14,16 @@ CELL, MARGIN, LINE = 260, 12, 18
 """Pixels: side of an image on a sheet, space around it, height of a line of text."""
 
 
-def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float]) -> Image.Image:
+def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None) -> Image.Image:
     """Return the image with the heatmap on it and a ring around ``point``.
 
     Args:
         heatmap: (h, w), over the image stretched to the heatmap's shape.
-        point: x and y as fractions of width and height.
+        point: x and y as fractions of width and height; None for the maximum of the heatmap.
     """
+    if point is None:
+        row, column = np.unravel_index(int(np.argmax(heatmap)), heatmap.shape)
+        point = ((float(column) + 0.5) / heatmap.shape[1], (float(row) + 0.5) / heatmap.shape[0])
     picture = image.convert("RGB")
     picture.thumbnail((LONGER_SIDE, LONGER_SIDE))
     low, high = float(heatmap.min()), float(heatmap.max())

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import nn
@@ -68,7 +69,7 @@ def train_phases(
     phases: Sequence[TrainingPhase],
     inputs: TrainingInputs,
     *,
-    checkpoints: Path,
+    checkpoints: Path | None = None,
     seed: int = 0,
     initialized: bool = False,
     on_epoch: Callable[[Row], None] = lambda row: None,
@@ -83,7 +84,8 @@ def train_phases(
         model: ``model(batch) -> Scores``.
         phases: at least one.
         inputs: dataset, features and text.
-        checkpoints: directory of this training alone; each phase has a directory below it.
+        checkpoints: directory of this training alone; each phase has a directory below it. None: a temporary directory,
+            and an interrupted training starts again.
         seed: of all random draws.
         initialized: whether the weights of ``model`` are a result already, as epoch 0: they are validated first, and
             kept unless a phase improves on them.
@@ -95,6 +97,18 @@ def train_phases(
     """
     if not phases:
         raise ValueError("there are no phases to train: give one or more")
+    if checkpoints is None:
+        with TemporaryDirectory() as folder:
+            return train_phases(
+                model,
+                phases,
+                inputs,
+                checkpoints=Path(folder),
+                seed=seed,
+                initialized=initialized,
+                on_epoch=on_epoch,
+                **options,
+            )
     # Check and prepare all phases first: a mistake in the last one must not cost the training of the first.
     for phase in phases:
         check_module_names(model, phase.frozen_until)

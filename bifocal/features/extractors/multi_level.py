@@ -11,6 +11,7 @@ from torch.nn.functional import interpolate
 from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
 from bifocal.features.extractors.base import TimmExtractor
+from bifocal.features.extractors.grid import Grid
 
 
 class MultiLevel(TimmExtractor):
@@ -76,6 +77,16 @@ class MultiLevel(TimmExtractor):
             "layer": list(self.layers),
             "cells": self.cells_per_side,
         }
+
+    def grid(self) -> Grid:
+        """Return the extractor of the network's last map, which a backbone is trained on, see ``TrainOnPhrases``.
+
+        It shares this extractor's network.
+        """
+        config = self.backbone.config
+        grid = Grid(config.backbone, size=config.size, model_arguments=config.model_arguments)
+        grid.backbone = self.backbone
+        return grid
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
         """Return the cells of all levels of each image."""

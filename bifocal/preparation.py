@@ -1,0 +1,153 @@
+"""Data of a training in one call: dataset, features and text of a corpus, for scripts and notebooks.
+
+The stages of the pipeline do the same in several steps, with artifacts that are tracked and cached by their code.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bifocal.backbones.weights.base import Weights
+from bifocal.datasets import Dataset, read_dataset, write_dataset
+from bifocal.datasets.base import CorpusReader
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.features.base import FeatureExtractor
+from bifocal.features.extraction import NetworkFeatures, write_features
+from bifocal.models import build_model
+from bifocal.models.base import Model
+from bifocal.models.inputs import input_identity
+from bifocal.registry import build, split
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer, training_documents, write_text
+from bifocal.training.inputs import TrainingInputs
+
+MAX_PIXELS = 50_000_000
+MAX_REJECTED = 0.01
+IMAGES_PER_FORWARD = 32
+
+
+def prepare_inputs(
+    home: Path | str, *, corpus: Any, extractor: Any, weights: Any, vectorizer: Any, seed: int = 0
+) -> TrainingInputs:
+    """Return dataset, features and text of a corpus; write them below ``home``.
+
+    Folders are named after the references: a second call with the same ones opens what the first call has written.
+    A folder does not know later versions of the code or of the user's files; delete ``home`` after a change.
+
+    Args:
+        home: a folder; it is created.
+        corpus: reference to a part of ``bifocal.datasets.corpora``, as for ``bifocal.registry.build``:
+            ``{"name": "ImageFolder", "root": "photos"}``.
+        extractor: of ``bifocal.features.extractors``, one that computes features by a network.
+        weights: of ``bifocal.backbones.weights``.
+        vectorizer: of ``bifocal.text.vectorizers``.
+        seed: of all random draws.
+
+    Raises:
+        ValueError: a reference is wrong, or more than 1 % of the entries of the corpus are broken.
+
+    Example::
+
+        inputs = prepare_inputs(
+            "runs/mine",
+            corpus={"name": "Scenes", "train": 200, "val": 50, "test": 50},
+            extractor={"name": "Grid", "backbone": "resnet10t", "size": 64},
+            weights={"name": "TrainOnPhrases", "epochs": 4, "min_count": 3},
+            vectorizer={"name": "Word2Vec", "dim": 32},
+        )
+    """
+    home = Path(home)
+    made_from = [_mapping(corpus), seed]
+    dataset = read_dataset(_once(home, "dataset", made_from, lambda folder: _write_dataset(folder, corpus, seed)))
+    features = _once(
+        home,
+        "features",
+        [*made_from, _mapping(extractor), _mapping(weights)],
+        lambda folder: _write_features(folder, dataset, extractor, weights, seed),
+    )
+    text = _once(
+        home, "text", [*made_from, _mapping(vectorizer)], lambda folder: _write_text(folder, dataset, vectorizer, seed)
+    )
+    return TrainingInputs(dataset, FeatureStore(features), TextStore(text), load_vectorizer(text))
+
+
+def new_model(model: Any, inputs: TrainingInputs, *, seed: int = 0) -> Model:
+    """Return a model for the features and the text of ``inputs``, with random weights and the text's word vectors.
+
+    Args:
+        model: reference to a part of ``bifocal.models`` with its encoders, as for ``build_model``.
+        seed: of the random weights.
+
+    Raises:
+        ValueError: the reference is wrong, or the encoders do not fit the features or the text.
+    """
+    torch.manual_seed(seed)
+    text = inputs.text
+    tokens = text.format.name == "tokens"
+    built = build_model(
+        model,
+        feature_dim=inputs.features.dim,
+        text_dim=text.dim,
+        text_format=text.format.name,
+        vocabulary_size=len(text.vocabulary) if tokens else None,
+        inputs=input_identity(inputs.features, text),
+    )
+    if built.word_embedding is not None:
+        built.word_embedding.weight.data.copy_(text.word_vectors)
+    return built
+
+
+def _once(home: Path, name: str, made_from: list[Any], write: Callable[[Path], None]) -> Path:
+    """Return the folder of ``made_from``, which ``write`` fills if it does not exist."""
+    digest = sha256(json.dumps(made_from, sort_keys=True, default=str).encode()).hexdigest()
+    folder = home / f"{name}-{digest[:10]}"
+    if not folder.is_dir():
+        partial = folder.with_name(folder.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write(partial)
+        partial.rename(folder)
+    return folder
+
+
+def _write_dataset(folder: Path, corpus: Any, seed: int) -> None:
+    reader: CorpusReader = build("bifocal.datasets.corpora", corpus, seed=seed)
+    write_dataset(
+        folder,
+        split(corpus)[0],
+        reader.read(folder / "images"),
+        copy_images=True,
+        max_pixels=MAX_PIXELS,
+        max_rejected_fraction=MAX_REJECTED,
+    )
+
+
+def _write_features(folder: Path, dataset: Dataset, extractor: Any, weights: Any, seed: int) -> None:
+    torch.manual_seed(seed)
+    network: FeatureExtractor = build("bifocal.features.extractors", extractor)
+    network.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
+    source: Weights = build("bifocal.backbones.weights", weights)
+    digest, _ = source.prepare(network, dataset, folder, batch_size=IMAGES_PER_FORWARD, seed=seed)
+    name, arguments = split(extractor)
+    metadata = {"extractor": name, "arguments": arguments, "weights": digest} | network.describe()
+    image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
+    writer = FeatureWriter(folder, regions=network.regions, dim=network.dim, metadata=metadata)
+    write_features(NetworkFeatures(network, dataset, IMAGES_PER_FORWARD).read(image_ids), writer, total=len(image_ids))
+
+
+def _write_text(folder: Path, dataset: Dataset, ref: Any, seed: int) -> None:
+    vectorizer: Vectorizer = build("bifocal.text.vectorizers", ref)
+    train, captions = dataset.split("train").captions, dataset.captions
+    documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
+    vectorizer.fit(documents, seed, folder / "checkpoints")
+    write_text(folder, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist())
+
+
+def _mapping(ref: Any) -> Mapping[str, Any]:
+    name, arguments = split(ref)
+    return {"name": name, **arguments}
