@@ -20,6 +20,7 @@ from bifocal.datasets import open_image, read_dataset
 from bifocal.serving.embedder import Embedder
 from bifocal.trained import encode_file
 from pipelines.app.demo_folder import (
+    BACKBONE,
     COLUMNS,
     GRAPHS,
     RECIPE,
@@ -36,7 +37,7 @@ from runtime import parameters
 
 RUN = Path("runs/demo-model")
 SKIPPED = ("manifest.json", "parity.csv")
-BACKBONE, SHEET_QUALITY, BATCH = "backbone.safetensors", 70, 64
+SHEET_QUALITY, BATCH = 70, 64
 
 
 def main() -> None:

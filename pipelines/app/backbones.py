@@ -1,14 +1,28 @@
 """Backbones for the user's own images, and the network that a file of weights belongs to."""
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from safetensors import SafetensorError, safe_open
 
+from pipelines.app.demo_folder import BACKBONE, RECIPE, SHIPPED
+from runtime import parameters
+
 WEIGHTS_VARIABLE = "BIFOCAL_WEIGHTS"
+CONNECT_SECONDS = 5.0
+DEMO_SIZE = 224
+"""Pixels of a photograph's side for the backbone of ``bifocal demo``."""
+DEMO_WARNING = (
+    "warning: {problem}\nThe backbone of 'bifocal demo' takes their place. It knows 1,400 drawn scenes: it tells "
+    "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
+    "those of ImageNet weights: give these with --weights, or run again with a network."
+)
 HALF = [0.5, 0.5, 0.5]
 KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -48,6 +62,46 @@ def features_section(weights: Path) -> dict[str, Any]:
     name = recognize(weights)
     extractor = {"name": "Hypercolumns", "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
     return {"extractor": extractor, "weights": {"name": "FromFile", "path": str(weights.resolve())}}
+
+
+def download_problem(section: Mapping[str, Any]) -> str | None:
+    """Return why the pretrained weights of an extractor cannot be downloaded; None if they are on this machine now.
+
+    Args:
+        section: section ``extract_features`` with the weights ``Pretrained``.
+    """
+    from huggingface_hub import constants
+
+    from bifocal.backbones.state import load_library_weights
+    from bifocal.registry import build
+
+    backbone = build("bifocal.features.extractors", section["extractor"]).backbone
+    if not _reachable(backbone.download_url()):
+        constants.HF_HUB_OFFLINE = True  # Take cached weights, or fail at once: retries last minutes.
+    try:
+        load_library_weights(backbone)
+    except FileNotFoundError as error:
+        return str(error)
+    return None
+
+
+def _reachable(url: str) -> bool:
+    """Return whether the host of ``url`` accepts connections; with a proxy, only a download can tell: true."""
+    host = urlsplit(url).hostname
+    if host is None or getproxies():
+        return True
+    try:
+        socket.create_connection((host, 443), timeout=CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def demo_section() -> dict[str, Any]:
+    """Return the section ``extract_features`` with the backbone of ``bifocal demo``, which is part of the package."""
+    extractor = parameters.load(SHIPPED / RECIPE)["extract_features"]["extractor"]
+    weights = {"name": "FromFile", "path": str(SHIPPED / BACKBONE)}
+    return {"extractor": {**extractor, "size": DEMO_SIZE}, "weights": weights}
 
 
 def recognize(weights: Path) -> str:

@@ -17,6 +17,8 @@ from pipelines.app.run_folder import ARTIFACTS, COLLECTION, PARAMETERS
 
 SHIPPED = Path(__file__).parent / "demo_model"
 RECIPE, GRAPHS, SHEET, TABLE, VECTORS = "recipe.yaml", "onnx", "images.webp", "collection.json", "vectors.npy"
+BACKBONE = "backbone.safetensors"
+"""Weights of the backbone as float16, for 'bifocal train' without a network."""
 SIDE, COLUMNS = 128, 16
 """Pixels of an image, and images in a row of the sheet."""
 QUALITY = {"quality": 95, "subsampling": 0}

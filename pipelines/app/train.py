@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipelines.app.backbones import features_section, weights_file
+from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
 from pipelines.app.collection import write_collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, shipped_file, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
@@ -23,7 +23,8 @@ from runtime import parameters
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
-    help="Safetensors file with the weights of a timm backbone (also BIFOCAL_WEIGHTS); by default timm downloads them.",
+    help="Safetensors file with the weights of a timm backbone (also BIFOCAL_WEIGHTS); by default timm downloads them. "
+    "Without a network, the small backbone of 'bifocal demo' takes their place.",
 )
 @click.option(
     "--recipe",
@@ -74,9 +75,14 @@ def training_parameters(
     """
     values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
     values["prepare_dataset"]["corpus"]["root"] = str(directory.resolve())
+    downloaded = values["extract_features"]
     file = weights_file(weights)
     if file is not None:
         values = parameters.merge(values, {"extract_features": features_section(file)})
     for recipe in recipes:
         values = parameters.overlay(values, recipe)
-    return parameters.with_settings(values, settings)
+    values = parameters.with_settings(values, settings)
+    if values["extract_features"] == downloaded and (problem := download_problem(downloaded)) is not None:
+        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
+        values = parameters.merge(values, {"extract_features": demo_section()})
+    return values
