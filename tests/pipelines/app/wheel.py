@@ -1,0 +1,61 @@
+"""The wheel in a fresh environment, as a stranger installs it: no torch, and an answer within seconds.
+
+    make wheel-test
+
+Needs uv and a network for the packages of ``bifocal[cpu]``; 'make test' runs the same commands with torch blocked.
+"""
+
+import subprocess
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SECONDS = 10
+"""CPU time of the first answer after the installation: wall time depends on what else the machine runs."""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel of this checkout and the extra cpu."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run("uv", "build", "--wheel", "--quiet", "--out-dir", folder, ROOT)
+    run("uv", "venv", "--quiet", folder / "venv")
+    (wheel,) = folder.glob("*.whl")
+    python = folder / "venv" / "bin" / "python"
+    run("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python, f"bifocal[cpu] @ file://{wheel}")
+    return folder / "venv" / "bin"
+
+
+def run(*command: object, cwd: Path = ROOT, code: int = 0) -> str:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_light_install_has_no_torch(environment: Path) -> None:
+    packages = run("uv", "pip", "list", "--python", environment / "python")
+    assert not [
+        name for name in ("torch", "timm", "gensim", "mlflow", "scipy", "matplotlib") if f"\n{name} " in packages
+    ]
+
+
+def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> None:
+    before = getrusage(RUSAGE_CHILDREN)
+    output = run(environment / "bifocal", "demo", cwd=tmp_path)
+    after = getrusage(RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < SECONDS
+    assert output.count("-> bifocal-demo/") == 3
+    run(environment / "bifocal", "search", "a red star", "--run", "bifocal-demo", cwd=tmp_path)
+    image = "bifocal-demo/images/00000.jpg"
+    run(environment / "bifocal", "where", image, "red star", "--run", "bifocal-demo", cwd=tmp_path)
+    script = "import bifocal; print(bifocal.load('bifocal-demo').search('a red star', k=1)[0].captions)"
+    run(environment / "python", "-c", script, cwd=tmp_path)
+
+
+def test_other_commands_name_the_missing_extra(environment: Path, tmp_path: Path) -> None:
+    output = run(environment / "bifocal", "train", tmp_path, code=1)
+    assert output == "Error: 'bifocal train' needs the package torch: pip install 'bifocal[train,cpu]'\n"
+    output = run(environment / "bifocal", "inspect", tmp_path / "none", code=2)
+    assert "does not exist" in output
