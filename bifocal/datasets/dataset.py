@@ -1,6 +1,7 @@
 """A dataset in memory: its tables and the folder of its images."""
 
 import json
+import posixpath
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,8 @@ class Dataset:
         image_root: folder of the image files.
         metadata: one row per image with the other values that its corpus has, such as a title or a date; only the
             column ``image_id`` if it has none.
-        image_address: address of that folder, such as ``s3://bucket/images``, if the images are not on this machine.
+        image_address: address of that folder, such as ``s3://bucket/images``, if the images are not on this machine;
+            ``s3://`` if they are in several buckets.
     """
 
     images: pd.DataFrame
@@ -72,7 +74,7 @@ class Dataset:
         if path is None:
             raise ValueError(f"image {image_id!r} has no file: its corpus publishes only features")
         if self.image_address is not None:
-            return local_copy(f"{self.image_address}/{path}", self._digests[image_id])
+            return local_copy(posixpath.join(self.image_address, path), self._digests[image_id])
         return self.image_root / path
 
     @cached_property

@@ -19,9 +19,12 @@ def fetch_remote_files() -> None:
 
 
 def address_of_copy(path: Path) -> str | None:
-    """Return the address whose local copy is at ``path``; None if ``path`` is no local copy."""
+    """Return the address whose local copy is at ``path``; None if ``path`` is no local copy.
+
+    The folder of all local copies has the address ``s3://``.
+    """
     folder = cache_folder()
-    return f"{SCHEME}{path.relative_to(folder).as_posix()}" if path.is_relative_to(folder) else None
+    return f"{SCHEME}{'/'.join(path.relative_to(folder).parts)}" if path.is_relative_to(folder) else None
 
 
 def local_copy(address: str, sha256: str) -> Path:
