@@ -16,7 +16,7 @@ from bifocal.planning.training import ModelInputs, simulate_embedding
 from bifocal.text.expected import ExpectedText
 from bifocal.text.format import TextFormat
 
-IMAGE_DIM, TEXT_DIM, DIM, IMAGES = 700, 1_100, 600, 128
+IMAGE_DIM, TEXT_DIM, DIM, IMAGES = 500, 800, 400, 128
 LINEAR = {"name": "TwoBranchModel", "dim": DIM, "image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
 CORPUS = PublishedCorpus(images={"train": IMAGES}, captions_per_image=2.0, phrase_pairs=2 * IMAGES)
 VECTORS = ExpectedText(TextFormat("vectors", TEXT_DIM))
