@@ -1,26 +1,29 @@
-"""Region features: the best boxes of a detector with the features of its box head."""
+"""Region features: the best boxes of a detector with the features of its head."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.faster_rcnn import FasterRCNN
+from bifocal.backbones.detector import Detector
+from bifocal.backbones.one_stage import detect, head_maps
 from bifocal.backbones.preprocessing import map_by_shape, to_pixels
 from bifocal.features.base import ImageRegions
 
 
 class Regions:
-    """The best boxes of a torchvision Faster R-CNN after non-maximum suppression, with their box-head features (fc7).
+    """The best boxes of a detector of torchvision after non-maximum suppression, with the features of its head.
 
     Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1: a proposal is scored by its best class
     and refined for that class; it is kept unless a box of higher score overlaps it by more than ``overlap``. The
-    features are those of the refined box.
+    features are those of the refined box: fc7 of Faster R-CNN, Mask R-CNN and Keypoint R-CNN. RetinaNet, FCOS and SSD
+    have no head for boxes: see ``bifocal.backbones.one_stage`` for their features.
 
     Args:
-        detector: name of a Faster R-CNN in torchvision ("fasterrcnn_resnet50_fpn_v2").
+        detector: name of a detector in torchvision ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2").
         regions: R, the maximum number of regions per image.
         min_regions: minimum number of regions; more, up to R, are kept if their scores reach ``min_score``. None to
             keep R regardless of their scores. An image has fewer regions if fewer survive the suppression.
@@ -44,19 +47,27 @@ class Regions:
         overlap: float = 0.5,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        self.backbone = FasterRCNN(detector, model_arguments or {})
+        self.backbone = Detector(detector, model_arguments or {})
         self.regions, self.min_regions = regions, regions if min_regions is None else min_regions
         self.min_score, self.overlap = min_score, overlap
 
-    @property
+    @cached_property
     def dim(self) -> int:
-        """D: dimension of the box head's last layer."""
-        return cast(int, self.backbone.network.roi_heads.box_predictor.cls_score.in_features)
+        """D: dimension of the box head's last layer, or of the maps that regions are pooled from."""
+        if self.backbone.two_stage:
+            return cast(int, self._network.roi_heads.box_predictor.cls_score.in_features)
+        side = 256
+        with torch.inference_mode():
+            return next(iter(head_maps(self._network, torch.zeros(1, 3, side, side)).values())).shape[1]
+
+    @property
+    def _network(self) -> Any:
+        return self.backbone.network
 
     def describe(self) -> dict[str, Any]:
         """Return detector, layer and selection of boxes."""
         return self.backbone.describe() | {
-            "layer": "fc7",
+            "layer": "fc7" if self.backbone.two_stage else "head",
             "min_regions": self.min_regions,
             "min_score": self.min_score,
             "overlap": self.overlap,
@@ -72,9 +83,11 @@ class Regions:
         return map_by_shape(images, self._extract_equal_shapes)
 
     def _extract_equal_shapes(self, images: Tensor) -> list[ImageRegions]:
-        network = self.backbone.network
-        device = next(network.parameters()).device
-        resized, _ = network.transform(list(images.to(device).float() / 255))
+        network = self._network
+        pixels = list(images.to(next(network.parameters()).device).float() / 255)
+        if not self.backbone.two_stage:
+            return [self._kept(*found) for found in detect(network, pixels, self.overlap, self.regions)]
+        resized, _ = network.transform(pixels)
         maps = network.backbone(resized.tensors)
         proposals, _ = network.rpn(resized, maps)
         heads, sizes = network.roi_heads, resized.image_sizes
@@ -103,6 +116,13 @@ class Regions:
         scores, classes = probabilities[:, 1:].max(dim=1)  # class 0 is the background
         boxes = clip_boxes_to_image(boxes[torch.arange(len(boxes)), classes + 1], size)
         best = nms(boxes, scores, self.overlap)[: self.regions]
-        count = int((scores[best] >= self.min_score).sum())
-        best = best[: max(count, self.min_regions)]
+        best = best[: self._count(scores[best])]
         return boxes[best], scores[best]
+
+    def _kept(self, boxes: Tensor, scores: Tensor, features: Tensor) -> ImageRegions:
+        count = self._count(scores)
+        return ImageRegions(features[:count], boxes[:count], scores[:count])
+
+    def _count(self, scores: Tensor) -> int:
+        """Return the number of regions to keep, by their scores in decreasing order."""
+        return max(int((scores >= self.min_score).sum()), self.min_regions)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torchvision.ops import box_iou
+from torchvision.ops import box_iou, roi_align
 
 from bifocal.features.extractors import Regions
 
@@ -105,5 +105,46 @@ def test_regions_do_not_depend_on_the_batch() -> None:
 
 
 def test_regions_of_another_detector_are_an_error() -> None:
-    with pytest.raises(ValueError, match="torchvision has no Faster R-CNN 'retinanet"):
-        Regions("retinanet_resnet50_fpn")
+    with pytest.raises(ValueError, match="torchvision has no detector 'retinanet_resnet51_fpn'"):
+        Regions("retinanet_resnet51_fpn")
+
+
+ONE_STAGE = [
+    ("retinanet_resnet50_fpn_v2", {"num_classes": 4, "min_size": 64, "max_size": 96}, 256),
+    ("ssdlite320_mobilenet_v3_large", {"num_classes": 4}, 672),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "dim"), ONE_STAGE)
+@torch.inference_mode()
+def test_regions_of_a_detector_without_proposals(name: str, arguments: dict[str, int], dim: int) -> None:
+    torch.manual_seed(0)
+    extractor = Regions(name, regions=6, overlap=0.4, model_arguments=arguments)
+    network = extractor.backbone.network
+    for key, weights in network.named_parameters():
+        if "classification_head" in key and weights.ndim > 1:
+            nn.init.normal_(weights, std=0.1)
+    image = random_images()[0]
+    (regions,) = extractor.extract([extractor.preprocess(image)])
+    assert regions.features.shape == (6, extractor.dim) == (6, dim)
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+    (found,) = network([pixels])
+    kept: list[Tensor] = []
+    for box in found["boxes"]:  # in order of decreasing score
+        if all(box_iou(box[None], other[None]).item() <= 0.4 for other in kept):
+            kept.append(box)
+    assert regions.boxes is not None
+    torch.testing.assert_close(regions.boxes * torch.tensor([80, 60, 80, 60]), torch.stack(kept[:6]))
+    resized, _ = network.transform([pixels])
+    (height, width), maps = resized.image_sizes[0], network.backbone(resized.tensors)
+    if "retinanet" in name:
+        maps = {level: network.head.classification_head.conv(features) for level, features in maps.items()}
+    box = regions.boxes[0] * torch.tensor([width, height, width, height])
+    candidates = [_bin_means(features[0], box, height) for features in maps.values() if features.shape[1] == dim]
+    assert min((regions.features[0] - candidate).abs().max().item() for candidate in candidates) < 1e-4
+
+
+def _bin_means(features: Tensor, box: Tensor, height: int) -> Tensor:
+    scale = 2 ** round(np.log2(features.shape[1] / height))
+    pooled = roi_align(features[None], [box[None]], 7, spatial_scale=scale, sampling_ratio=2)
+    return pooled.mean(dim=(0, 2, 3))

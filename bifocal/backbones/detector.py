@@ -1,18 +1,22 @@
-"""Faster R-CNN detectors of torchvision."""
+"""Detectors of torchvision."""
 
 from typing import Any, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from bifocal.registry import suggest
 
 
-class FasterRCNN:
-    """A frozen Faster R-CNN of torchvision with random weights.
+class Detector:
+    """A frozen detector of torchvision with random weights.
 
     Args:
-        name: name of the detector ("fasterrcnn_resnet50_fpn_v2").
+        name: name of the detector ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2").
         model_arguments: further keyword arguments of the detector, such as num_classes or min_size.
+
+    Attributes:
+        network: the detector.
+        two_stage: whether it has a head for boxes that it proposes, as Faster R-CNN, and not for the cells of its maps.
 
     Raises:
         ValueError: torchvision has no such detector.
@@ -22,14 +26,15 @@ class FasterRCNN:
 
     def __init__(self, name: str, model_arguments: dict[str, Any]) -> None:
         # imported here: it takes seconds, and a process that only reads a store does not need it
-        from torchvision.models import get_model, list_models
+        from torchvision.models import detection, get_model, list_models
 
-        if not name.startswith("fasterrcnn") or name not in list_models():
-            detectors = [known for known in list_models() if known.startswith("fasterrcnn")]
-            raise ValueError(f"torchvision has no Faster R-CNN {name!r}; {suggest(name, detectors)}")
+        detectors = list_models(module=detection)
+        if name not in detectors:
+            raise ValueError(f"torchvision has no detector {name!r}; {suggest(name, detectors)}")
         self.name, self.model_arguments = name, model_arguments
-        self.network = get_model(name, weights=None, weights_backbone=None, **model_arguments)
+        self.network: nn.Module = get_model(name, weights=None, weights_backbone=None, **model_arguments)
         self.network = self.network.eval().requires_grad_(False)
+        self.two_stage = hasattr(self.network, "roi_heads")
 
     def describe(self) -> dict[str, Any]:
         """Return the name and the arguments of the detector."""
