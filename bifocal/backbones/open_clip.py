@@ -1,6 +1,7 @@
 """Contrastive models of open_clip: an image tower and a text tower with one joint space."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import torch
@@ -117,10 +118,14 @@ class OpenClipBackbone:
 
     def embed_sentences(self, sentences: Sequence[str]) -> Tensor:
         """Return the vectors (B, d) of sentences in the joint space, of any norm."""
-        tower = getattr(self.network, "text", self.network)
-        tokenizer = open_clip_library().get_tokenizer(self.name, context_length=tower.context_length)
         with torch.inference_mode():
-            return cast(Tensor, self.network.encode_text(tokenizer(list(sentences)).to(self.device)))
+            return cast(Tensor, self.network.encode_text(self.tokenizer(list(sentences)).to(self.device)))
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Tokenizer of the text tower."""
+        tower = getattr(self.network, "text", self.network)
+        return open_clip_library().get_tokenizer(self.name, context_length=tower.context_length)
 
     @property
     def device(self) -> torch.device:

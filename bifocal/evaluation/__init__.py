@@ -1,5 +1,6 @@
 """Evaluators, one per file: metrics, per-query ranks and report sections of a model."""
 
+from bifocal.evaluation.baselines import Baselines
 from bifocal.evaluation.compositionality import Compositionality
 from bifocal.evaluation.data_quality import DataQuality
 from bifocal.evaluation.object_localization import ObjectLocalization

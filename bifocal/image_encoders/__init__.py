@@ -4,5 +4,6 @@ from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.image_encoders.linear import LinearEncoder
 from bifocal.image_encoders.multi_level import MultiLevelEncoder
 from bifocal.image_encoders.projection import ProjectionEncoder
+from bifocal.image_encoders.residual import ResidualHead
 from bifocal.image_encoders.rmac import RMACEncoder
 from bifocal.image_encoders.smile import SMILEEncoder

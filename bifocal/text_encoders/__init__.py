@@ -11,4 +11,5 @@ from bifocal.text_encoders.gru import GRUEncoder
 from bifocal.text_encoders.linear import LinearEncoder
 from bifocal.text_encoders.lstm import LSTMEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
+from bifocal.text_encoders.residual import ResidualHead
 from bifocal.text_encoders.sru import SRUEncoder

@@ -15,6 +15,7 @@ from bifocal.sorters import load_sorter
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, World, recompute_activations, torchrun_world, train_phases
+from bifocal.training.blending import choose_blend
 from bifocal.training.initialization.base import Initialization, initialize
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.phases import TrainingResult
@@ -44,6 +45,7 @@ def run(
             metrics = initialize(model, initialization, inputs, checkpoints=checkpoints, seed=params.seed)
         result = _train(params, model, inputs, sorter, embedding)
         if World.current().is_main:
+            metrics |= choose_blend(model, inputs)
             save_model(embedding, model)
             pd.DataFrame(result.history, columns=None if result.history else HISTORY).to_csv(
                 embedding / "history.csv", index=False

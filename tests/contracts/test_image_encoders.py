@@ -12,6 +12,7 @@ from bifocal import registry
 from bifocal.export.process import run_in_fresh_process
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
+from bifocal.image_encoders import ResidualHead
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.localization.base import Localizer
 from bifocal.serialization import load_state, save_network
@@ -29,6 +30,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     ],
     "ProjectionEncoder": [{"hidden": 5}],
     "RMACEncoder": [{"onnx_image_size": 64, **NETWORK}],
+    "ResidualHead": [{"hidden": 5}],
     "SMILEEncoder": [{}, *({"ablation": name} for name in ("mean", "scalar", "no_convolution", "no_softmax"))],
 }
 CASES = [(name, arguments) for name in sorted(ENCODERS) for arguments in SMALL.get(name, [{}])]
@@ -39,6 +41,8 @@ def new_encoder(name: str, arguments: dict[str, Any], seed: int = 0) -> ImageEnc
     torch.manual_seed(seed)
     input_dim = 3 if arguments.get("backbone") else INPUT_DIM
     encoder: ImageEncoder = registry.build(PACKAGE, {"name": name, **arguments}, input_dim=input_dim, dim=DIM)
+    if isinstance(encoder, ResidualHead):  # as after a training
+        torch.nn.init.normal_(encoder.head.layers[-1].weight)
     return encoder.eval()
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from bifocal import registry
 from bifocal.export.process import run_in_fresh_process
 from bifocal.serialization import load_state, save_network
+from bifocal.text_encoders import ResidualHead
 from bifocal.text_encoders.base import TextEncoder
 from tests.contracts.onnx_graphs import assert_parity, export
 
@@ -19,6 +20,7 @@ ENCODERS = registry.registered(PACKAGE)
 SMALL: dict[str, dict[str, Any]] = {
     "GRUEncoder": {"bidirectional": True},
     "ProjectionEncoder": {"hidden": 5},
+    "ResidualHead": {"hidden": 5},
     "SRUEncoder": {"layers": 2},
 }
 INPUT_DIM, DIM, LENGTHS = 6, 4, torch.tensor([5, 2, 1, 4])
@@ -28,6 +30,8 @@ def new_encoder(name: str, seed: int = 0) -> TextEncoder:
     torch.manual_seed(seed)
     ref = {"name": name, **SMALL.get(name, {})}
     encoder: TextEncoder = registry.build(PACKAGE, ref, input_dim=INPUT_DIM, dim=DIM)
+    if isinstance(encoder, ResidualHead):  # as after a training
+        torch.nn.init.normal_(encoder.head.layers[-1].weight)
     return encoder.eval()
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from bifocal import registry
+from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.text import TextStore
 from bifocal.text.format import DTYPES
 from bifocal.text.transformer.tiny import write_tiny_transformer
@@ -27,7 +29,12 @@ TRAINING = [
 UNUSUAL = ["", "...", "word " * 10_000, "собака бежит по траве", "犬が走る", "🐕", "xyzzy"]
 CAPTIONS = [*TRAINING[:6], *UNUSUAL, "a dog on the street"]
 VECTORS = "dog 1 2 3\ngrass 2 3 4\nred 0 0 1\na 0 1 0\nunk 1 1 1\n"
-TRANSFORMER = "a transformer"
+TRANSFORMER, CLIP = "a transformer", "a contrastive model"
+CLIP_ARGUMENTS = {
+    "embed_dim": 12,
+    "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
+    "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 1},
+}
 
 FISHER = {"name": "FisherVectors", "dim": 6, "centers": 3, "components": 10, "epochs": 1, "iterations": 3}
 REFS: dict[str, dict[str, Any]] = {
@@ -41,6 +48,7 @@ REFS: dict[str, dict[str, Any]] = {
     "mean of pretrained": {"name": "MeanWordVectors", "path": VECTORS},
     "hglmm": FISHER,
     "gmm": FISHER | {"mixture": "gmm"},
+    "open_clip": {"name": "OpenClipText", "path": CLIP, "tag": None, "model_arguments": CLIP_ARGUMENTS},
     "sentence": {"name": "SentenceVectors", "path": TRANSFORMER, "batch_size": 4},
     "distilled": {"name": "StaticVectors", "path": TRANSFORMER, "dim": 3},
     "static words": {"name": "StaticVectors", "path": VECTORS, "weights": "idf"},
@@ -69,6 +77,13 @@ def with_user_files(ref: dict[str, Any], folder: Path) -> dict[str, Any]:
     if ref.get("path") == TRANSFORMER:
         shutil.copytree(tiny_transformer(), folder / "user", dirs_exist_ok=True)
         return ref | {"path": str(folder / "user")}
+    if ref.get("path") == CLIP:
+        torch.manual_seed(0)
+        network = OpenClipBackbone("ViT-B-32", None, CLIP_ARGUMENTS).network
+        (folder / "user").mkdir(exist_ok=True)
+        state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+        save_file(state, folder / "user" / "clip.safetensors")
+        return ref | {"path": str(folder / "user" / "clip.safetensors")}
     if "path" in ref:
         (folder / "user").mkdir(exist_ok=True)
         (folder / "user" / "vectors.vec").write_text(ref["path"])

@@ -4,3 +4,4 @@ from bifocal.training.initialization.cca import CCA
 from bifocal.training.initialization.from_embedding import FromEmbedding
 from bifocal.training.initialization.pca_whitening import PCAWhitening
 from bifocal.training.initialization.phrase_cca import PhraseCCA
+from bifocal.training.initialization.zero_shot import ZeroShot

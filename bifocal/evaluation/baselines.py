@@ -1,0 +1,114 @@
+"""Baselines on the same images, features and text: zero-shot, canonical correlation analysis, chance."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from bifocal.baselines import caption_blocks, fit_cca
+from bifocal.baselines.zero_shot import zero_shot_skip_reason
+from bifocal.batch import ImageCaptionPairs
+from bifocal.embedding import dual_encoder, embed
+from bifocal.evaluation.base import Result, Subject
+from bifocal.image_encoders import LinearEncoder, ResidualHead
+from bifocal.metrics import chance_report, retrieval_ranks, summarize
+from bifocal.models import TwoBranchModel
+from bifocal.report.metric_rows import MetricRow
+from bifocal.report.sections import Section, Table
+from bifocal.text_encoders import LinearEncoder as TextLinearEncoder
+from bifocal.text_encoders import ResidualHead as TextResidualHead
+
+KS = (1, 5, 10)
+NAMES = {"model": "this model", "zero_shot": "zero-shot", "cca": "CCA", "chance": "chance"}
+Directions = dict[str, dict[str, float]]
+
+
+class Baselines:
+    """R@K of the model beside models that need no gradient steps, on the same stored features and text.
+
+    Zero-shot: both towers of one contrastive model as they are; only if features and text come from one (``OpenClip``
+    and ``OpenClipText``). Heads whose gain over it is not clear are no reason to train: register the contrastive model
+    unchanged, with ``initialization: ZeroShot`` and ``phases: []``. CCA: Gong et al., IJCV 2014, see
+    ``bifocal.baselines.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA: data-efficient
+    mapping of unimodal features to multimodal features", ICLR 2025.
+
+    Args:
+        cca_dim: maximum number of projections of CCA; 0 to leave it out. Its time grows with the cube of the dimensions
+            of features and text.
+    """
+
+    title = "Baselines"
+
+    def __init__(self, cca_dim: int = 256) -> None:
+        if cca_dim < 0:
+            raise ValueError(f"cca_dim is {cca_dim}, expected 0 or more")
+        self.cca_dim = cca_dim
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate the baselines of ``subject``."""
+        if subject.embeddings is None:
+            return Result(self.title, skipped="the model has several vectors per image.")
+        if subject.text.format.name not in ("vectors", "sparse"):
+            kind = subject.text.format.name
+            return Result(self.title, skipped=f"CCA and zero-shot need one vector per caption, the text is {kind}.")
+        if subject.features.metadata.get("dtype", "float16") != "float16":
+            return Result(self.title, skipped="CCA and zero-shot need stored features, not pixels.")
+        captions = subject.pairs.image_of_caption
+        systems: dict[str, Directions] = {"model": summarize(retrieval_ranks(*subject.embeddings, captions), KS)}
+        reason = zero_shot_skip_reason(subject.features, subject.vectorizer)
+        if reason is None:
+            systems["zero_shot"] = _ranked(_zero_shot(subject), subject)
+        if self.cca_dim:
+            systems["cca"] = _ranked(self._cca(subject), subject)
+        systems["chance"] = chance_report(captions, KS)
+        metrics = {name: values | {"recall_sum": _recall_sum(values)} for name, values in systems.items()}
+        note = "All systems rank the same images and captions, from the same stored features and text."
+        note += "" if reason is None else f" No zero-shot row: {reason}."
+        return Result(
+            self.title,
+            {"baselines": metrics},
+            rows=[
+                MetricRow(f"baselines.{name}.recall_sum", _recall_sum(values), f"Recall sum, {NAMES[name]}")
+                for name, values in systems.items()
+                if name != "chance"
+            ],
+            sections=[Section(self.title, note, [_table(systems)])],
+        )
+
+    def _cca(self, subject: Subject) -> TwoBranchModel:
+        train = ImageCaptionPairs(subject.dataset.split("train"), subject.features, subject.text)
+        dims = (subject.features.dim, subject.text.dim)
+        dim = min(self.cca_dim, *dims)
+        model = _two_branches(subject, LinearEncoder(dims[0], dim), TextLinearEncoder(dims[1], dim))
+        fit_cca(model, caption_blocks(train))
+        return model
+
+
+def _zero_shot(subject: Subject) -> TwoBranchModel:
+    dim = subject.features.dim
+    return _two_branches(subject, ResidualHead(dim, dim), TextResidualHead(dim, dim))
+
+
+def _two_branches(subject: Subject, image_encoder: Any, text_encoder: Any) -> TwoBranchModel:
+    return TwoBranchModel(image_encoder, text_encoder, text_format=subject.text.format.name).to(subject.model.device)
+
+
+def _ranked(model: TwoBranchModel, subject: Subject) -> Directions:
+    with torch.inference_mode():
+        return summarize(
+            retrieval_ranks(*embed(dual_encoder(model), subject.pairs), subject.pairs.image_of_caption), KS
+        )
+
+
+def _recall_sum(values: Mapping[str, Mapping[str, float]]) -> float:
+    return sum(direction[f"R@{k}"] for direction in values.values() for k in KS)
+
+
+def _table(systems: Mapping[str, Directions]) -> Table:
+    columns = ["system", "recall sum", *(f"{side} R@{k}" for side in ("captions", "images") for k in KS)]
+    rows = [
+        [NAMES[name], f"{_recall_sum(values):.1f}"]
+        + [f"{direction[f'R@{k}']:.1f}" for direction in values.values() for k in KS]
+        for name, values in systems.items()
+    ]
+    return Table("R@K of this model and of baselines, percent", columns, rows, wide=True)

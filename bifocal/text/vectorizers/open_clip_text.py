@@ -1,0 +1,96 @@
+"""Captions as vectors of the text tower of a contrastive model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import load_file
+
+from bifocal.serialization import load_config, save_network
+from bifocal.text.format import EncodedCaptions, TextFormat
+
+if TYPE_CHECKING:
+    from bifocal.backbones.open_clip import OpenClipBackbone
+
+TOWER = "text_tower"
+IMAGE_TOWER = "visual."
+
+
+@dataclass
+class OpenClipText:
+    """Text tower of a model of open_clip, such as CLIP or SigLIP: one vector per caption in its joint space.
+
+    Radford et al., "Learning transferable visual models from natural language supervision", ICML 2021. With the
+    extractor ``OpenClip`` of the same weights, the cosine with the image's projection is the zero-shot score. Needs the
+    extra ``clip``. The text holds a copy of the tower.
+
+    Args:
+        batch_size: captions per batch.
+        model: name of the model.
+        tag: tag of its published weights, which are downloaded without ``path``.
+        path: safetensors file with the weights of both towers, in open_clip's layout.
+        model_arguments: further keyword arguments of ``open_clip.create_model``.
+
+    Attributes:
+        weights: SHA-256 of the weights of both towers.
+
+    Example:
+        >>> OpenClipText(model="ViT-B-16", tag="openai").model
+        'ViT-B-16'
+    """
+
+    batch_size: int = 64
+    model: str = "ViT-B-32"
+    tag: str | None = "laion2b_s34b_b79k"
+    path: Path | str | None = None
+    model_arguments: dict[str, Any] | None = None
+    weights: str = field(init=False, repr=False)
+    dim: int = field(init=False, repr=False)
+    backbone: "OpenClipBackbone" = field(init=False, repr=False)
+
+    @property
+    def format(self) -> TextFormat:
+        """Vectors with the dimension of the joint space."""
+        return TextFormat("vectors", self.dim)
+
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+        """Load the weights; the captions are not used.
+
+        Raises:
+            FileNotFoundError: the file is missing, or the weights cannot be downloaded.
+            ValueError: the weights belong to another model.
+        """
+        from bifocal.backbones.state import load_library_weights, load_weights_file  # import torch, which takes seconds
+
+        self._build()
+        if self.path is None:
+            self.weights = load_library_weights(self.backbone)
+        else:
+            self.weights = load_weights_file(self.backbone, Path(self.path))
+        return {"dim": self.dim}
+
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the vector of each caption."""
+        starts = range(0, len(captions), self.batch_size)
+        batches = [self.backbone.embed_sentences(captions[start : start + self.batch_size]) for start in starts]
+        return EncodedCaptions([vector for batch in batches for vector in batch.float().cpu().numpy()])
+
+    def save(self, directory: Path) -> None:
+        """Write the tower, and the digest of the weights."""
+        state = self.backbone.network.state_dict()
+        tower = {name: tensor for name, tensor in state.items() if not name.startswith(IMAGE_TOWER)}
+        (directory / TOWER).mkdir(exist_ok=True)
+        save_network(directory / TOWER, {"weights": self.weights}, tower)
+
+    def load(self, directory: Path) -> None:
+        """Read the files that :meth:`save` wrote."""
+        self._build()
+        self.weights = load_config(directory / TOWER, "text tower")["weights"]
+        self.backbone.network.load_state_dict(load_file(directory / TOWER / "model.safetensors"), strict=False)
+
+    def _build(self) -> None:
+        from bifocal.backbones.open_clip import OpenClipBackbone  # imports torch, which takes seconds
+
+        self.backbone = OpenClipBackbone(self.model, self.tag, self.model_arguments)
+        self.dim = len(self.backbone.embed_sentences(["a"])[0])

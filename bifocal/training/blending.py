@@ -1,0 +1,35 @@
+"""Weight of the residual heads, chosen on the validation images."""
+
+from torch import nn
+
+from bifocal.residual import ResidualMap
+from bifocal.training.inputs import TrainingInputs
+from bifocal.training.validators import Recall
+
+BLENDS = tuple(step / 10 for step in range(11))
+"""Candidates. With 0 the model is the one that its heads were added to."""
+
+
+def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:
+    """Set the weight of all residual heads to the candidate of the highest recall sum on "val"; the lowest of equals.
+
+    Returns:
+        The weight as ``blend``, and the recall sums on "val" with it and without the heads; empty without such heads.
+    """
+    heads = [module for module in model.modules() if isinstance(module, ResidualMap)]
+    if not heads:
+        return {}
+    validate, sums = Recall().prepare(inputs), dict[float, float]()
+    for blend in BLENDS:
+        set_blend(model, blend)
+        sums[blend] = validate(model)["recall_sum"]
+    best = max(sums, key=lambda blend: sums[blend])
+    set_blend(model, best)
+    return {"blend": best, "validation_blended": sums[best], "validation_zero_shot": sums[0.0]}
+
+
+def set_blend(model: nn.Module, blend: float) -> None:
+    """Set the weight of all residual heads."""
+    for module in model.modules():
+        if isinstance(module, ResidualMap):
+            module.blend.fill_(blend)

@@ -1,0 +1,38 @@
+"""A contrastive model as it is."""
+
+from bifocal.baselines.zero_shot import zero_shot_skip_reason
+from bifocal.models.base import Model
+from bifocal.residual import ResidualMap
+from bifocal.training.initialization.base import Initialization
+from bifocal.training.inputs import TrainingInputs
+
+
+class ZeroShot(Initialization):
+    """The contrastive model of the features and the text, below residual heads that are the identity.
+
+    With ``phases: []`` it is the result: the contrastive model is exported and registered unchanged. With phases, it is
+    epoch 0 of the training, which is kept unless a phase improves on it.
+
+    Example:
+        >>> list(ZeroShot.conflicts({}))
+        []
+    """
+
+    def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
+        """Make both heads the identity; the seed has no effect.
+
+        Raises:
+            ValueError: an encoder is no ``ResidualHead`` of the tower's dimension, or features and text do not come
+                from one contrastive model.
+        """
+        reason = zero_shot_skip_reason(inputs.features, inputs.vectorizer)
+        if reason is not None:
+            raise ValueError(f"ZeroShot: {reason}")
+        for encoder in (model.image_encoder, model.text_encoder):
+            head = getattr(encoder, "head", None)
+            if not isinstance(head, ResidualMap):
+                raise ValueError(f"ZeroShot: {type(encoder).__name__} changes the vectors: use ResidualHead")
+            if encoder.input_dim != encoder.dim:
+                raise ValueError(f"ZeroShot: dim of the model is {encoder.dim}: set it to {encoder.input_dim}")
+            head.reset()
+        return {}
