@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from docs.drawing.hero import hero, sample
 from docs.drawing.models import MODELS
 from docs.drawing.pipeline import pipeline_drawing
+from docs.drawing.report import first_page
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -27,7 +29,7 @@ REPORT = (
 )  # fmt: skip
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "hero.png": ("docs/drawing/hero.py", "bifocal/report/overlay.py", "params.yaml"),
+        "hero.png": ("docs/drawing/hero.py", "params.yaml"),
         "report.png": ("docs/drawing/report.py", *REPORT),
         "report.html": REPORT,
     }
@@ -45,15 +47,14 @@ def inputs(picture: str) -> dict[str, str]:
     sources = hashlib.sha256()
     for source in SOURCES[picture]:
         sources.update(f"{source} {hashlib.sha256((ROOT / source).read_bytes()).hexdigest()}\n".encode())
+    if picture == "hero.png":
+        sources.update(sample())
     picture_hash = hashlib.sha256((PICTURES / picture).read_bytes()).hexdigest()
     return {"sources": sources.hexdigest(), "picture": picture_hash}
 
 
 def write_pictures_of(run: Path) -> None:
     """Write the hero and the report of a run, and record their inputs."""
-    from docs.drawing.hero import hero  # imports torch
-    from docs.drawing.report import first_page
-
     report = run / "artifacts" / "report" / "index.html"
     hero(run).save(PICTURES / "hero.png", optimize=True)
     first_page(report).save(PICTURES / "report.png", optimize=True)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 import bifocal
 from bifocal.datasets import open_image
-from bifocal.report.overlay import contact_sheet
-from pipelines.app.collection import write_collection
+from bifocal.report.overlay import contact_sheet, overlay
 
 QUERY, PHRASES = "two spotted red hearts on water", ("red heart", "water")
 SIDE, MARGIN = 260, 12
@@ -19,6 +19,8 @@ def hero(run: Path) -> Image.Image:
     Args:
         run: folder of ``make repro``.
     """
+    from pipelines.app.collection import write_collection  # imports torch
+
     write_collection(run)
     model = bifocal.load(run)
     hits = model.search(QUERY, k=5)
@@ -37,3 +39,10 @@ def hero(run: Path) -> Image.Image:
         draw.text((left, sheet.height - MARGIN), text, fill="black", font=font)
         picture.paste(ImageOps.pad(panel, (SIDE, SIDE)), (left, sheet.height + MARGIN))
     return picture.quantize(128)
+
+
+def sample() -> bytes:
+    """Return the pixels of a sheet with a heatmap: what the code behind the picture draws now."""
+    heatmap = np.add.outer(np.arange(8.0), np.arange(8.0))
+    image = overlay(Image.new("RGB", (64, 48), "teal"), heatmap, (0.25, 0.75))
+    return contact_sheet("sample", [(image, "0.86")]).tobytes()
