@@ -43,7 +43,8 @@ def check(recipe: str, rehearsal: Rehearsal, folders: Mapping[str, Path], second
     outcome = Outcome(recipe, rehearsal.headline, minutes=seconds / 60)
     for name in dict.fromkeys([rehearsal.headline, *rehearsal.learned]):
         outcome.measures[name] = measure(name, folders)
-    outcome.bars = {name: rehearsal.bars.get(name, outcome.measures[name].bar) for name in rehearsal.learned}
+    # A bar of the table never lowers the general one.
+    outcome.bars = {name: max(rehearsal.bars.get(name, 0), outcome.measures[name].bar) for name in rehearsal.learned}
     outcome.problems += not_learned(outcome.measures, outcome.bars)
     trained = folders.get("ranking_metrics") or folders.get("embedding")
     history = trained / "history.csv" if trained is not None else None

@@ -13,7 +13,7 @@ from bifocal.datasets.images import open_image
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.features.extractors import Grid
 
-SEED, IMAGES = 7, 300
+SEED = 7
 """The scenes of the stand-ins are those of no miniature corpus."""
 CALIBRATION_IMAGES = 48
 
@@ -24,6 +24,8 @@ class StandIn(NamedTuple):
     Attributes:
         model_arguments: of ``timm.create_model``.
         epochs: passes over the drawn scenes.
+        stage: last stage that is trained, as in timm's ``feature_info``.
+        images: drawn scenes.
     """
 
     backbone: str
@@ -31,10 +33,13 @@ class StandIn(NamedTuple):
     epochs: int
     size: int = 96
     stage: int = 3
+    images: int = 300
 
 
+RESNET: dict[str, Any] = {"channels": [32, 64, 96, 128], "stem_width": 16}
 STAND_INS = {
-    "resnet": StandIn("resnet10t", {"channels": [32, 64, 96, 128], "stem_width": 16}, epochs=12),
+    "resnet": StandIn("resnet10t", RESNET, epochs=12),
+    "resnet_dense": StandIn("resnet10t", RESNET | {"output_stride": 8}, epochs=12, stage=4, images=480),
     "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=6, size=48, stage=4),
 }
 
@@ -46,7 +51,7 @@ def write_stand_in(name: str, path: Path) -> None:
     grid = Grid(chosen.backbone, chosen.stage, chosen.size, model_arguments=chosen.model_arguments)
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
-        dataset = _scenes(Path(folder) / "dataset")
+        dataset = _scenes(Path(folder) / "dataset", chosen.images)
         features = Path(folder) / "features"
         features.mkdir()
         training = TrainOnPhrases(epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8)
@@ -78,8 +83,8 @@ def _files(dataset: Dataset) -> list[Path]:
     return [dataset.image_path(name) for name in dataset.images["image_id"][:CALIBRATION_IMAGES]]
 
 
-def _scenes(folder: Path) -> Dataset:
-    corpus = Scenes(SEED, train=IMAGES, val=8, test=0, size=96).read(folder / "images")
+def _scenes(folder: Path, images: int) -> Dataset:
+    corpus = Scenes(SEED, train=images, val=8, test=0, size=96).read(folder / "images")
     options = {"copy_images": True, "max_pixels": 10_000, "max_rejected_fraction": 0.0}
     write_dataset(folder, "Scenes", corpus, **options)
     return read_dataset(folder)

@@ -20,7 +20,7 @@ class Rehearsal(BaseModel):
         set: values of ``--set`` by their keys, which win over ``shared``.
         headline: the measure that the paper reports, see ``tests.rehearsal.measures``.
         learned: measures whose 95 % interval must lie above their bar, which is three times chance.
-        bars: other bars, in percent, of measures of which three times chance is 0 or out of reach.
+        bars: bars in percent above three times chance, for measures of which that is 0.
         stages: by default those of the pipeline.
         branches: branches of the model that train.
         after: recipes whose artifacts this one reads.

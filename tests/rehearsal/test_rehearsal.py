@@ -13,7 +13,7 @@ from tests.rehearsal.measures import Measure, measure
 from tests.rehearsal.outcome import Outcome, check, not_learned, phase_losses
 from tests.rehearsal.report import BEGIN, END, markdown_table, write_into
 from tests.rehearsal.stages import ROOT, Run, enter
-from tests.rehearsal.table import load_table
+from tests.rehearsal.table import Rehearsal, load_table
 
 RECIPES = sorted(path.stem for path in (ROOT / "recipes" / "papers").glob("*.yaml"))
 SHORT = {"train_embedding.phases.0.epochs": 4, "train_embedding.phases.0.schedule": {"name": "Constant"}}
@@ -45,6 +45,9 @@ def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatc
     assert json.loads((run.folders["registration"] / "registration.json").read_text())["version"] == 1
     metrics = json.loads((run.folders["metrics"] / "metrics.json").read_text())
     assert measure("semantic.NDCG_area", run.folders).value == pytest.approx(metrics["semantic"]["NDCG_area"], abs=1e-3)
+    assert measure("semantic.above_random", run.folders).value == pytest.approx(
+        metrics["semantic"]["NDCG_area"] - metrics["semantic"]["chance"]["NDCG_area"], abs=1e-3
+    )
     assert measure("semantic.gain", run.folders | {"baseline": run.folders["embedding"]}) == (0.0, 0.0, 0.0)
     linked = tmp_path / "checkout" / "runs" / "papers" / "smile_flickr30k" / "artifacts" / "embedding"
     assert linked.resolve() == run.folders["embedding"].resolve()
@@ -60,6 +63,18 @@ def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatc
 def test_learned_is_above_three_times_chance_or_the_bar(low: float, bar: float | None, expected: bool) -> None:
     measure = Measure(9.0, low, 1.0)
     assert (not list(not_learned({"a": measure}, {"a": measure.bar if bar is None else bar}))) is expected
+
+
+def test_a_stated_bar_only_raises_three_times_chance(tmp_path: Path) -> None:
+    values = {"accuracy": 40.0, "low": 35.0, "random": 13.0, "centre": 25.0}
+    (tmp_path / "metrics.json").write_text(json.dumps({"pointing": values}))
+    folders = {"metrics": tmp_path}
+    for stated, expected in ((5.0, 39.0), (60.0, 60.0)):
+        row = Rehearsal(
+            headline="pointing.accuracy", learned=("pointing.accuracy",), bars={"pointing.accuracy": stated}
+        )
+        assert check("recipe", row, folders, seconds=0.0).bars == {"pointing.accuracy": expected}
+    assert measure("pointing.above_center", folders) == Measure(15.0, 10.0, 0.0)
 
 
 def test_losses_are_compared_within_a_phase() -> None:
