@@ -18,10 +18,11 @@ from bifocal.text import TextBatch
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 from bifocal.text.vectorizers.concatenated import Concatenated
 from bifocal.text.vectorizers.sentence_vectors import SentenceVectors
+from bifocal.text.vectorizers.transformer_tokens import TransformerTokens
 
 
 class _TextFront(nn.Module):
-    """Values of a text encoder, from the arrays that ``bifocal.serving.text.SentenceReader`` reads.
+    """Values and lengths of a text encoder, from the arrays that ``bifocal.serving.text.SentenceReader`` reads.
 
     Attributes:
         shapes: shape of each input, by its name.
@@ -38,24 +39,26 @@ class _Network(_TextFront):
     """Output of a network over subwords.
 
     Args:
-        network: ids (B, T) and lengths (B,) -> values of the text encoder.
+        network: ids (B, T) and lengths (B,) -> values, or values and lengths, of the text encoder.
         ids: number of subwords.
+        special: special tokens of every sentence.
     """
 
-    def __init__(self, network: nn.Module, ids: int) -> None:
+    def __init__(self, network: nn.Module, ids: int, special: int) -> None:
         super().__init__()
-        self.network, self.ids = network, ids
+        self.network, self.ids, self.special = network, ids, special
         self.shapes = {"values": ("batch", "time"), "lengths": ("batch",)}
 
     def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         lengths = torch.randint(1, length + 1, (batch,), generator=generator)
         lengths[0] = length
-        ids = torch.randint(1, self.ids, (batch, length), generator=generator)
-        return ids * (torch.arange(length) < lengths[:, None]), lengths
+        lengths, longest = lengths + self.special, length + self.special
+        ids = torch.randint(1, self.ids, (batch, longest), generator=generator)
+        return ids * (torch.arange(longest) < lengths[:, None]), lengths
 
-    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        outputs: Tensor = self.network(values, lengths)
-        return outputs
+    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        outputs: Tensor | tuple[Tensor, Tensor] = self.network(values, lengths)
+        return (outputs, lengths) if isinstance(outputs, Tensor) else outputs
 
 
 class _Vectors(_TextFront):
@@ -69,8 +72,8 @@ class _Vectors(_TextFront):
     def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         return torch.rand(batch, self.dim, generator=generator), torch.ones(batch, dtype=torch.int64)
 
-    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        return values
+    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return values, lengths
 
 
 class _Concatenation(_TextFront):
@@ -89,9 +92,9 @@ class _Concatenation(_TextFront):
         fronts = cast(list[_TextFront], list(self.fronts))
         return tuple(array for front in fronts for array in front.example(batch, length, generator))
 
-    def forward(self, *arrays: Tensor) -> Tensor:
+    def forward(self, *arrays: Tensor) -> tuple[Tensor, Tensor]:
         pairs = zip(self.fronts, arrays[::2], arrays[1::2], strict=True)
-        return torch.cat([front(values, lengths) for front, values, lengths in pairs], dim=1)
+        return torch.cat([front(values, lengths)[0] for front, values, lengths in pairs], dim=1), arrays[1]
 
 
 class _TextEncoder(nn.Module):
@@ -100,7 +103,7 @@ class _TextEncoder(nn.Module):
         self.front, self.model = front, model
 
     def forward(self, *arrays: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        return self.model.embed_captions(TextBatch(self.front(*arrays), arrays[1]))
+        return self.model.embed_captions(TextBatch(*self.front(*arrays)))
 
 
 def has_network(text: Path) -> bool:
@@ -140,8 +143,10 @@ def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: in
 
 
 def _front(vectorizer: Vectorizer) -> _TextFront | None:
-    if isinstance(vectorizer, SentenceVectors):
-        return _Network(vectorizer.tower.cpu(), len(vectorizer.tokenizer))
+    if isinstance(vectorizer, SentenceVectors | TransformerTokens):
+        network = vectorizer.tower if isinstance(vectorizer, SentenceVectors) else vectorizer.states
+        special = sum(len(ids) for ids in vectorizer.tokenizer.special_ids())
+        return _Network(network.cpu(), len(vectorizer.tokenizer), special)
     if isinstance(vectorizer, Concatenated):
         fronts = [_front(part) for part in vectorizer.fitted_parts]
         return _Concatenation(

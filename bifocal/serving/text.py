@@ -34,7 +34,8 @@ class SentenceReader:
 
     A vocabulary gives token ids, ``elmo.onnx`` contextual vectors. Other vectorizers are in the folder ``text``: the
     graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``;
-    ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors. Vectorizers that are not in ``READERS`` need the whole library.
+    ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors. Vectorizers that are not in
+    ``READERS`` need the whole library.
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
@@ -83,6 +84,7 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "SentenceVectors": _subwords,
     "StaticVectors": _token_means,
     "TFIDF": _terms,
+    "TransformerTokens": _subwords,
 }
 """Readers that need no torch, by the name of the vectorizer."""
 

@@ -1,15 +1,17 @@
 """Text encoders, one per file: ``forward(values, lengths) -> (B, d)``, of unit norm.
 
-SRU, GRU and LSTM read the vectors of tokens (B, T, K), the encoders of ELMo read contextual vectors (B, L, T, K), the
-others read one vector per caption (B, K).
+SRU, GRU and LSTM read the vectors of tokens (B, T, K), the mixtures and the encoders of ELMo read contextual vectors
+(B, L, T, K), the others read one vector per caption (B, K).
 """
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
 from bifocal.text_encoders.elmo_bilstm import ElmoBiLSTMEncoder
 from bifocal.text_encoders.elmo_mixture import ElmoMixtureEncoder
 from bifocal.text_encoders.gru import GRUEncoder
+from bifocal.text_encoders.layer_mixture import LayerMixtureEncoder
 from bifocal.text_encoders.linear import LinearEncoder
 from bifocal.text_encoders.lstm import LSTMEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
 from bifocal.text_encoders.residual import ResidualHead
 from bifocal.text_encoders.sru import SRUEncoder
+from bifocal.text_encoders.token_mixture import TokenMixtureEncoder

@@ -23,7 +23,7 @@ def check_layers(values: Tensor, layers: int, input_dim: int, encoder: str) -> N
     if values.ndim != 4 or values.shape[1] != layers or values.shape[3] != input_dim:
         raise ValueError(
             f"values {tuple(values.shape)}, expected (B, {layers}, T, {input_dim}): {encoder} needs contextual "
-            "vectors; vectorize with ElmoLayers"
+            "vectors; vectorize with ElmoLayers or TransformerTokens, and set layers to their number"
         )
 
 

@@ -86,7 +86,7 @@ def _export_vectorizer(text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
     name = TextStore(text).format.name
     if name == "tokens":
         shutil.copy(text / Vocabulary.FILE, onnx / Vocabulary.FILE)
-    elif name == "contextual":
+    elif name == "contextual" and not has_network(text):
         export_elmo(text, onnx / ELMO)
         yield from compare_elmo(text, onnx / ELMO, seed)
     else:

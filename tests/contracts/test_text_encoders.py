@@ -17,13 +17,16 @@ from tests.contracts.onnx_graphs import assert_parity, export
 
 PACKAGE = "bifocal.text_encoders"
 ENCODERS = registry.registered(PACKAGE)
+INPUT_DIM, DIM, LENGTHS = 6, 4, torch.tensor([5, 2, 1, 4])
 SMALL: dict[str, dict[str, Any]] = {
     "GRUEncoder": {"bidirectional": True},
+    "LayerMixtureEncoder": {"layers": 3}
+    | {"encoder": {"name": "SRUEncoder", "input_dim": INPUT_DIM, "dim": DIM, "layers": 2}},
     "ProjectionEncoder": {"hidden": 5},
     "ResidualHead": {"hidden": 5},
     "SRUEncoder": {"layers": 2},
+    "TokenMixtureEncoder": {"layers": 3},
 }
-INPUT_DIM, DIM, LENGTHS = 6, 4, torch.tensor([5, 2, 1, 4])
 
 
 def new_encoder(name: str, seed: int = 0) -> TextEncoder:

@@ -101,6 +101,38 @@ class SentenceTower(nn.Module):
         return normalize(vectors, dim=1) if self.unit else vectors
 
 
+class TokenStates(nn.Module):
+    """States of the tokens of a sentence, without special tokens.
+
+    Args:
+        transformer: gives the hidden states.
+        layers: states to return; 0 is the embeddings of the tokens, -1 the last layer.
+        before, after: number of special tokens before and after the words of a sentence.
+
+    Shape:
+        ids (B, T) int64, lengths (B,) -> states (B, L, T - before, K), rounded to float16 as the text store does and
+        zero after the end of a sentence, and lengths (B,), at least 1.
+
+    Raises:
+        ValueError: the transformer lacks a layer.
+    """
+
+    def __init__(self, transformer: Transformer, layers: Sequence[int], before: int, after: int) -> None:
+        super().__init__()
+        count = transformer.layers
+        unknown = [layer for layer in layers if not -count - 1 <= layer <= count]
+        if unknown:
+            raise ValueError(f"the transformer has no layer {unknown[0]}: give numbers from {-count - 1} to {count}")
+        self.transformer, self.layers, self.before, self.after = transformer, tuple(layers), before, after
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.transformer(ids, lengths)
+        chosen = torch.stack([states[layer] for layer in self.layers], dim=1)[:, :, self.before :]
+        words = (lengths - self.before - self.after).clamp(min=1)
+        mask = inside(ids[:, self.before :], words)[:, None, :, None]
+        return chosen.half().float() * mask, words
+
+
 def inside(ids: Tensor, lengths: Tensor) -> Tensor:
     """Return whether each token is inside its sentence: (B, T), (B,) -> (B, T) bool."""
     return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]

@@ -26,7 +26,9 @@ VECTORS = [
     {"name": "SentenceVectors", "path": TINY},
     {"name": "StaticVectors", "path": TINY, "dim": 3},
 ]
+MIXTURE = {"name": "TokenMixtureEncoder", "layers": 2}
 CASES: dict[str, tuple[dict[str, Any], Any]] = {
+    "states": ({"name": "TransformerTokens", "path": TINY, "layers": [1, -1]}, MIXTURE),
     "vectors": ({"name": "Concatenated", "vectorizers": VECTORS}, "LinearEncoder"),
 }
 SERVE = """
