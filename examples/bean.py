@@ -56,16 +56,15 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         print(f"{name:24} {value:5.1f} %")
     print("k on val:", ", ".join(f"{k}: {value:.1f} %" for k, value in pointing["accuracy_of_k"].items()))
 
-    # The heatmaps of the phrases of one image.
-    image_id = str(bean.split.images["image_id"].iloc[1])
-    picture = open_image(bean.split.image_path(image_id))
+    # The heatmap of a phrase in each of four images.
     heatmaps = Heatmaps(bean.model, inputs.features, BEANHeatmap(k=pointing["k"]))
     shown = []
-    for phrase in bean.split.phrases.query("image_id == @image_id")["phrase"].drop_duplicates().head(3):
+    for row in bean.split.phrases.drop_duplicates("image_id").head(4).itertuples():
         with torch.inference_mode():
-            vector = bean.model.embed_captions(inputs.vectorizer.vectorize([phrase]))[0]
-        shown.append((overlay(picture, heatmaps(image_id, vector).numpy()), phrase))
-    contact_sheet("BEAN: where the phrases of an image are", shown).save(home / "bean.png")
+            vector = bean.model.embed_captions(inputs.vectorizer.vectorize([row.phrase]))[0]
+        picture = open_image(bean.split.image_path(row.image_id))
+        shown.append((overlay(picture, heatmaps(row.image_id, vector).numpy()), row.phrase))
+    contact_sheet("BEAN: where a phrase is", shown).save(home / "bean.png")
     print(f"-> {home / 'bean.png'}")
     return results
 

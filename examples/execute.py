@@ -7,19 +7,23 @@ Run it after each change of a notebook: a test compares the stored outputs with 
 cell with the tag "parameters" has the size of the data.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import click
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from PIL import Image
 
 FOLDER = Path(__file__).resolve().parent
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 SECONDS_PER_CELL = 1200
+MAX_WIDTH, COLORS = 840, 64
 
 
 def read(name: str) -> NotebookNode:
@@ -49,7 +53,22 @@ def execute(notebook: NotebookNode) -> None:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for output in cell.outputs:
+                shrink_pictures(output)
     notebook.metadata["bifocal"] = {"sources": source_hash(notebook)}
+
+
+def shrink_pictures(output: NotebookNode) -> None:
+    """Keep the PNG of a picture alone, of at most ``MAX_WIDTH`` pixels and ``COLORS`` colors."""
+    data = output.get("data", {})
+    if "image/png" not in data:
+        return
+    data.pop("image/jpeg", None)
+    picture = Image.open(BytesIO(base64.b64decode(data["image/png"]))).convert("RGB")
+    picture.thumbnail((MAX_WIDTH, MAX_WIDTH))
+    buffer = BytesIO()
+    picture.quantize(COLORS).save(buffer, "PNG", optimize=True)
+    data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
 
 
 @click.command()

@@ -22,7 +22,7 @@ from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import MinedTriplets
 from bifocal.training.schedules import MultiStep
 
-PLUS, MINUS = "a red star", "grass"
+PLUS, MINUS = "a red star", "water"
 
 
 def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, float]:
@@ -43,7 +43,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     # Image and text are linear maps to unit vectors. The paper has R-MAC of ResNet-101 in place of the mean cell.
     encoders = {"image_encoder": "LinearEncoder", "text_encoder": "BagOfWordsEncoder"}
-    model = new_model({"name": "TwoBranchModel", "dim": 128, **encoders}, inputs, seed=1)
+    model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
 
     def ndcg() -> float:
         subject = Subject(model, inputs.dataset, "test", inputs.features, inputs.text, inputs.vectorizer)
@@ -57,16 +57,16 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     phase = TrainingPhase(
         batches=MinedTriplets(
             batch_size=32,
-            neighbors=max(2, images // 25),
+            neighbors=max(4, images // 50),
             queries_per_pool=images // 2,
-            positives_per_query=2,
-            triplets_per_pair=20,
-            steps_per_epoch=max(2, images // 10),
+            positives_per_query=4,
+            triplets_per_pair=50,
+            steps_per_epoch=images // 6,
         ),
-        loss=SemanticTripletLoss(margin=0.1),
-        epochs=8,
+        loss=SemanticTripletLoss(margin=0.2),
+        epochs=24,
         learning_rate=0.002,
-        schedule=MultiStep([4, 6], gamma=0.5),
+        schedule=MultiStep([12, 18], gamma=0.5),
     )
     train_phases(model, [phase], inputs, seed=1)
 

@@ -105,7 +105,8 @@ def validate(values: Mapping[str, Any], components: Iterable[Component], *, part
     components = list(components)
     former = [line for component in components for line in _former_keys(component, values.get(component.name))]
     if former:
-        raise ParameterError("parameters of an earlier version:\n  " + "\n  ".join(former))
+        lines = "\n  ".join(former)
+        raise ParameterError(f"parameters of an earlier version ('bifocal migrate FILE' rewrites them):\n  {lines}")
     known = ["seed", "pipeline", *(component.name for component in components)]
     problems = [f"{key}: unknown section; {registry.suggest(key, known)}" for key in values if key not in known]
     sections: dict[str, Params] = {}

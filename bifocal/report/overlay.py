@@ -19,11 +19,11 @@ def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[floa
 
     Args:
         heatmap: (h, w), over the image stretched to the heatmap's shape.
-        point: x and y as fractions of width and height; None for the maximum of the heatmap.
+        point: x and y as fractions of width and height; None for the center of the highest values, such as a cell.
     """
     if point is None:
-        row, column = np.unravel_index(int(np.argmax(heatmap)), heatmap.shape)
-        point = ((float(column) + 0.5) / heatmap.shape[1], (float(row) + 0.5) / heatmap.shape[0])
+        rows, columns = np.nonzero(heatmap == heatmap.max())
+        point = ((columns.mean() + 0.5) / heatmap.shape[1], (rows.mean() + 0.5) / heatmap.shape[0])
     picture = image.convert("RGB")
     picture.thumbnail((LONGER_SIDE, LONGER_SIDE))
     low, high = float(heatmap.min()), float(heatmap.max())

@@ -47,9 +47,7 @@ def test_script_is_short_and_names_its_command(name: str) -> None:
 
 def test_table_of_examples_is_complete() -> None:
     files = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
-    linked = re.findall(r"^\| \[(?:\w+\.)?(?:py|ipynb)?[\w.]*\]\(([\w.]+)\)", _readme(), flags=re.MULTILINE)
-    assert set(linked) == files - {"execute.py"}
-
-
-def _readme() -> str:
-    return (ROOT / "examples" / "README.md").read_text()
+    readme = (ROOT / "examples" / "README.md").read_text()
+    linked = re.findall(r"^\| \[([\w.]+)\]\(([\w.]+)\) \|", readme, flags=re.MULTILINE)
+    assert all(text == target for text, target in linked)
+    assert {target for _, target in linked} == files - {"execute.py"}

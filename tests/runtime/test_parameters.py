@@ -169,7 +169,8 @@ def test_key_of_an_earlier_version_is_one_error_with_the_new_key() -> None:
     values = {"seed": 1, "toy": {"size": 4, "unknown": 3}}
     with pytest.raises(ParameterError) as caught:
         validate(values, [TOY])
-    assert str(caught.value) == "parameters of an earlier version:\n  toy.size is now batch_size"
+    expected = "parameters of an earlier version ('bifocal migrate FILE' rewrites them):\n  toy.size is now batch_size"
+    assert str(caught.value) == expected
 
 
 def test_setting_changes_one_entry_of_a_list(tmp_path: Path) -> None:
