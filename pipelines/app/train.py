@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
+from bifocal.datasets import read_dataset
 from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
+from pipelines.app.budget import SAMPLE, choose, measure, parse_budget, read_choice, write_choice
+from pipelines.app.budget import settings as budget_settings
 from pipelines.app.collection import write_collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, shipped_file, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
@@ -27,6 +30,9 @@ from runtime import parameters
     "Without a network, the small backbone of 'bifocal demo' takes their place.",
 )
 @click.option(
+    "--budget", help="Time to train for, such as 30m: chooses image size and epochs, and uses all images all the same."
+)
+@click.option(
     "--recipe",
     "recipes",
     type=click.Path(path_type=Path, exists=True),
@@ -41,7 +47,12 @@ from runtime import parameters
     help="Set one value, as in --set train_embedding.model.dim=256; may be repeated.",
 )
 def train_command(
-    directory: Path, folder: Path | None, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
+    directory: Path,
+    folder: Path | None,
+    weights: Path | None,
+    budget: str | None,
+    recipes: tuple[Path, ...],
+    settings: tuple[str, ...],
 ) -> None:
     """Train a model on DIRECTORY: images with captions.csv, .tsv, .jsonl or .parquet, or a .txt beside each image.
 
@@ -50,9 +61,13 @@ def train_command(
     """
     start = time.monotonic()
     folder = folder or RUNS / re.sub(r"[^\w.-]+", "_", directory.resolve().stem)
+    seconds = None if budget is None else parse_budget(budget)
     values = training_parameters(directory, weights, recipes, settings)
     write_parameters(folder, values)
     use_store_of(folder)
+    if seconds is not None:
+        values = _within(seconds, start, folder, values)
+        write_parameters(folder, values)
     run_stages(folder, values, stages_of_run())
     images = write_collection(folder)
     from rich.console import Console
@@ -62,6 +77,29 @@ def train_command(
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
     click.echo(f'Next: bifocal search "..." --run {folder}')
+
+
+def _within(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters whose training takes about ``seconds``, and print them."""
+    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name == "prepare_dataset"])
+    images = read_dataset(folder / ARTIFACTS / "dataset")
+    count, training = len(images.images), len(images.split("train").images)
+    features, training_section = values["extract_features"], values["train_embedding"]
+    key = {"seconds": seconds, "images": count, "extract_features": features, "train_embedding": training_section}
+    choice = read_choice(folder, key)
+    if choice is None:
+        files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
+        costs = measure(features, training_section["model"]["dim"], files)
+        choice = choose(seconds - (time.monotonic() - start), count, training, costs)
+        write_choice(folder, key, choice)
+    click.echo(
+        f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} epochs, expected "
+        f"{choice.seconds / 60:.1f} minutes. All {count:,} images are used, {training:,} of them for training.",
+        err=True,
+    )
+    if choice.seconds > seconds:
+        click.secho("warning: the budget is too short even for the smallest choice", fg="yellow", err=True)
+    return parameters.merge(values, budget_settings(choice, training_section["phases"]))
 
 
 def training_parameters(

@@ -75,7 +75,9 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(command: Command, photos: Path, recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of ``bifocal train``."""
     folder = tmp_path_factory.mktemp("runs") / "mine"
-    result = command("train", photos, "--run", folder, "--recipe", recipe, "--set", "seed=3")
+    result = command("train", photos, "--run", folder, "--recipe", recipe, "--set", "seed=3", "--budget", "1h")
     assert result.exit_code == 0, result.output
+    assert "images of 64 pixels, 20 epochs" in result.output
+    assert "All 60 images are used" in result.output
     assert "60 images can be searched" in result.output
     return folder

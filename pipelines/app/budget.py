@@ -1,0 +1,154 @@
+"""``bifocal train --budget``: image size and epochs for the time given, from a short measurement."""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+SIZES, EPOCHS = (224, 192, 160, 128), (3, 20)
+"""Image sizes below that of the parameters, pixels, the largest first; fewest and most epochs."""
+RESERVE = 0.15
+"""Fraction of the budget that is not planned: the measurement is short, and other programs take time."""
+FIXED, PER_IMAGE = 60.0, 0.03
+"""Seconds of the stages around training on two cores, for any number of images, and for each image: rough estimates."""
+SAMPLE, BATCH = 8, 64
+FILE = "budget.json"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured times, seconds.
+
+    Attributes:
+        extraction: features of one image of ``size`` pixels; proportional to the area.
+        epoch: one training image in one epoch, with the cells of that size; proportional to the area, too.
+        size: pixels.
+    """
+
+    extraction: float
+    epoch: float
+    size: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is trained in the time given.
+
+    Attributes:
+        size: pixels of an image's side.
+        epochs: of the training.
+        seconds: expected time from now on.
+    """
+
+    size: int
+    epochs: int
+    seconds: float
+
+
+def parse_budget(text: str) -> float:
+    """Return the seconds of a time such as "30m".
+
+    Raises:
+        ValueError: the text is no time.
+
+    Example:
+        >>> parse_budget("90s"), parse_budget("30m"), parse_budget("1.5h")
+        (90.0, 1800.0, 5400.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
+    if match is None or not float(match[1]):
+        raise ValueError(f"--budget {text}: expected a time such as 90s, 30m or 2h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def choose(seconds: float, images: int, training_images: int, costs: Costs) -> Choice:
+    """Return the largest image size with which the fewest epochs fit into the time, and the epochs that fit.
+
+    All images are used. If not even the smallest size fits, the choice takes longer than the time.
+
+    Example:
+        >>> choose(600, images=500, training_images=400, costs=Costs(0.1, 0.01, 260))
+        Choice(size=260, epochs=20, seconds=205.0)
+    """
+    sizes = (costs.size, *(size for size in SIZES if size < costs.size))
+    for size in sizes:
+        area = (size / costs.size) ** 2
+        rest = FIXED + images * (PER_IMAGE + area * costs.extraction)
+        epoch = training_images * area * costs.epoch
+        fitting = int(((1 - RESERVE) * seconds - rest) / epoch)
+        if fitting >= EPOCHS[0] or size == sizes[-1]:
+            break
+    epochs = min(max(fitting, EPOCHS[0]), EPOCHS[1])
+    return Choice(size, epochs, rest + epochs * epoch)
+
+
+def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Costs:
+    """Measure the features of a few images, and two steps of the image encoder.
+
+    Args:
+        section: section ``extract_features``; the weights, which do not change the time, are not loaded.
+        dim: d of the embedding.
+        files: some images of the dataset.
+
+    Raises:
+        ValueError: the extractor has no image size.
+    """
+    import torch
+
+    from bifocal.datasets import open_image
+    from bifocal.image_encoders import SMILEEncoder
+    from bifocal.registry import build
+
+    if not isinstance(section["extractor"], Mapping) or "size" not in section["extractor"]:
+        raise ValueError("--budget chooses extract_features.extractor.size, which the parameters do not have")
+    extractor = build("bifocal.features.extractors", section["extractor"])
+    times = []
+    for _ in range(2):  # the first time includes the start of the libraries
+        start = time.monotonic()
+        with torch.inference_mode():
+            pixels = [extractor.preprocess(open_image(file)) for file in files[:SAMPLE]]
+            regions = extractor.extract(pixels)
+        times.append((time.monotonic() - start) / len(pixels))
+    encoder = SMILEEncoder(extractor.dim, dim)
+    cells = regions[0].features.float().expand(BATCH, -1, -1).clone()
+    mask = torch.ones(cells.shape[:2], dtype=torch.bool)
+    steps = []
+    for _ in range(2):
+        start = time.monotonic()
+        with torch.autocast("cpu", torch.bfloat16):
+            encoder(cells, mask).sum().backward()
+        steps.append((time.monotonic() - start) / BATCH)
+    return Costs(times[-1], steps[-1], section["extractor"]["size"])
+
+
+def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameters of a choice; the schedule keeps its shape.
+
+    Args:
+        phases: of ``train_embedding``; the first one gets the epochs.
+    """
+    first, *others = phases
+    factor, schedule = choice.epochs / first["epochs"], first["schedule"]
+    if isinstance(schedule, Mapping) and "milestones" in schedule:
+        milestones = sorted({max(1, round(factor * epoch)) for epoch in schedule["milestones"]})
+        schedule = {**schedule, "milestones": milestones}
+    trained = {**first, "epochs": choice.epochs, "schedule": schedule}
+    return {
+        "extract_features": {"extractor": {"size": choice.size}},
+        "train_embedding": {"phases": [trained, *others]},
+    }
+
+
+def read_choice(folder: Path, key: Mapping[str, Any]) -> Choice | None:
+    """Return the choice of an earlier start of the same training, which goes on with it."""
+    file = folder / FILE
+    content = json.loads(file.read_text()) if file.is_file() else {}
+    return Choice(**content["choice"]) if content.get("key") == dict(key) else None
+
+
+def write_choice(folder: Path, key: Mapping[str, Any], choice: Choice) -> None:
+    """Write a choice and what it depends on."""
+    (folder / FILE).write_text(json.dumps({"key": dict(key), "choice": asdict(choice)}, indent=2) + "\n")
