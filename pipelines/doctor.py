@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -67,10 +67,8 @@ def python() -> CheckResult:
 def packages() -> CheckResult:
     """Check the installed packages against the version ranges of pyproject.toml."""
     project = _project()
-    extras = project["optional-dependencies"]
     problems = []
-    for text in [*project["dependencies"], *extras["stages"], *extras["pipelines"]]:
-        requirement = Requirement(text)
+    for requirement in _requirements(project["dependencies"], project["optional-dependencies"], {"pipelines"}):
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
@@ -80,6 +78,17 @@ def packages() -> CheckResult:
             problems.append(f"{requirement.name} is {version}, {requirement.specifier} is needed")
     message = "; ".join(problems) or "all installed"
     return CheckResult("packages", not problems, message, "rm -f .venv/ready && make setup")
+
+
+def _requirements(
+    texts: Iterable[str], extras: Mapping[str, Sequence[str]], wanted: Iterable[str]
+) -> Iterator[Requirement]:
+    """Yield the requirements in ``texts`` and those of the wanted extras, which may name further extras."""
+    for requirement in map(Requirement, [*texts, *(text for name in sorted(wanted) for text in extras[name])]):
+        if requirement.name == "bifocal":
+            yield from _requirements([], extras, requirement.extras)
+        else:
+            yield requirement
 
 
 def gpu() -> CheckResult:
