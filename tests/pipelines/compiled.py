@@ -1,9 +1,12 @@
-"""Compiled pipelines for tests. Each is compiled once per process: it takes seconds beside torch's many modules."""
+"""Compiled pipelines for tests, each compiled once per process."""
 
 import functools
+import inspect
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
@@ -33,4 +36,20 @@ def _compile(values: str, push: bool, nodes: int) -> str:
     # A run on this machine does not push, and keeps its checkpoints on the disk.
     checkpoints = cluster.checkpoints if push else None
     cluster = cluster.model_copy(update={"push": push, "steps": steps, "checkpoints": checkpoints})
-    return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION)
+    with patch.object(inspect, "stack", callers):
+        return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION)
+
+
+def callers() -> list[inspect.FrameInfo]:
+    """Return the frames of the callers as ``inspect.stack`` does, without their source.
+
+    kfp reads the name of a caller for every setting of a task. In a process of xdist, whose outermost frames have no
+    file, ``inspect.stack`` looks through all modules for each of them.
+    """
+    frames = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frame = frame.f_back
+    return frames
