@@ -4,72 +4,20 @@ python -m tests.rehearsal [--only NAME ...] [--home FOLDER]
 """
 
 import argparse
-import contextlib
-import multiprocessing
-import os
 import sys
 import time
-import traceback
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import click
-import torch
 
-from runtime.mlflow.connection import connect
-from tests.rehearsal.data import write_data
-from tests.rehearsal.outcome import Outcome, check
+from tests.rehearsal.rehearse import rehearse_all
 from tests.rehearsal.report import markdown_table, write_into
-from tests.rehearsal.stages import CHECKOUT, ROOT, Run, enter
+from tests.rehearsal.stages import ROOT
 from tests.rehearsal.table import load_table
 
 HOME, PAGE = ROOT / "runs" / "rehearsal", ROOT / "docs" / "papers.md"
 PROCESSES = 2
 TABLE = "table.md"
-
-
-def rehearse(name: str, home: Path) -> Outcome:
-    """Run a recipe from its data to its registered model; its output is in ``logs/`` below ``home``."""
-    torch.set_num_threads(1)
-    rehearsal, log = load_table()[name], home / "logs" / f"{name}.txt"
-    log.parent.mkdir(exist_ok=True)
-    with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        try:
-            run = Run(f"papers/{name}", rehearsal.set, home)
-            run.run(rehearsal.stages)
-            baseline = rehearsal.baseline and home / CHECKOUT / "runs" / "papers" / rehearsal.baseline / "artifacts"
-            folders = run.folders | ({"baseline": baseline / "embedding"} if baseline else {})
-            return check(name, rehearsal, folders, run.seconds())
-        except (Exception, SystemExit) as error:  # one recipe must not end the others
-            traceback.print_exc()
-            return Outcome(name, rehearsal.headline, problems=[f"{type(error).__name__}: {error}; see {log}"])
-
-
-def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outcome]:
-    """Rehearse recipes side by side; those that read the artifacts of others wait for them."""
-    enter(home)
-    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{home / 'mlflow.db'}"
-    table = load_table()
-    for name in names:
-        write_data(Run(f"papers/{name}", table[name].set, home).values, home / "data")
-    outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
-        pool.submit(create_store).result()  # two processes cannot create its tables at the same time
-        waiting = list(names)
-        while waiting:
-            ready = [name for name in waiting if not set(table[name].after) & set(waiting)]
-            for future in as_completed([pool.submit(rehearse, name, home) for name in ready]):
-                outcome = future.result()
-                outcomes.append(outcome)
-                click.echo(f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}")
-            waiting = [name for name in waiting if name not in ready]
-    return sorted(outcomes, key=lambda outcome: outcome.recipe)
-
-
-def create_store() -> None:
-    """Create the tables of the MLflow store."""
-    connect().search_experiments()
 
 
 def main() -> None:

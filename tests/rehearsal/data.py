@@ -19,7 +19,7 @@ from tests.rehearsal.stand_ins import write_stand_in
 
 DATA = "../data/"
 """Where recipes look for data, relative to the folder of a checkout."""
-SIZES = {"train": 320, "val": 48, "test": 192}
+SIZES = {"train": 480, "val": 64, "test": 288}
 """Images per split of a miniature corpus."""
 WEIGHTS = "weights/"
 
