@@ -1,5 +1,7 @@
 """The plan of a scaled-down pipeline against what its stages write and allocate; the table of the papers' recipes."""
 
+import ctypes
+import gc
 import json
 import re
 from collections.abc import Callable
@@ -118,7 +120,12 @@ def status(name: str) -> int:
 
 
 def reset_peak_memory() -> int:
-    """Set the maximum of the resident memory to its present value, and return it."""
+    """Set the maximum of the resident memory to its present value, and return it.
+
+    Memory that other tests and stages have freed is given back first: a stage that reused it would seem to need less.
+    """
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return status("VmRSS")
 
@@ -153,8 +160,7 @@ def test_training_of_a_ranking_head_needs_the_predicted_memory(
     training = next(stage for stage in ranking_plan.stages if stage.name == "train_ranking_head")
     size, growth = measured["train_ranking_head"]
     assert training.artifacts["ranking_head"] == pytest.approx(size, rel=0.02)
-    # The growth is smaller where the process reuses memory that the stages before have freed.
-    assert growth / 1.3 < training.host - PROCESS < 2 * growth
+    assert training.host - PROCESS == pytest.approx(growth, rel=0.3)
     assert training.steps == 3
     assert "vectorize_captions" not in {stage.name for stage in ranking_plan.stages}
 
