@@ -24,7 +24,7 @@ def edits(caption: str) -> tuple[str, dict[str, str]]:
     - nouns: the first two different nouns of a list of shapes, people and objects are exchanged;
     - relation: the first spatial word is replaced by its opposite;
     - count: two different numbers are exchanged, or one is replaced by the next;
-    - negation: what is present and what is absent are exchanged ("a star but no ring"), or "with" and "without";
+    - negation: the present and the absent object are exchanged ("a star but no ring"), or "with" and "without";
     - order: all words are shuffled, in an order that the caption determines.
 
     The rules know neither grammar nor the image: an edit of a real caption may be odd, and rarely true.
@@ -72,7 +72,7 @@ def change_count(words: Words) -> Words | None:
 
 
 def negate(words: Words) -> Words | None:
-    """Exchange what is present and what is absent, or "with" and "without"."""
+    """Exchange the present and the absent object of "a star but no ring", or "with" and "without"."""
     for index, word in enumerate(words):
         if word in ("without", "with"):
             return [*words[:index], "with" if word == "without" else "without", *words[index + 1 :]]

@@ -103,7 +103,7 @@ def edited_captions(captions: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_margins(subject: Subject, choices: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the score of each caption with its image less that of its edit.
+    """Return the difference of two scores with the same image: of a caption, and of its edit.
 
     Shape:
         Q rows of ``edited_captions`` -> (Q,)

@@ -19,7 +19,7 @@ class TwinScenes:
 
     "A red star above a blue ring" and "a blue star above a red ring" are the captions of two twins, images 2 i and
     2 i + 1 of a split. Pairs of four kinds alternate. The twins exchange the colors of two objects (binding), their
-    positions (relation), the numbers of two groups ("two red stars and one blue ring"), or what is present ("a red star
+    positions (relation), the numbers of two groups ("two red stars and one blue ring"), or their objects ("a red star
     but no blue ring"). Sentence j of an image is sentence j of its twin with two parts exchanged. A model that reads
     captions as bags of words cannot tell an image from its twin.
 
