@@ -13,6 +13,9 @@ from torch import Tensor, nn
 Shape = tuple[str | int, ...]
 """Dimensions of an input; a name stands for a dynamic dimension."""
 
+STACK_TRACE = "pkg.torch.onnx.stack_trace"
+"""Metadata of a node that holds source lines and paths of the machine that exports."""
+
 
 def write_graph(
     module: nn.Module,
@@ -50,6 +53,9 @@ def write_graph(
         verbose=False,
     )
     assert program is not None  # torch.onnx.export returns None without dynamo only
+    for graph in program.model.graphs():
+        for node in graph:
+            node.metadata_props.pop(STACK_TRACE, None)
     program.save(file, external_data=False)
 
 
