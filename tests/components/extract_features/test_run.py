@@ -1,12 +1,10 @@
 """Stage extract_features on small scenes: weights of every source, shards, and runs that are killed."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 
 from bifocal.backbones.weights import train_on_phrases
@@ -15,30 +13,8 @@ from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore, open_features
 from bifocal.features.extractors import Grid
 from bifocal.image_encoders import BEANEncoder
-from bifocal.registry import registered
 from components.extract_features import run as stage
-from components.extract_features.spec import COMPONENT, WEIGHTS, ExtractFeaturesParams
-from runtime import parameters
-from runtime.parameters import ParameterError
-
-MODEL = {"channels": [8, 16, 24, 32], "stem_width": 8}
-GRID = {"name": "Grid", "backbone": "resnet10t", "stage": 3, "size": 64, "model_arguments": MODEL}
-PIXELS = {"name": "Pixels", "size": 64, "backbone": "resnet10t", "model_arguments": MODEL}
-RMAC = {"name": "RMAC", "size": 64, "dim": 4, "backbone": "resnet10t", "model_arguments": MODEL}
-SECTION: dict[str, Any] = {
-    "extractor": GRID,
-    "weights": {"name": "TrainOnPhrases", "epochs": 2, "batch_size": 8, "learning_rate": 0.004, "min_count": 2},
-    "batch_size": 8,
-    "images_per_file": 7,
-}
-README = Path(__file__).parents[3] / "components" / "extract_features" / "README.md"
-
-
-def validated(**changes: object) -> ExtractFeaturesParams:
-    sections = parameters.validate({"seed": 0, "extract_features": {**SECTION, **changes}}, [COMPONENT])
-    params = sections["extract_features"]
-    assert isinstance(params, ExtractFeaturesParams)
-    return params
+from tests.components.extract_features.section import GRID, MODEL, PIXELS, RMAC, validated
 
 
 @pytest.fixture(scope="module")
@@ -172,90 +148,3 @@ def test_rmac_keeps_its_whitening_and_shards_load_it(
     shard = FeatureStore(tmp_path / "shard")
     assert shard.image_ids == store.image_ids[12:]
     assert shard.gather(range(12)).features.equal(store.gather(range(12, 24)).features)
-
-
-ARRAYS = {"name": "ImageArrays", "path": "arrays"}
-CLASSIFIER = {"name": "TrainClassifier", "task": "shapes"}
-PHRASES = {"name": "TrainOnPhrases"}
-
-
-@pytest.mark.parametrize(
-    ("extractor", "weights", "message"),
-    [
-        (ARRAYS, None, "batch_size is 8, but ImageArrays runs no network: set it to null"),
-        (ARRAYS, "Pretrained", "weights is Pretrained, but ImageArrays reads published files: set it to null"),
-        (GRID, None, "weights is null, but Grid needs weights: name one of FromFile, Pretrained"),
-        (PIXELS, PHRASES, "TrainOnPhrases trains a feature map, which Pixels does not have"),
-        ("Proposals", PHRASES, "TrainOnPhrases needs images of one shape: set resize of Proposals to square"),
-        (GRID, CLASSIFIER, "TrainClassifier trains the backbone of Pixels or ImageFiles, not of Grid"),
-        (PIXELS, CLASSIFIER | {"path": "imagenet"}, "task is 'shapes' and path is 'imagenet': set task"),
-        (PIXELS, "TrainClassifier", "task is None and path is None: set task"),
-        (PIXELS, CLASSIFIER | {"start": PHRASES}, "start is TrainOnPhrases, expected weights that are not trained"),
-        (GRID, PHRASES | {"epochs": 0}, "epochs is 0, expected at least 1"),
-        (GRID, PHRASES | {"learning_rate": 0.0}, "learning_rate is 0.0, expected more than 0"),
-        (GRID, "FromFile", r"weights\.path: missing, and FromFile has no default for it"),
-        ({**GRID, "path": "arrays"}, "Pretrained", "Grid takes no 'path'"),
-    ],
-)
-def test_contradictory_parameters_are_errors_before_any_work(extractor: object, weights: object, message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        validated(extractor=extractor, weights=weights)
-
-
-def test_extraction_with_a_network_needs_a_batch_size() -> None:
-    with pytest.raises(ParameterError, match="batch_size is null, but Grid runs a network"):
-        validated(batch_size=None)
-
-
-def test_keys_of_version_0_1_are_errors_that_name_the_new_ones() -> None:
-    former = {"features": GRID, "weights": None, "pretraining": None, "classifier": None, "source": None}
-    with pytest.raises(ParameterError) as error:
-        parameters.validate({"seed": 0, "extract_features": former | {"shard_size": 5}}, [COMPONENT])
-    for line in (
-        "extract_features.features is now extractor",
-        "extract_features.pretraining is now weights: {name: TrainOnPhrases, ...}",
-        "extract_features.classifier is now weights: {name: TrainClassifier, ...}",
-        "extract_features.source is now the argument path",
-        "extract_features.shard_size is now images_per_file",
-    ):
-        assert line in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("extractor", "weights", "shardable"),
-    [
-        (GRID, "Pretrained", True),
-        (GRID, PHRASES, False),
-        (PIXELS, CLASSIFIER, False),
-        (RMAC, "Pretrained", False),
-        (RMAC, {"name": "FromFile", "path": "weights.safetensors"}, True),
-        (ARRAYS, None, True),
-    ],
-)
-def test_extraction_is_shardable_unless_something_is_learned_first(
-    extractor: object, weights: object, shardable: bool
-) -> None:
-    batch_size = None if weights is None else 8
-    assert validated(extractor=extractor, weights=weights, batch_size=batch_size).shardable == shardable
-
-
-def test_weights_agree_with_the_section_on_whether_shards_share_them() -> None:
-    for name, part in registered(WEIGHTS).items():
-        section = {"seed": 0, "extractor": "Grid", "weights": name, "batch_size": 1, "images_per_file": 1}
-        assert ExtractFeaturesParams.model_validate(section).shardable == part.shardable, name
-
-
-def test_user_paths_are_those_of_readers_and_weights() -> None:
-    start = {"name": "FromFile", "path": "start.safetensors"}
-    section = {"extractor": ARRAYS, "weights": CLASSIFIER | {"start": start}}
-    assert COMPONENT.user_paths(section) == {
-        ("extractor", "path"): "arrays",
-        ("weights", "start", "path"): "start.safetensors",
-    }
-
-
-def test_sections_in_the_readme_are_valid() -> None:
-    blocks = README.read_text().split("```yaml\n")[1:]
-    assert blocks
-    for block in blocks:
-        validated(**json.loads(json.dumps(yaml.safe_load(block.split("```")[0])["extract_features"])))
