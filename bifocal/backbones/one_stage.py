@@ -31,7 +31,8 @@ def detect(network: Any, images: Sequence[Tensor], overlap: float, count: int) -
     Args:
         network: detector in evaluation mode.
         images: pixels (3, H, W) in [0, 1].
-        overlap: intersection over union above which the box of lower score is dropped, whatever its class.
+        overlap: of two boxes whose intersection over union exceeds it, the one with the lower score is dropped; their
+            classes are not compared.
         count: maximum number of detections of an image.
     """
     from torchvision.ops import nms

@@ -15,8 +15,8 @@ Resize = Literal["square", "aspect", "limit"]
 """``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
 ``limit``: a longer side above size becomes size; a smaller image stays as it is."""
 ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
-"""Those of ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the central square of
-size x size is the input of the network. What lies outside of the square has no features."""
+"""Those of ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
+central size x size square. The rest of the image is cut off."""
 
 
 def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:

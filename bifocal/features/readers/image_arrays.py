@@ -28,7 +28,8 @@ class ImageArrays:
         path: folder of the files.
         regions: maximum number of regions per image.
         truth_regions: maximum number of ground-truth boxes per training image.
-        dim: D, which every file must have, and which ``python -m pipelines plan`` needs; None for that of the first.
+        dim: D, which every file must have; None takes it from the first file, and then ``python -m pipelines plan``
+            cannot predict the size of the features.
     """
 
     def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0, dim: int | None = None) -> None:
