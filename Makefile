@@ -47,7 +47,7 @@ containers-test: setup
 # The documentation site, into site/index.html.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: setup
-	mkdocs build --strict
+	python -m mkdocs build --strict
 
 # Its links, and every marked code block; 'make test' follows the links alone.
 docs-test: docs
