@@ -16,10 +16,19 @@ from pipelines.app.run_folder import ARTIFACTS, RUNS, shipped_file, use_store_of
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.metrics import metrics_table
 from runtime import parameters
+from runtime.s3.uri import is_remote
+
+
+class FolderOrAddress(click.Path):
+    """An existing folder or file, as an absolute path, or an address on S3."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path or the address."""
+        return value if is_remote(value) else str(super().convert(value, param, ctx))
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.argument("directory", type=FolderOrAddress(exists=True, resolve_path=True))
 @click.option(
     "--run", "folder", type=click.Path(path_type=Path), help="Folder of the run; by default runs/NAME of DIRECTORY."
 )
@@ -47,7 +56,7 @@ from runtime import parameters
     help="Set one value, as in --set train_embedding.model.dim=256; may be repeated.",
 )
 def train_command(
-    directory: Path,
+    directory: str,
     folder: Path | None,
     weights: Path | None,
     budget: str | None,
@@ -56,11 +65,12 @@ def train_command(
 ) -> None:
     """Train a model on DIRECTORY: images with captions.csv, .tsv, .jsonl or .parquet, or a .txt beside each image.
 
+    DIRECTORY may be an address s3://bucket/folder: its images are copied to the run folder.
     The columns image and caption are recognized by their names; components/prepare_dataset/README.md has the formats.
     A killed run goes on with the same command.
     """
     start = time.monotonic()
-    folder = folder or RUNS / re.sub(r"[^\w.-]+", "_", directory.resolve().stem)
+    folder = folder or RUNS / re.sub(r"[^\w.-]+", "_", Path(directory).stem)
     seconds = None if budget is None else parse_budget(budget)
     values = training_parameters(directory, weights, recipes, settings)
     write_parameters(folder, values)
@@ -103,16 +113,20 @@ def _within(seconds: float, start: float, folder: Path, values: dict[str, Any]) 
 
 
 def training_parameters(
-    directory: Path, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
+    directory: str, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the parameters of a training on a folder of images.
+
+    Args:
+        directory: absolute path, or address on S3.
 
     Raises:
         ValueError: the weights belong to no known backbone.
         FileNotFoundError: the file of weights does not exist.
     """
     values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
-    values["prepare_dataset"]["corpus"]["root"] = str(directory.resolve())
+    values["prepare_dataset"]["corpus"]["root"] = directory
+    values["prepare_dataset"]["copy_images"] = is_remote(directory)  # later commands need no S3
     downloaded = values["extract_features"]
     file = weights_file(weights)
     if file is not None:
