@@ -1,6 +1,6 @@
 """Training of a visual-semantic embedding with any model and any loss."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_modu
 from bifocal.training.gradients import Precision, backward
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.optimizers import build_optimizer
+from bifocal.training.parameter_groups import parameter_groups
 from bifocal.training.prefetch import prefetch
 from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.state import RunState
@@ -36,6 +37,7 @@ def fit(
     schedule: Schedule = Constant(),  # noqa: B008 - immutable
     max_grad_norm: float | None = 2.0,
     frozen_until: FreezeSchedule | None = None,
+    learning_rate_factors: Mapping[str, float] | None = None,
     ema_decay: float = 0.0,
     precision: Precision = "float32",
     micro_batch_size: int | None = None,
@@ -60,6 +62,7 @@ def fit(
         learning_rate: base learning rate, which ``schedule`` multiplies.
         max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
         frozen_until: ``{"text_encoder": 5}``: that module is frozen in the first 5 epochs; None: in all epochs.
+        learning_rate_factors: ``{"text_encoder.tower": 0.05}``: factor of that module's learning rate.
         ema_decay: decay of the exponential moving average of the weights, in [0, 1); if it is not 0, the averaged
             weights are validated and kept.
         precision: precision of matrix products in training; weights, sums and the loss stay float32.
@@ -71,7 +74,7 @@ def fit(
 
     Raises:
         FloatingPointError: the loss is NaN or infinite.
-        ValueError: ``frozen_until`` names a module that the model lacks.
+        ValueError: ``frozen_until`` or ``learning_rate_factors`` names a module that the model lacks.
         SystemExit: SIGTERM arrived.
     """
     frozen_until = frozen_until or {}
@@ -79,8 +82,11 @@ def fit(
     ema = average_weights(model, ema_decay) if ema_decay else None
     eval_model = model if ema is None else ema.module
     modules = {"model": model, "loss": loss.to(next(model.parameters()).device)} | ({"ema": ema} if ema else {})
+    groups = parameter_groups(model, learning_rate_factors or {})
     parameters = [*model.parameters(), *loss.parameters()]
-    state = RunState(checkpoints, modules, build_optimizer(optimizer, parameters, learning_rate), eval_model)
+    own = [{"params": list(loss.parameters())}] if any(True for _ in loss.parameters()) else []
+    built = build_optimizer(optimizer, [*groups, *own], learning_rate)
+    state = RunState(checkpoints, modules, built, eval_model)
     task = _EmbeddingTask(
         state=state,
         model=model,

@@ -31,6 +31,7 @@ class TrainingPhase:
         learning_rate: base learning rate, which ``schedule`` multiplies.
         schedule: factor of the learning rate.
         frozen_until: modules that are frozen in the first epochs of this phase, or in all of them, see ``fit``.
+        learning_rate_factors: factors of the learning rates of modules.
         validator: the metric that chooses the epoch; None for that of the batches.
     """
 
@@ -40,6 +41,7 @@ class TrainingPhase:
     learning_rate: float
     schedule: Schedule = field(default_factory=Constant)
     frozen_until: FreezeSchedule = field(default_factory=dict)
+    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
     validator: Validation | None = None
 
     @property
@@ -112,6 +114,7 @@ def train_phases(
     # Check and prepare all phases first: a mistake in the last one must not cost the training of the first.
     for phase in phases:
         check_module_names(model, phase.frozen_until)
+        check_module_names(model, phase.learning_rate_factors, "learning_rate_factors")
     prepared = [
         phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
         for index, phase in enumerate(phases)
@@ -175,6 +178,7 @@ def _train_phase(
         learning_rate=phase.learning_rate,
         schedule=phase.schedule,
         frozen_until=phase.frozen_until,
+        learning_rate_factors=phase.learning_rate_factors,
         checkpoints=checkpoints,
         on_epoch=lambda row: on_epoch(_numbered(row, **numbering)),
         **options,

@@ -102,5 +102,6 @@ def build_phase(phase: PhaseParams, sorter: Path) -> TrainingPhase:
         learning_rate=phase.learning_rate,
         schedule=build("bifocal.training.schedules", phase.schedule),
         frozen_until=phase.frozen_until,
+        learning_rate_factors=phase.learning_rate_factors,
         validator=None if phase.validator is None else build("bifocal.training.validators", phase.validator),
     )

@@ -38,6 +38,10 @@ class PhaseParams(StrictModel):
         description="epochs of this phase during which a module is frozen, null for all: {text_encoder: 5, "
         "word_embedding: null}; the most specific name wins: {image_encoder: 8, image_encoder.projection: 0}"
     )
+    learning_rate_factors: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default={},
+        description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; the most specific name wins",
+    )
     validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
         default=None,
         description="metric on the split val that chooses the epoch; null: Semantic for MinedTriplets, Phrases for "

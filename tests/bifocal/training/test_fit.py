@@ -67,6 +67,7 @@ def rank_loss() -> RecallLoss:
         *((steps, {}) for steps in (1, 2, 3, 6, 11)),
         (8, {"ema_decay": 0.9}),
         (9, {"micro_batch_size": 7}),
+        (4, {"learning_rate_factors": {"text_encoder": 0.1}}),
         (7, {"optimizer": {"name": "SGD", "momentum": 0.9, "weight_decay": 0.0005}, "schedule": MultiStep([1.5], 0.5)}),
     ],
 )
@@ -80,6 +81,24 @@ def test_killed_run_resumes_bit_for_bit(
     resumed, again = train(tmp_path / "killed", Interrupted(lambda: None, TripletLoss()), **changes)
     assert again == history
     assert equal_weights(expected, resumed)
+
+
+def test_first_step_of_a_module_is_multiplied_by_its_factor(train: Any, new_model: Any, tmp_path: Path) -> None:
+    options = {"epochs": 1, "optimizer": "SGD", "max_grad_norm": None, "ema_decay": 0.0, "schedule": Constant()}
+    start = {name: tensor.clone() for name, tensor in new_model().state_dict().items()}
+
+    def one_batch(epoch: int) -> list[Tensor]:
+        return [torch.arange(16)]
+
+    def one_step(folder: str, factors: dict[str, float]) -> dict[str, Tensor]:
+        model, _ = train(tmp_path / folder, sampler=one_batch, learning_rate_factors=factors, **options)
+        return {name: tensor - start[name] for name, tensor in model.state_dict().items()}
+
+    plain, scaled = one_step("plain", {}), one_step("scaled", {"text_encoder": 0.25, "text_encoder.layers.0": 2.0})
+    for name, change in plain.items():
+        factor = 2.0 if name.startswith("text_encoder.layers.0.") else 0.25 if name.startswith("text_encoder.") else 1.0
+        torch.testing.assert_close(scaled[name], factor * change, atol=1e-7, rtol=1e-4)
+    assert any(change.any() for name, change in plain.items() if name.startswith("text_encoder.layers.0."))
 
 
 def test_loss_with_a_sorter_is_trained_and_saved(
