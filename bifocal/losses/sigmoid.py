@@ -40,3 +40,7 @@ class SigmoidLoss(nn.Module):
         check_matches(scores.cross, matches)
         logits = scores.cross * self.log_temperature.exp() + self.bias
         return -logsigmoid(torch.where(matches, logits, -logits)).sum() / matches.sum()
+
+    def learned_values(self) -> dict[str, float]:
+        """Return the temperature, per unit of score, and the bias, for the history of a training."""
+        return {"temperature": self.log_temperature.exp().item(), "bias": self.bias.item()}

@@ -53,6 +53,7 @@ def fit(
     Args:
         model: ``model(batch) -> Scores``; micro-batches and several processes need a ``TwoTower``.
         loss: ``loss(scores, matches) -> scalar``; its parameters and buffers are trained and saved with the model's.
+            The history has a column for each of its ``learned_values()``, such as ``loss.temperature``.
         batches: source of the batches, such as ``ImageCaptionPairs``.
         validator: computes the metrics of an epoch and names the one that chooses the best epoch.
         sampler: gives the rows of each batch of an epoch.
@@ -116,6 +117,22 @@ def fit(
     return history
 
 
+def learned_values(loss: nn.Module) -> dict[str, float]:
+    """Return the values that a loss learns, such as its temperature, as ``loss.temperature``.
+
+    Example:
+        >>> from bifocal.losses import InfoNCELoss
+        >>> learned_values(InfoNCELoss(temperature=1.0, learn_temperature=True))
+        {'loss.temperature': 1.0}
+    """
+    return {
+        f"loss.{name}.{value}" if name else f"loss.{value}": number
+        for name, module in loss.named_modules()
+        if hasattr(module, "learned_values")
+        for value, number in module.learned_values().items()
+    }
+
+
 @dataclass
 class _EmbeddingTask(TrainingTask[Batch]):
     state: RunState
@@ -164,7 +181,7 @@ class _EmbeddingTask(TrainingTask[Batch]):
             self.ema.update_parameters(self.model)
 
     def validate(self) -> dict[str, float]:
-        return self.validator(self.state.eval_model)
+        return self.validator(self.state.eval_model) | learned_values(self.loss)
 
     def size(self, batch: Batch) -> int:
         return len(batch.image_ids)

@@ -26,6 +26,7 @@ def test_sigmoid_is_its_equation(images: int, captions_per_image: int) -> None:
     scores = 2 * torch.rand(images, images * captions_per_image, dtype=torch.float64) - 1
     matches = torch.eye(images, dtype=torch.bool).repeat_interleave(captions_per_image, dim=1)
     loss = SigmoidLoss(temperature=4.0, bias=-2.0).double()
+    assert loss.learned_values() == {"temperature": pytest.approx(4.0), "bias": -2.0}
     assert loss(Scores(scores), matches).item() == pytest.approx(
         equation(scores.tolist(), matches.tolist(), 4.0, -2.0), rel=1e-6
     )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bifocal.batch import Batch, ImageCaptionPairs
 from bifocal.embedding import embed
-from bifocal.losses import RecallLoss, TripletLoss
+from bifocal.losses import InfoNCELoss, RecallLoss, TripletLoss
 from bifocal.metrics import Ranks, retrieval_ranks
 from bifocal.models import TwoBranchModel
 from bifocal.scores import Scores
@@ -119,6 +119,27 @@ def test_loss_with_a_sorter_is_trained_and_saved(
     sorters = zip(start.sorter_ranks.parameters(), trained.sorter_ranks.parameters(), strict=True)
     assert not any(torch.equal(before, after) for before, after in sorters)
     assert not trained.training
+
+
+def test_learned_temperature_is_trained_reported_and_resumed_bit_for_bit(
+    train: Any, tmp_path: Path, kill_at: Interrupt
+) -> None:
+    def new_loss() -> InfoNCELoss:
+        return InfoNCELoss(temperature=0.5, learn_temperature=True, label_smoothing=0.1)
+
+    losses = [Interrupted(tick, new_loss()) for tick in (lambda: None, kill_at(7), lambda: None)]
+    expected, history = train(tmp_path / "whole", losses[0])
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", losses[1])
+    resumed, again = train(tmp_path / "killed", losses[2])
+    assert again == history
+    assert equal_weights(expected, resumed)
+    assert equal_weights(losses[0], losses[2])
+    temperatures = [row["loss.loss.temperature"] for row in history]
+    assert len({0.5, *temperatures}) == 4
+    trained = losses[0].loss
+    assert isinstance(trained, InfoNCELoss)
+    assert temperatures[-1] == trained.learned_values()["temperature"]
 
 
 @pytest.mark.parametrize("step", [1, 4, 5, 15])
