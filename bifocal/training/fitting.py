@@ -1,15 +1,16 @@
 """Training of a visual-semantic embedding with any model and any loss."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from bifocal.batch import Batch, BatchSource
+from bifocal.training.augmentations.base import Augment
 from bifocal.training.batches.base import Sampler
 from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_module_names
 from bifocal.training.gradients import Precision, backward
@@ -30,6 +31,7 @@ def fit(
     validator: Validator,
     *,
     sampler: Sampler,
+    augment: Sequence[Augment] = (),
     checkpoints: Path,
     epochs: int,
     optimizer: Any = "Adam",
@@ -57,6 +59,7 @@ def fit(
         batches: source of the batches, such as ``ImageCaptionPairs``.
         validator: computes the metrics of an epoch and names the one that chooses the best epoch.
         sampler: gives the rows of each batch of an epoch.
+        augment: random changes of each batch, in order. The random numbers depend on ``seed``, epoch and step alone.
         checkpoints: a directory of this run alone.
         epochs: calls of the sampler.
         optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
@@ -70,7 +73,7 @@ def fit(
         micro_batch_size: images, and captions, that are encoded at a time; the loss still compares the whole batch.
             None: the whole batch.
         checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step.
-        seed: seed of the random numbers of each step if several processes share it.
+        seed: seed of the random numbers of each step, for ``augment``, and for all if several processes share it.
         on_epoch: called with each new row of the history.
 
     Raises:
@@ -96,6 +99,7 @@ def fit(
         ema=ema,
         source=batches,
         sampler=sampler,
+        augment=augment,
         validator=validator,
         frozen_until=frozen_until,
         precision=precision,
@@ -142,6 +146,7 @@ class _EmbeddingTask(TrainingTask[Batch]):
     ema: AveragedModel | None
     source: BatchSource
     sampler: Sampler
+    augment: Sequence[Augment]
     validator: Validator
     frozen_until: FreezeSchedule
     precision: Precision
@@ -163,13 +168,18 @@ class _EmbeddingTask(TrainingTask[Batch]):
         self.loss.train()
 
     def backward(self, batch: Batch, epoch: int, step: int) -> Tensor:
+        seed = ((self.seed * 10_007 + epoch) * 1_000_003 + step * self.world.size) % 2**63
+        # Each process changes its own part of the batch.
+        generator = Generator().manual_seed((seed + self.world.rank) % 2**63)
+        for augment in self.augment:
+            batch = augment(batch, generator)
         value = backward(
             self.model,
             self.loss,
             batch.to(self.device),
             precision=self.precision,
             micro_batch_size=self.micro_batch_size,
-            seed=((self.seed * 10_007 + epoch) * 1_000_003 + step * self.world.size) % 2**63,
+            seed=seed,
             world=self.world,
         )
         self.world.average_gradients(self.parameters)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from bifocal.training.augmentations.base import Augment, Augmentation
 from bifocal.training.batches.base import Batches, PreparedBatches
 from bifocal.training.distributed import World
 from bifocal.training.fitting import fit
@@ -32,6 +33,7 @@ class TrainingPhase:
         schedule: factor of the learning rate.
         frozen_until: modules that are frozen in the first epochs of this phase, or in all of them, see ``fit``.
         learning_rate_factors: factors of the learning rates of modules.
+        augmentations: random changes of each batch, in order.
         validator: the metric that chooses the epoch; None for that of the batches.
     """
 
@@ -42,6 +44,7 @@ class TrainingPhase:
     schedule: Schedule = field(default_factory=Constant)
     frozen_until: FreezeSchedule = field(default_factory=dict)
     learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
+    augmentations: Sequence[Augmentation] = ()
     validator: Validation | None = None
 
     @property
@@ -119,6 +122,7 @@ def train_phases(
         phase.batches.prepare(inputs, model=model, loss=phase.loss, seed=seed + index)
         for index, phase in enumerate(phases)
     ]
+    augments = [[augmentation.prepare(inputs) for augmentation in phase.augmentations] for phase in phases]
     validators = [phase.validation.prepare(inputs) for phase in phases]
     history: list[Row] = []
     result: TrainingResult | None = None
@@ -126,7 +130,9 @@ def train_phases(
         history.append(_initial_row(model, validators[0]))
         result = TrainingResult(history, history[0], validators[0].monitor)
     trained, chosen_by = 0, phases[0].validation
-    for index, (phase, batches, validator) in enumerate(zip(phases, prepared, validators, strict=True)):
+    for index, (phase, batches, augment, validator) in enumerate(
+        zip(phases, prepared, augments, validators, strict=True)
+    ):
         former_score = -inf
         if result is not None:
             # The same metric on other images is another metric.
@@ -138,6 +144,7 @@ def train_phases(
             phase,
             batches,
             validator,
+            augment=augment,
             numbering={"phase": index, "first_epoch": trained},
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed,
@@ -161,6 +168,7 @@ def _train_phase(
     batches: PreparedBatches,
     validator: Validator,
     *,
+    augment: Sequence[Augment],
     numbering: Mapping[str, int],
     checkpoints: Path,
     on_epoch: Callable[[Row], None],
@@ -174,6 +182,7 @@ def _train_phase(
         batches.source,
         validator,
         sampler=batches.sampler,
+        augment=augment,
         epochs=phase.epochs,
         learning_rate=phase.learning_rate,
         schedule=phase.schedule,

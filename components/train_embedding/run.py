@@ -103,5 +103,6 @@ def build_phase(phase: PhaseParams, sorter: Path) -> TrainingPhase:
         schedule=build("bifocal.training.schedules", phase.schedule),
         frozen_until=phase.frozen_until,
         learning_rate_factors=phase.learning_rate_factors,
+        augmentations=[build("bifocal.training.augmentations", part) for part in phase.augmentations],
         validator=None if phase.validator is None else build("bifocal.training.validators", phase.validator),
     )

@@ -42,6 +42,10 @@ class PhaseParams(StrictModel):
         default={},
         description="factors of the learning rates of modules: {text_encoder.tower: 0.05}; the most specific name wins",
     )
+    augmentations: list[Annotated[ClassRef, FromRegistry("bifocal.training.augmentations")]] = Field(
+        default=[],
+        description="random changes of each batch: [{name: RegionDrop, probability: 0.2}, WordDrop]",
+    )
     validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
         default=None,
         description="metric on the split val that chooses the epoch; null: Semantic for MinedTriplets, Phrases for "

@@ -1,0 +1,51 @@
+"""The contract of augmentations."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from bifocal.batch import Batch
+from bifocal.training.inputs import TrainingInputs
+
+Augment = Callable[[Batch, Generator], Batch]
+"""Returns a changed copy of a batch; all random numbers come from the generator, which belongs to the step."""
+
+
+class Augmentation(ABC):
+    """Random change of training batches: base of the parts of ``bifocal.training.augmentations``."""
+
+    @abstractmethod
+    def prepare(self, inputs: TrainingInputs) -> Augment:
+        """Return the function that changes a batch.
+
+        Raises:
+            ValueError: the features or the text cannot be changed in this way.
+        """
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that the constructor rejects."""
+        try:
+            cls(**arguments)
+        except ValueError as error:
+            yield str(error)
+
+
+def check_probability(probability: float) -> None:
+    """Raise ``ValueError`` unless ``probability`` is in (0, 1)."""
+    if not 0 < probability < 1:
+        raise ValueError(f"probability is {probability}: expected a number between 0 and 1")
+
+
+def drop(present: Tensor, probability: float, generator: Generator) -> Tensor:
+    """Return ``present`` without random elements; one element of each row that has some is always kept.
+
+    Shape:
+        present (B, R) bool -> (B, R) bool
+    """
+    draws = torch.rand(present.shape, generator=generator).masked_fill(~present, -1)
+    last = draws == draws.amax(dim=1, keepdim=True)
+    return present & ((draws >= probability) | last)
