@@ -1,6 +1,6 @@
 """Captions of a scene from a grammar, with their noun phrases and the objects that each phrase names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -72,11 +72,28 @@ class Sentence:
 
 def describe(scene: Scene, count: int, random: Generator) -> list[Sentence]:
     """Return ``count`` different sentences about the scene."""
+    return _different(count, lambda: _sentence(scene, random))
+
+
+def name_groups(scene: Scene, count: int, random: Generator) -> list[Sentence]:
+    """Return ``count`` different short sentences, as a user searches: one group, and sometimes the background."""
+    return _different(count, lambda: _short_sentence(scene, random))
+
+
+def _different(count: int, draw: Callable[[], Sentence]) -> list[Sentence]:
     sentences: dict[str, Sentence] = {}
     while len(sentences) < count:
-        sentence = _sentence(scene, random)
+        sentence = draw()
         sentences.setdefault(sentence.text, sentence)
     return list(sentences.values())
+
+
+def _short_sentence(scene: Scene, random: Generator) -> Sentence:
+    group = _one(scene.groups, random)
+    phrase = _noun_phrase(group, random)
+    phrase = phrase[0].upper() + phrase[1:]
+    on = f" {_one(ON[scene.background], random)}" if random.random() < 0.5 else ""
+    return Sentence(f"{phrase}{on}.", ((phrase, group),))
 
 
 def _sentence(scene: Scene, random: Generator) -> Sentence:

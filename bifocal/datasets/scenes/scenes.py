@@ -6,11 +6,13 @@ import numpy as np
 
 from bifocal.datasets.base import SPLITS, Corpus
 from bifocal.datasets.published import PublishedCorpus
-from bifocal.datasets.scenes.captions import Sentence, describe
+from bifocal.datasets.scenes.captions import Sentence, describe, name_groups
 from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
 from bifocal.datasets.scenes.reading import check_sizes, read_scenes
 
 CAPTIONS_PER_IMAGE = 5
+MAX_SHORT = 5
+"""Every scene has so many different short captions."""
 
 
 class Scenes:
@@ -27,6 +29,7 @@ class Scenes:
         seed: seed of images and captions.
         train, val, test: number of images per split.
         size: side of the square images, in pixels.
+        short: number of further captions per image, such as "two red stars", which name a single group of objects.
 
     Example:
         >>> scene, sentences = Scenes(seed=1).scene("train", 0)
@@ -34,8 +37,12 @@ class Scenes:
         5
     """
 
-    def __init__(self, seed: int = 0, train: int = 2000, val: int = 250, test: int = 250, size: int = 128) -> None:
-        self.seed, self.size = seed, size
+    def __init__(
+        self, seed: int = 0, train: int = 2000, val: int = 250, test: int = 250, size: int = 128, short: int = 0
+    ) -> None:
+        if not 0 <= short <= MAX_SHORT:
+            raise ValueError(f"Scenes: short is {short}, expected 0 to {MAX_SHORT} short captions per image")
+        self.seed, self.size, self.short = seed, size, short
         self.counts = (train, val, test)
         check_sizes("Scenes", self.counts, size)
 
@@ -43,10 +50,10 @@ class Scenes:
         """Return the counts that the arguments give."""
         return PublishedCorpus(
             images=dict(zip(SPLITS, self.counts, strict=True)),
-            captions_per_image=float(CAPTIONS_PER_IMAGE),
-            words_per_caption=10.0,
-            phrases_per_image=10.0,
-            phrase_pairs=5 * self.counts[0],
+            captions_per_image=float(CAPTIONS_PER_IMAGE + self.short),
+            words_per_caption=(10.0 * CAPTIONS_PER_IMAGE + 5.0 * self.short) / (CAPTIONS_PER_IMAGE + self.short),
+            phrases_per_image=10.0 + self.short,
+            phrase_pairs=(CAPTIONS_PER_IMAGE + self.short) * self.counts[0],
             labels={"count": 1, "shapes": len(SHAPES)},
             words=140,
             frequent_words=110,
@@ -58,7 +65,8 @@ class Scenes:
         """Return scene ``number`` (from 0) of ``split`` and its captions."""
         random = np.random.default_rng([self.seed, SPLITS.index(split), number])
         scene = draw_layout(random)
-        return scene, describe(scene, CAPTIONS_PER_IMAGE, random)
+        sentences = describe(scene, CAPTIONS_PER_IMAGE, random)
+        return scene, sentences + name_groups(scene, self.short, random)
 
     def read(self, output_dir: Path) -> Corpus:
         """Draw every scene and save it below ``output_dir`` as ``<split>/<number>.jpg``."""

@@ -189,10 +189,26 @@ def test_every_background_has_texture():
         assert pixels.mean(axis=2).std() > 2, name
 
 
-@pytest.mark.parametrize("wrong", [{"train": -1}, {"test": -5}, {"size": 10}])
+@pytest.mark.parametrize("wrong", [{"train": -1}, {"test": -5}, {"size": 10}, {"short": 6}, {"short": -1}])
 def test_invalid_sizes_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Scenes(**wrong)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS)
+def test_short_captions_name_one_group_and_change_nothing_else(seed):
+    scene, sentences = Scenes(seed=seed, short=5).scene("train", 0)
+    assert (scene, sentences[:5]) == draw(seed)
+    assert len({sentence.text for sentence in sentences[5:]}) == 5
+    for sentence in sentences[5:]:
+        ((phrase, group),) = sentence.phrases
+        assert group in scene.groups
+        words, appearance = phrase.lower().split(), group[0].appearance
+        assert any(noun.split()[0] in phrase.lower() for noun in NOUNS[appearance.shape])
+        assert set(words) & set(ADJECTIVES[appearance.color])
+        assert words[0] == ["a", "two", "three"][len(group) - 1] or (len(group) == 1 and words[0] == "an")
+        assert sentence.text.removeprefix(phrase) in {".", *(f" {on}." for on in ON[scene.background])}
 
 
 def test_labels_of_a_scene_match_its_layout(tmp_path):
