@@ -8,6 +8,7 @@ import pytest
 from tests.docs.blocks import Block, blocks, pages
 from tests.docs.worlds import WORLDS, run
 
+pytestmark = pytest.mark.timeout(3600)  # a page has several trainings
 MARKED = {page: [block for block in blocks(page) if block.mark] for page in pages()}
 
 
