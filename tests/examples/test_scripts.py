@@ -45,6 +45,12 @@ def test_script_is_short_and_names_its_command(name: str) -> None:
     assert f"runs/examples/{name}.png" in text
 
 
+def test_scripts_share_their_images_and_features() -> None:
+    """The same lines prepare them; multi_level.py has two levels of features."""
+    texts = [(ROOT / "examples" / f"{name}.py").read_text() for name in SCRIPTS if name != "multi_level"]
+    assert len({re.findall(r"prepare_inputs\(\n.*?weights=.*?\n", text, flags=re.DOTALL)[0] for text in texts}) == 1
+
+
 def test_table_of_examples_is_complete() -> None:
     files = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
     readme = (ROOT / "examples" / "README.md").read_text()
