@@ -16,6 +16,7 @@ from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.models.base import Model
 from bifocal.serving.sessions import REGIONS
 from bifocal.text import TextBatch
+from bifocal.text_encoders.transformer import TransformerEncoder
 
 Branch = Literal["image_encoder", "text_encoder", "scores"]
 Encoder = TwoBranchModel | GroundingModel
@@ -152,6 +153,9 @@ def example_inputs(model: Model, branch: Branch, batch: int, length: int, seed: 
         mask[:, 0] = True
         return torch.randn(sized[0], generator=generator), mask
     lengths = _lengths(batch, length, generator)
+    if model.text_format == "subwords":
+        values = torch.randint(1, cast(TransformerEncoder, model.text_encoder).subwords, sized[0], generator=generator)
+        return values * (torch.arange(length) < lengths.unsqueeze(1)), lengths
     if model.word_embedding is None:
         return torch.randn(sized[0], generator=generator), lengths
     values = torch.randint(1, model.word_embedding.num_embeddings, sized[0], generator=generator)
@@ -179,6 +183,7 @@ def _lengths(batch: int, longest: int, generator: torch.Generator) -> Tensor:
 
 def _export(model_directory: Path, branch: Branch, file: Path) -> None:
     model = load_model(model_directory)
+    model.text_encoder.merge_adapters()
     shapes = input_shapes(model, branch)
     any_size = "pixels" in shapes or not model.single_vector
     example = example_inputs(model, branch, batch=3, length=4, seed=0)

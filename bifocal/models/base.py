@@ -1,7 +1,7 @@
 """Base class of the models: two encoders and the word embedding between token ids and the text encoder."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from bifocal.text import TextBatch
 from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
 
-TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "contextual": 4, "vectors": 2, "sparse": 2}
+TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "subwords": 2, "contextual": 4, "vectors": 2, "sparse": 2}
 """Number of dimensions of the text encoder's input, by text format, after the word embedding of tokens."""
 
 
@@ -22,7 +22,8 @@ class Model(nn.Module):
         image_encoder: maps features to the joint space.
         text_encoder: maps word or caption vectors to the joint space.
         dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: as the encoders.
-        text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by ``word_embedding``.
+        text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by ``word_embedding``,
+            "subwords" by the text encoder.
         vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text is tokens.
 
     Raises:
@@ -64,7 +65,8 @@ class Model(nn.Module):
             raise ValueError(
                 f"{type(self).__name__} needs an image encoder with {expected}, not {type(image_encoder).__name__}"
             )
-        if len(text_encoder.input_shape) != TEXT_RANKS[text_format]:
+        reads_ids = text_encoder.input_shape[-1] == "time"
+        if len(text_encoder.input_shape) != TEXT_RANKS[text_format] or reads_ids != (text_format == "subwords"):
             raise ValueError(
                 f"{type(text_encoder).__name__} reads values {text_encoder.input_shape}, and the text comes as "
                 f"{text_format}: choose another text encoder or vectorizer"
@@ -81,8 +83,10 @@ class Model(nn.Module):
         self.config: dict[str, Any] = {}
 
     def text_vectors(self, text: TextBatch) -> Tensor:
-        """Return the input of the text encoder: embedded tokens (M, T, K), or the vectors as they are."""
-        return text.values.to(self.dtype) if self.word_embedding is None else self.word_embedding(text.values)
+        """Return the input of the text encoder: embedded tokens (M, T, K), or ids and vectors as they are."""
+        if self.word_embedding is not None:
+            return cast(Tensor, self.word_embedding(text.values))
+        return text.values if self.text_format == "subwords" else text.values.to(self.dtype)
 
     @property
     def feature_dim(self) -> int:

@@ -22,6 +22,7 @@ def build_model(
     text_dim: int,
     text_format: FormatName,
     vocabulary_size: int | None = None,
+    network: Mapping[str, Any] | None = None,
     inputs: Mapping[str, object] | None = None,
 ) -> Model:
     """Return a model with random weights.
@@ -33,6 +34,8 @@ def build_model(
         text_dim: K, dimension of a word's or a caption's vector.
         text_format: format of the text, see ``bifocal.text.TextStore``.
         vocabulary_size: number of words; None unless the text is tokens.
+        network: configuration of the transformer that the text encoder contains, see ``TextStore.network``; None unless
+            the text is subwords.
         inputs: identity of the features and the vectorizer, see ``bifocal.models.inputs``; a saved model keeps it.
 
     Raises:
@@ -52,8 +55,9 @@ def build_model(
         raise ValueError(f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with its name")
     config = {"name": name, **arguments} | {part: _as_mapping(arguments[part]) for part in Model.parts}
     shared = {} if arguments.get("dim") is None else {"dim": arguments["dim"]}
+    transformer = {} if network is None else {"network": network}
     encoders = {
-        part: build(package, config[part], input_dim=input_dim, **shared)
+        part: build(package, config[part], input_dim=input_dim, **shared, **transformer)
         for (part, package), input_dim in zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
     }
     built: Model = build("bifocal.models", config | encoders, text_format=text_format, vocabulary_size=vocabulary_size)
@@ -63,6 +67,7 @@ def build_model(
         "text_dim": text_dim,
         "text_format": text_format,
         "vocabulary_size": vocabulary_size,
+        "network": None if network is None else dict(network),
         "inputs": None if inputs is None else dict(inputs),
     }
     return built

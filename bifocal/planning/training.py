@@ -93,6 +93,7 @@ class ModelInputs:
                 text_dim=self.text.format.dim,
                 text_format=self.text.format.name,
                 vocabulary_size=self.text.vocabulary_size,
+                network=self.text.network,
             )
         simulation.materialize(model)
         return model
@@ -100,7 +101,7 @@ class ModelInputs:
     def captions(self, count: int) -> TextBatch:
         """Return captions of the shape of the text; call it in a ``Simulation``."""
         text_format, lengths = self.text.format, torch.full((count,), self.words)
-        if text_format.name == "tokens":
+        if text_format.name in ("tokens", "subwords"):
             return TextBatch(torch.ones(count, self.words, dtype=torch.int64), lengths)
         if text_format.name == "contextual":
             return TextBatch(torch.empty(count, text_format.layers, self.words, text_format.dim), lengths)

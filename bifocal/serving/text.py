@@ -84,6 +84,7 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "SentenceVectors": _subwords,
     "StaticVectors": _token_means,
     "TFIDF": _terms,
+    "Subwords": _subwords,
     "TransformerTokens": _subwords,
 }
 """Readers that need no torch, by the name of the vectorizer."""

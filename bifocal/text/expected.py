@@ -1,6 +1,8 @@
 """Sizes of a text that a vectorizer will write for a published corpus."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bifocal.datasets.published import Download
 from bifocal.text.format import TextFormat
@@ -16,6 +18,7 @@ class ExpectedText:
     Attributes:
         format: of the captions.
         vocabulary_size: rows of the word embedding; None unless the captions are tokens.
+        network: configuration of the transformer that the text encoder contains; None unless the captions are subwords.
         terms: mean number of values that a sparse vector has per token.
         fitted_bytes: files of the fitted vectorizer.
         fit_bytes: memory of the fit, besides the captions.
@@ -25,6 +28,7 @@ class ExpectedText:
 
     format: TextFormat
     vocabulary_size: int | None = None
+    network: Mapping[str, Any] | None = None
     terms: float = 1.0
     fitted_bytes: int = 0
     fit_bytes: int = 0
@@ -40,6 +44,7 @@ class ExpectedText:
         """
         per_caption = {
             "tokens": 4 * words,
+            "subwords": 4 * words,
             "vectors": 4.0 * self.format.dim,
             "contextual": 2 * self.format.layers * self.format.dim * words,
             "sparse": 8 * self.terms * words,
@@ -50,6 +55,7 @@ class ExpectedText:
         """Return the bytes of a batch of captions, padded to ``longest`` tokens."""
         per_caption = {
             "tokens": 8 * longest,
+            "subwords": 8 * longest,
             "vectors": 4 * self.format.dim,
             "contextual": 4 * self.format.layers * self.format.dim * longest,
             "sparse": 4 * self.format.dim,

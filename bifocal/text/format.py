@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-FormatName = Literal["tokens", "vectors", "contextual", "sparse"]
+FormatName = Literal["tokens", "subwords", "vectors", "contextual", "sparse"]
 Array = NDArray[Any]
 
 DTYPES: dict[FormatName, type[np.generic]] = {
     "tokens": np.int32,
+    "subwords": np.int32,
     "vectors": np.float32,
     "contextual": np.float16,
     "sparse": np.float32,
@@ -25,8 +26,8 @@ class TextBatch(NamedTuple):
     """A batch of B captions.
 
     Attributes:
-        values: "tokens": (B, T) int64 token ids, padded with 0; "vectors" and "sparse": (B, K) float32; "contextual":
-            (B, L, T, K) float32 with L layers.
+        values: "tokens" and "subwords": (B, T) int64 token ids, padded with 0; "vectors" and "sparse": (B, K) float32;
+            "contextual": (B, L, T, K) float32 with L layers.
         lengths: (B,) int64, number of tokens of each caption; 1 for formats without a time axis.
     """
 
@@ -39,8 +40,9 @@ class TextFormat:
     """Format of the captions of a text.
 
     Attributes:
-        name: "tokens", "vectors", "contextual" or "sparse".
-        dim: K, input dimension of the text encoder.
+        name: "tokens", "subwords" (ids for an encoder that contains a transformer), "vectors", "contextual" or
+            "sparse".
+        dim: K, input dimension of the text encoder; of "subwords", the dimension of the transformer's states.
         layers: L of contextual vectors; 1 for other formats.
     """
 
@@ -71,7 +73,7 @@ def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[
         >>> collate(TextFormat("tokens", dim=4), [np.array([2, 3, 4]), np.array([5])], None).values.tolist()
         [[2, 3, 4], [5, 0, 0]]
     """
-    if text_format.name == "tokens":
+    if text_format.name in ("tokens", "subwords"):
         return _pad_tokens(values)
     if text_format.name == "contextual":
         return _pad_layers(text_format, values)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from bifocal.text.format import DTYPES, Array, EncodedCaptions, TextBatch, TextFormat, collate, sparse_rows
+from bifocal.text.transformer.folder import NETWORK, TransformerFolder
 from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
@@ -125,6 +127,13 @@ class TextStore:
         indices = np.asarray(rows, dtype=np.int64).tolist()
         values, *positions = ([_row(column, index) for index in indices] for column in self._columns)
         return values, positions[0] if positions else None
+
+    @cached_property
+    def network(self) -> dict[str, Any] | None:
+        """Configuration of the transformer that an encoder of subwords contains; None for other formats."""
+        if self.format.name != "subwords":
+            return None
+        return TransformerFolder.read(self.directory / NETWORK).config
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

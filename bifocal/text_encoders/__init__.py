@@ -1,7 +1,8 @@
 """Text encoders, one per file: ``forward(values, lengths) -> (B, d)``, of unit norm.
 
 SRU, GRU and LSTM read the vectors of tokens (B, T, K), the mixtures and the encoders of ELMo read contextual vectors
-(B, L, T, K), the others read one vector per caption (B, K).
+(B, L, T, K), ``TransformerEncoder`` reads ids of subwords (B, T), and the others
+read one vector per caption (B, K).
 """
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
@@ -15,3 +16,4 @@ from bifocal.text_encoders.projection import ProjectionEncoder
 from bifocal.text_encoders.residual import ResidualHead
 from bifocal.text_encoders.sru import SRUEncoder
 from bifocal.text_encoders.token_mixture import TokenMixtureEncoder
+from bifocal.text_encoders.transformer import TransformerEncoder

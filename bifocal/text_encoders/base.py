@@ -1,5 +1,7 @@
 """Base class of the text encoders."""
 
+from pathlib import Path
+
 from torch import nn
 
 
@@ -19,3 +21,9 @@ class TextEncoder(nn.Module):
     def input_shape(self) -> tuple[str | int, ...]:
         """Shape of ``values``; a name stands for a dimension of any size. Here: one vector per token."""
         return ("batch", "time", self.input_dim)
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the weights of a network that is stored with a text in ``directory``; does nothing without a network."""
+
+    def merge_adapters(self) -> None:
+        """Add trained adapters to the weights that they adapt, before an export; does nothing without adapters."""

@@ -83,11 +83,13 @@ def new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, features: Pa
         text_dim=text.dim,
         text_format=text.format.name,
         vocabulary_size=len(text.vocabulary) if text.format.name == "tokens" else None,
+        network=text.network,
         inputs=input_identity(inputs.features, text),
     )
     if model.word_embedding is not None:
         model.word_embedding.weight.data.copy_(text.word_vectors)
     model.image_encoder.load_pretrained(features)
+    model.text_encoder.load_pretrained(text.directory)
     if params.gradient_checkpointing:
         recompute_activations(model)
     return model

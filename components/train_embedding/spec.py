@@ -78,7 +78,7 @@ class TrainEmbeddingParams(Params):
     """Section ``train_embedding`` of ``params.yaml``."""
 
     model: Annotated[
-        ClassRef, FromRegistry("bifocal.models", injected=("input_dim", "text_format", "vocabulary_size"))
+        ClassRef, FromRegistry("bifocal.models", injected=("input_dim", "text_format", "vocabulary_size", "network"))
     ] = Field(description="model with its image encoder, its text encoder and dim, the dimension of the joint space")
     initialization: Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None = (
         Field(

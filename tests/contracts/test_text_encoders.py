@@ -26,6 +26,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "ResidualHead": {"hidden": 5},
     "SRUEncoder": {"layers": 2},
     "TokenMixtureEncoder": {"layers": 3},
+    "TransformerEncoder": {
+        "network": {"model_type": "bert", "vocab_size": 20, "hidden_size": INPUT_DIM, "num_hidden_layers": 2}
+        | {"num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 40, "initializer_range": 0.3},
+    },
 }
 
 
@@ -41,7 +45,10 @@ def new_encoder(name: str, seed: int = 0) -> TextEncoder:
 def new_values(encoder: TextEncoder, batch: int = len(LENGTHS), time: int = 5, seed: int = 1) -> Tensor:
     sizes = {"batch": batch, "time": time}
     shape = [sizes[dim] if isinstance(dim, str) else dim for dim in encoder.input_shape]
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    if len(shape) == 2 and encoder.input_shape[1] == "time":
+        return torch.randint(1, 20, shape, generator=generator)
+    return torch.randn(shape, generator=generator)
 
 
 def pad_time(encoder: TextEncoder, values: Tensor, steps: int) -> Tensor:
@@ -58,7 +65,7 @@ class TestEveryTextEncoder:
         with torch.device("meta"):
             encoder = registry.build(PACKAGE, name)
         assert isinstance(encoder, TextEncoder)
-        assert encoder.input_dim == encoder.input_shape[-1]
+        assert encoder.input_shape[-1] in (encoder.input_dim, "time")
 
     def test_gives_one_float32_vector_of_unit_norm_per_caption(self, name: str) -> None:
         encoder = new_encoder(name)
@@ -109,10 +116,11 @@ class TestEveryTextEncoder:
 def test_all_text_encoders_export_with_dynamic_batch_and_time(tmp_path: Path) -> None:
     inputs = {2: "vectors", 3: "tokens", 4: "contextual"}
     axes = {"vectors": ["batch", ""], "tokens": ["batch", "time", ""], "contextual": ["batch", "", "time", ""]}
-    axes["lengths"] = ["batch"]
+    axes |= {"ids": ["batch", "time"], "lengths": ["batch"]}
     recipe, by_name = [], {}
     for name in sorted(ENCODERS):
-        values = inputs[len(new_encoder(name).input_shape)]
+        shape = new_encoder(name).input_shape
+        values = "ids" if shape[-1] == "time" else inputs[len(shape)]
         by_name[values] = new_encoder(name)
         arguments = {"input_dim": INPUT_DIM, "dim": DIM, **SMALL.get(name, {})}
         recipe.append((name, arguments, (values, "lengths")))

@@ -51,6 +51,7 @@ REFS: dict[str, dict[str, Any]] = {
     "open_clip": {"name": "OpenClipText", "path": CLIP, "tag": None, "model_arguments": CLIP_ARGUMENTS},
     "sentence": {"name": "SentenceVectors", "path": TRANSFORMER, "batch_size": 4},
     "states": {"name": "TransformerTokens", "path": TRANSFORMER, "layers": [0, -1], "batch_size": 4},
+    "subwords": {"name": "Subwords", "path": TRANSFORMER},
     "distilled": {"name": "StaticVectors", "path": TRANSFORMER, "dim": 3},
     "static words": {"name": "StaticVectors", "path": VECTORS, "weights": "idf"},
     "german": {"name": "TFIDF", "language": "german"},

@@ -1,6 +1,7 @@
 """Folders of pretrained transformers, as Hugging Face and sentence-transformers publish them. Loads without torch."""
 
 import json
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ MAX_TOKENS = 512
 """Longest input of a network whose files give no limit."""
 OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Networks whose first position follows the id of the padding."""
+NOT_OF_THE_NETWORK = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+"""Names in ``config.json`` that do not describe the network."""
 EXCLUDED = (".", "onnx", "openvino")
 """Beginnings of the names of folders with other copies of the weights."""
 
@@ -91,6 +94,22 @@ class TransformerFolder:
         """Return the tokenizer, which truncates to the longest input."""
         return SubwordTokenizer.read(self.transformer / TOKENIZER, self.max_tokens)
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """Configuration of the network, without its name and the version and data type of its file."""
+        config: dict[str, Any] = json.loads((self.transformer / CONFIG).read_text())
+        return {name: value for name, value in config.items() if name not in NOT_OF_THE_NETWORK}
+
+    @property
+    def dim(self) -> int:
+        """K, numbers of a hidden state."""
+        return int(self.config.get("hidden_size") or self.config["dim"])  # "dim" in DistilBERT
+
+    def parameters(self) -> int:
+        """Return the number of weights, by the headers of their files."""
+        files = self.transformer.glob("*.safetensors")
+        return sum(math.prod(shape) for file in files for shape in tensor_shapes(file).values())
+
     def copy(self, target: Path) -> None:
         """Copy the files that :meth:`read` needs."""
         target.mkdir()
@@ -100,6 +119,13 @@ class TransformerFolder:
             if path.is_file() and wanted and len(name.parts) <= 2 and not name.parts[0].startswith(EXCLUDED):
                 (target / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target / name)
+
+
+def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a safetensors file, by its header."""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
 
 
 def _poolings(file: Path) -> tuple[str, ...]:

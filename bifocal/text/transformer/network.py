@@ -1,7 +1,7 @@
 """Networks of pretrained transformers: hidden states of tokens, and vectors of sentences."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Transformer(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
+        if getattr(network, "pooler", None) is not None:
+            network.register_module("pooler", None)  # a layer that the hidden states do not need
         self.network = network
         config: Any = network.config
         self.dim, self.layers = int(config.hidden_size), int(config.num_hidden_layers)
@@ -47,20 +49,51 @@ class Transformer(nn.Module):
         Raises:
             ImportError: the package ``transformers`` is missing.
         """
-        try:
-            from transformers import AutoModel
-            from transformers.utils import logging
-        except ImportError as error:
-            raise ImportError(MISSING) from error
-        logging.disable_progress_bar()
-        network = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True)
+        library = transformers_library()
+        library.utils.logging.disable_progress_bar()
+        network = library.AutoModel.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True, use_safetensors=True
+        )
         return cls(network).eval()
+
+    @classmethod
+    def new(cls, config: Mapping[str, Any]) -> "Transformer":
+        """Return a network with random weights.
+
+        Args:
+            config: content of the file ``config.json`` of a transformer.
+
+        Raises:
+            ImportError: the package ``transformers`` is missing.
+        """
+        library = transformers_library()
+        arguments = {name: value for name, value in config.items() if name != "model_type"}
+        return cls(library.AutoModel.from_config(library.AutoConfig.for_model(config["model_type"], **arguments)))
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The L layers."""
+        lists = (module for module in self.network.modules() if isinstance(module, nn.ModuleList))
+        return next(module for module in lists if len(module) == self.layers)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         states: tuple[Tensor, ...] = self.network(
             input_ids=ids, attention_mask=inside(ids, lengths).long(), output_hidden_states=True
         ).hidden_states
         return states
+
+
+def transformers_library() -> Any:
+    """Return the module ``transformers``.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import transformers  # an extra; and it takes seconds
+    except ImportError as error:
+        raise ImportError(MISSING) from error
+    return transformers
 
 
 class SentenceTower(nn.Module):

@@ -9,6 +9,7 @@ from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.pretrained_word_vectors import PretrainedWordVectors
 from bifocal.text.vectorizers.sentence_vectors import SentenceVectors
 from bifocal.text.vectorizers.static_vectors import StaticVectors
+from bifocal.text.vectorizers.subwords import Subwords
 from bifocal.text.vectorizers.tfidf import TFIDF
 from bifocal.text.vectorizers.transformer_tokens import TransformerTokens
 from bifocal.text.vectorizers.word2vec import Word2Vec

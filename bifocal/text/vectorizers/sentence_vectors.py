@@ -1,21 +1,18 @@
 """Captions as vectors of a pretrained sentence encoder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.transformer.folder import NETWORK, TransformerFolder
-from bifocal.text.transformer.hub import find_folder, one_source
+from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower, batches_by_length
-from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.text.vectorizers.pretrained_transformer import PretrainedTransformer
 
 
 @dataclass
-class SentenceVectors:
+class SentenceVectors(PretrainedTransformer):
     """One vector per caption of a pretrained sentence encoder, such as all-MiniLM-L6-v2, which stays as it is.
 
     Reimers and Gurevych, "Sentence-BERT", EMNLP 2019. The text holds a copy of the network. Exported models contain
@@ -35,31 +32,12 @@ class SentenceVectors:
     """
 
     batch_size: int = 64
-    model: str | None = None
-    path: Path | str | None = None
-    folder: TransformerFolder = field(init=False, repr=False)
     tower: SentenceTower = field(init=False, repr=False)
-    tokenizer: SubwordTokenizer = field(init=False, repr=False)
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
-        yield from one_source(arguments)
 
     @property
     def format(self) -> TextFormat:
         """Vectors with the dimension of the encoder."""
         return TextFormat("vectors", self.tower.dim)
-
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Load the encoder; the captions are not used.
-
-        Raises:
-            FileNotFoundError: the folder is incomplete, or the encoder cannot be downloaded.
-            ValueError: neither ``model`` nor ``path`` is given.
-        """
-        self._open(find_folder(self.model, self.path))
-        return {"parameters": sum(parameter.numel() for parameter in self.tower.parameters())}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the vector of each caption."""
@@ -71,15 +49,6 @@ class SentenceVectors:
                 vectors[numbers] = self.tower(values.to(device), lengths.to(device)).cpu()
         return EncodedCaptions(list(vectors.numpy()), counts=counts)
 
-    def save(self, directory: Path) -> None:
-        """Copy the encoder."""
-        self.folder.copy(directory / NETWORK)
-        self.tokenizer.save(directory / TOKENIZER)
-
-    def load(self, directory: Path) -> None:
-        """Load the encoder that :meth:`save` copied."""
-        self._open(TransformerFolder.read(directory / NETWORK))
-
     def _open(self, folder: TransformerFolder) -> None:
-        self.folder, self.tokenizer = folder, folder.tokenizer()
+        super()._open(folder)
         self.tower = SentenceTower.load(folder).to("cuda" if torch.cuda.is_available() else "cpu")

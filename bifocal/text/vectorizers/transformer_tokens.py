@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.transformer.folder import NETWORK, TransformerFolder
-from bifocal.text.transformer.hub import find_folder, one_source
+from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import TokenStates, Transformer, batches_by_length
-from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
+from bifocal.text.vectorizers.pretrained_transformer import PretrainedTransformer
 
 
 @dataclass
-class TransformerTokens:
+class TransformerTokens(PretrainedTransformer):
     """Contextual vectors: states of a pretrained transformer for every subword, as float16.
 
     Devlin et al., "BERT", NAACL 2019, section 5.3 (features of several layers). Special tokens are left out; an empty
@@ -41,16 +39,12 @@ class TransformerTokens:
 
     layers: Sequence[int] = (-1,)
     batch_size: int = 64
-    model: str | None = None
-    path: Path | str | None = None
-    folder: TransformerFolder = field(init=False, repr=False)
     states: TokenStates = field(init=False, repr=False)
-    tokenizer: SubwordTokenizer = field(init=False, repr=False)
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
         """Yield contradictions between arguments."""
-        yield from one_source(arguments)
+        yield from super().conflicts(arguments)
         if arguments.get("layers") == []:
             yield "layers is empty: give one or more"
 
@@ -58,16 +52,6 @@ class TransformerTokens:
     def format(self) -> TextFormat:
         """Contextual vectors with the dimension of the transformer."""
         return TextFormat("contextual", self.states.transformer.dim, len(self.layers))
-
-    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Load the transformer; the captions are not used.
-
-        Raises:
-            FileNotFoundError: the folder is incomplete, or the transformer cannot be downloaded.
-            ValueError: neither ``model`` nor ``path`` is given, or the transformer lacks a layer.
-        """
-        self._open(find_folder(self.model, self.path))
-        return {"parameters": sum(parameter.numel() for parameter in self.states.parameters())}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the states of each caption."""
@@ -81,17 +65,8 @@ class TransformerTokens:
                     rows[number] = row[:, :length].astype(np.float16).ravel()
         return EncodedCaptions(rows, counts=counts)
 
-    def save(self, directory: Path) -> None:
-        """Copy the transformer."""
-        self.folder.copy(directory / NETWORK)
-        self.tokenizer.save(directory / TOKENIZER)
-
-    def load(self, directory: Path) -> None:
-        """Load the transformer that :meth:`save` copied."""
-        self._open(TransformerFolder.read(directory / NETWORK))
-
     def _open(self, folder: TransformerFolder) -> None:
-        self.folder, self.tokenizer = folder, folder.tokenizer()
+        super()._open(folder)
         transformer = Transformer.load(folder.transformer)
         around = tuple(len(ids) for ids in self.tokenizer.special_ids())
         device = "cuda" if torch.cuda.is_available() else "cpu"

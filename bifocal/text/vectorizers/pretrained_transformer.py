@@ -1,0 +1,57 @@
+"""Base class of the vectorizers over a pretrained transformer: its folder and its tokenizer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bifocal.text.transformer.folder import NETWORK, TransformerFolder
+from bifocal.text.transformer.hub import find_folder, one_source
+from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
+
+
+@dataclass
+class PretrainedTransformer:
+    """A transformer that the text holds a copy of.
+
+    Args:
+        model: name of the transformer on the Hugging Face hub, which is downloaded.
+        path: folder of the transformer, instead of ``model``.
+
+    Attributes:
+        folder: files of the transformer; known after ``fit`` or ``load``.
+        tokenizer: its tokenizer.
+    """
+
+    model: str | None = None
+    path: Path | str | None = None
+    folder: TransformerFolder = field(init=False, repr=False)
+    tokenizer: SubwordTokenizer = field(init=False, repr=False)
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        yield from one_source(arguments)
+
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+        """Load the transformer; the captions are not used.
+
+        Raises:
+            FileNotFoundError: the folder is incomplete, or the transformer cannot be downloaded.
+            ValueError: neither ``model`` nor ``path`` is given, or the transformer does not fit an argument.
+        """
+        self._open(find_folder(self.model, self.path))
+        return {"parameters": self.folder.parameters()}
+
+    def save(self, directory: Path) -> None:
+        """Copy the transformer."""
+        self.folder.copy(directory / NETWORK)
+        self.tokenizer.save(directory / TOKENIZER)
+
+    def load(self, directory: Path) -> None:
+        """Load the transformer that :meth:`save` copied."""
+        self._open(TransformerFolder.read(directory / NETWORK))
+
+    def _open(self, folder: TransformerFolder) -> None:
+        """Load the files of a folder."""
+        self.folder, self.tokenizer = folder, folder.tokenizer()
