@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test faults leaderboard check requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test faults leaderboard leaderboard-flickr8k check requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -63,6 +63,10 @@ wheel-test: setup
 
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard
+
+# Photographs: Flickr8k and the weights in ../shared/data. Finished trainings are kept: run it again to continue.
+leaderboard-flickr8k: setup
+	python -m benchmarks run quality.leaderboard_flickr8k
 
 check: setup
 	ruff check .

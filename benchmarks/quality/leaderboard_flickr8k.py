@@ -1,0 +1,217 @@
+"""What does each system give on photographs, with the same stored features?
+
+    python -m benchmarks run quality.leaderboard_flickr8k [--only SMILE BEAN] [--seeds 1 2 3] [--minutes 300]
+
+Trains every row of leaderboard_flickr8k.yaml with every seed on Flickr8k and writes docs/leaderboard_flickr8k.md. Rows
+share artifacts with equal parameters and inputs, in runs/leaderboard_flickr8k. A finished training is never repeated,
+and none starts after --minutes: run the command again to continue. The table holds the finished trainings alone. CPU
+minutes are those of the training; the latency is that of one caption, from words to the scores of all images.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from benchmarks.common import ROOT, Report
+from benchmarks.quality.leaderboard import make
+from bifocal.batch import ImageCaptionPairs
+from bifocal.datasets import read_dataset
+from bifocal.embedding import embed_images, is_dual_encoder
+from bifocal.features import FeatureStore
+from bifocal.models import load_model
+from bifocal.text import TextStore
+from bifocal.text.vectorizers.base import load_vectorizer
+from bifocal.training.validators.recall import model_ranks, recall_metrics
+from runtime import parameters
+
+HOME = ROOT / "runs" / "leaderboard_flickr8k"
+ROWS_FILE = Path(__file__).with_suffix(".yaml")
+STAGES = ("prepare_dataset", "extract_features", "vectorize_captions", "pretrain_sorter", "train_embedding")
+RECALLS = [f"{direction}.R@{k}" for direction in ("caption_retrieval", "image_retrieval") for k in (1, 5, 10)]
+MEASURES = [*RECALLS, "recall_sum", "cpu_minutes", "parameters_millions", "dim", "query_ms"]
+GROUPS = ("systems", "parts")
+COLUMNS = (
+    "system",
+    "difference",
+    "seeds",
+    *(f"{way} R@{k}" for way in ("caption", "image") for k in (1, 5, 10)),
+    "recall sum",
+    "CPU minutes",
+    "parameters, M",
+    "dim",
+    "query, ms",
+)
+TIMED_QUERIES, MAX_HOURS = 50, 5.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system: its table, its name, its difference from the paper, and all parameters of its stages."""
+
+    group: str
+    name: str
+    differs: str
+    values: Mapping[str, Any]
+
+
+def read_rows(file: Path = ROWS_FILE) -> list[Row]:
+    """Return the rows of the leaderboard, with the parameters of each."""
+    board = yaml.safe_load(file.read_text())
+    base = parameters.load(ROOT / "params.yaml", [ROOT / board["features"]])
+    return [
+        Row(group, name, row["differs"], parameters.merge(base, row["overlay"]))
+        for group in GROUPS
+        for name, row in board[group].items()
+    ]
+
+
+def train(row: Row, seed: int, home: Path) -> tuple[dict[str, Path], float]:
+    """Run the stages of a row that have not run yet; return the artifacts, and the CPU minutes of the training.
+
+    The seed is that of the training: dataset, features and text are the same for all seeds.
+    """
+    dataset = make("prepare_dataset", row.values, {}, home)
+    inputs = {
+        "dataset": dataset,
+        "features": make("extract_features", row.values, {"dataset": dataset}, home),
+        "text": make("vectorize_captions", row.values, {"dataset": dataset}, home),
+        "sorter": make("pretrain_sorter", row.values, {}, home),
+    }
+    started = time.process_time()
+    embedding = make("train_embedding", {**row.values, "seed": seed}, inputs, home)
+    return inputs | {"embedding": embedding}, (time.process_time() - started) / 60
+
+
+def result(row: Row, seed: int, home: Path, *, may_train: bool) -> dict[str, float] | None:
+    """Return the measures of a row with one seed; None if they are not stored and ``may_train`` is false."""
+    name = "".join(letter if letter.isalnum() else "_" for letter in row.name)
+    file = home / "rows" / f"{name}-{seed}.json"
+    key = {stage: row.values[stage] for stage in STAGES}
+    if file.is_file():
+        stored: dict[str, Any] = json.loads(file.read_text())
+        if stored["parameters"] == key:
+            measures: dict[str, float] = stored["measures"]
+            return measures
+    if not may_train:
+        return None
+    artifacts, minutes = train(row, seed, home)
+    measures = measure(artifacts) | {"cpu_minutes": minutes}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"parameters": key, "measures": measures}, indent=1) + "\n")
+    return measures
+
+
+def measure(artifacts: Mapping[str, Path]) -> dict[str, float]:
+    """Return recall, number of trained parameters, dimension and latency of a trained row, on the split "val"."""
+    model: Any = load_model(artifacts["embedding"])
+    dev = read_dataset(artifacts["dataset"]).split("val")
+    pairs = ImageCaptionPairs(dev, FeatureStore(artifacts["features"]), TextStore(artifacts["text"]))
+    measures = recall_metrics(model_ranks(model, pairs))
+    measures["parameters_millions"] = sum(weight.numel() for weight in model.parameters()) / 1e6
+    measures["dim"] = float(model.image_encoder.dim)
+    if is_dual_encoder(model):
+        measures["query_ms"] = query_milliseconds(model, pairs, artifacts["text"], list(dev.captions["caption"]))
+    return measures
+
+
+def query_milliseconds(model: Any, pairs: ImageCaptionPairs, text: Path, captions: Sequence[str]) -> float:
+    """Return the median time from a caption's words to the scores of all images, on one thread."""
+    vectorizer, images = load_vectorizer(text), embed_images(model, pairs.image_batches(256))
+    threads, times = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        for caption in captions[: TIMED_QUERIES + 5]:
+            started = time.perf_counter()
+            images @ model.embed_captions(vectorizer.vectorize([caption]))[0]
+            times.append(time.perf_counter() - started)
+    torch.set_num_threads(threads)
+    return 1000 * statistics.median(times[5:])
+
+
+def table(rows: Sequence[Row], results: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Return a Markdown table: means over the seeds, and the standard deviation of the recall sum."""
+    lines = [list(COLUMNS), ["---"] * len(COLUMNS)]
+    for row in rows:
+        seeds = results.get(row.name, [])
+        if not seeds:
+            continue
+        cells = [row.name, row.differs, str(len(seeds))]
+        for name in MEASURES:
+            values = [seed[name] for seed in seeds if name in seed]
+            cell = f"{statistics.mean(values):.{0 if name == 'dim' else 1}f}" if values else "-"
+            spread = f" ± {statistics.stdev(values):.1f}" if name == "recall_sum" and len(values) > 1 else ""
+            cells.append(cell + spread)
+        lines.append(cells)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def page(rows: Sequence[Row], results: Mapping[str, Sequence[Mapping[str, float]]], published: Sequence[Any]) -> str:
+    """Return the page of the leaderboard."""
+    missing = [row.name for row in rows if not results.get(row.name)]
+    elsewhere = [
+        f"| {entry['system']} | {entry['features']} | {entry['caption']} | {entry['image']} |" for entry in published
+    ]
+    parts = [
+        "# Leaderboard on photographs",
+        "Flickr8k: 6,000 training images; R@K in percent on the 1,000 images of the dev list with 5,000 captions, "
+        "which also choose the epoch. All rows have the same stored features. Means over the seeds. CPU minutes are "
+        "those of the training; a query is one caption against 1,000 images on one thread. Written by "
+        "`make leaderboard-flickr8k`.",
+        "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
+        "the paper.",
+        table([row for row in rows if row.group == "systems"], results),
+        "## Parts of the best combination",
+        "Each row changes one part of the best combination, or of the baseline, as its second column says.",
+        table([row for row in rows if row.group == "parts"], results),
+        *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
+        "## Published elsewhere",
+        "**Not comparable with the table above**: values of the papers on the test list, with other features and other "
+        "training data, none measured here. The zero-shot line shows what a model trained on 400 million pairs gives "
+        "without any training on this data.",
+        "| system | features or data | caption R@1 | image R@1 |\n| --- | --- | --- | --- |\n" + "\n".join(elsewhere),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Train the rows that are not trained yet, and write the table."""
+    rows = read_rows()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=[row.name for row in rows], default=[row.name for row in rows])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--minutes", type=float, default=60 * MAX_HOURS, help="start no training after this time")
+    parser.add_argument("--home", type=Path, default=HOME)
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "leaderboard_flickr8k.md")
+    options = parser.parse_args()
+    options.home.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{(options.home / 'mlflow.db').resolve()}")
+    started = time.monotonic()
+    results: dict[str, list[dict[str, float]]] = {row.name: [] for row in rows}
+    for seed in options.seeds:
+        for row in rows:
+            in_time = time.monotonic() - started < 60 * options.minutes
+            measures = result(row, seed, options.home, may_train=in_time and row.name in options.only)
+            if measures is not None:
+                results[row.name].append(measures)
+                print(f"{row.name}, seed {seed}: {json.dumps(measures)}", flush=True)
+    text = page(rows, results, yaml.safe_load(ROWS_FILE.read_text())["published"])
+    options.output.write_text(text)
+    print(text)
+    sums = {name: statistics.mean(seed["recall_sum"] for seed in seeds) for name, seeds in results.items() if seeds}
+    report = Report("quality.leaderboard_flickr8k")
+    for name, value in sums.items():
+        report.add(f"recall sum, {name}", value, "%", reference=f"{len(results[name])} seeds")
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
