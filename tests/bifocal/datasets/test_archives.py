@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.datasets.archives import unpack
-from tests.bifocal.datasets.corpora.test_image_folder import add, picture
+from tests.bifocal.datasets.corpora.image_folder.writers import add, picture
 
 
 def test_an_archive_writes_nothing_outside_its_folder(tmp_path: Path) -> None:

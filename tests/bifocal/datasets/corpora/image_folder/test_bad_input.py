@@ -1,0 +1,161 @@
+"""ImageFolder answers every kind of broken input with one clear error, or lists it with its reason."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.bifocal.datasets.corpora.image_folder.writers import (
+    ROWS,
+    picture,
+    prepare,
+    write_csv,
+    write_jsonl,
+    write_sidecars,
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["./3.jpg", "photos/3.jpg", "a/../3.jpg", " 3.jpg ", ".\\3.jpg", "C:\\my photos\\3.jpg", "/etc/passwd"]
+)
+def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> None:
+    """Names that mean a file of the folder find it; others are rejected, and nothing outside is read."""
+    rows = [*ROWS[:6], *ROWS[8:]]
+    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, rows), f"{name},the third"]))
+    dataset, rejected = prepare(root, tmp_path)
+    inside = {"./3.jpg", " 3.jpg ", ".\\3.jpg"}
+    assert ("the third" in set(dataset.captions["text"])) == (name in inside)
+    broken = rejected[~rejected["intentional"]]
+    assert broken.empty == (name in inside)
+
+
+BAD_TABLES: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty: expected one row per caption"),
+    "latin-1": ("image,caption\n0.jpg,\xe9t\xe9\n".encode("latin-1"), "line 2: byte 0xe9 is not utf-8: .*latin-1"),
+    "zero bytes": (b"image,caption\n0.jpg,a\0b\n", "line 2: a zero byte"),
+    "no header": (b"0.jpg,a dog\n1.jpg,a cat\n", "no column is recognized as the image's"),
+    "unknown columns": (b"photo_id,words\n0.jpg,a\n", "it has 'photo_id', 'words'.* or set image_column"),
+    "no caption column": (b"image,words\n0.jpg,a\n", "no column is recognized as the caption's"),
+    "one column": (b"image\n0.jpg\n", "no column is recognized as the caption's"),
+    "twice the same column": (b"image,caption,image\n0.jpg,a,b\n", "two columns are called 'image'"),
+    "open quote": (b'image,caption\n0.jpg,"a dog\n1.jpg,b\n', "put quotes around a whole field"),
+    "quote inside": (b'image,caption\n0.jpg,"a" dog\n', "line 2.*put quotes around a whole field"),
+    "header alone": (b"image,caption\n", "no caption of .* can be used"),
+    "all images missing": (b"image,caption\nx.jpg,a\n", "are rejected, together"),
+    "all captions empty": (b"image,caption\n0.jpg,\n1.jpg, \n", "caption is empty: expected a caption"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_table_that_cannot_be_used_is_one_clear_error(name: str, root: Path, tmp_path: Path) -> None:
+    content, message = BAD_TABLES[name]
+    (root / "captions.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        prepare(root, tmp_path, allowed=0.01)
+
+
+BAD_ROWS: dict[str, tuple[str, str]] = {
+    "too many fields": ("0.jpg,red, white and blue", "3 fields, but the header has 2: quote a text that"),
+    "too few fields": ("0.jpg", "1 fields, but the header has 2"),
+    "no image": (",a text", "image is '': expected the path of an image"),
+    "no caption": ("0.jpg,", "caption is empty"),
+    "missing file": ("gone.jpg,a text", "No such file"),
+    "a folder": ("sub,a text", "Is a directory"),
+    "outside": ("../secret.jpg,a text", "path outside the image root"),
+    "absolute": ("/etc/hostname,a text", "path outside the image root"),
+    "control character": ("0.jpg,a\x07text", "control character"),
+    "10 MB": (f"0.jpg,{'a' * 10**7}", "10,000,000 characters, more than 10,000"),
+    "no image file": ("notes.txt,a text", "not an image in a supported format"),
+    "empty file": ("empty.jpg,a text", "the file is empty"),
+    "truncated": ("cut.jpg,a text", "cannot be decoded"),
+    "loop of links": ("loop.jpg,a text", "symbolic links"),
+    "bomb of pixels": ("huge.png,a text", "more than max_pixels"),
+    "a text in place of an image": ("fake.jpg,a text", "not an image in a supported format"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_row_that_cannot_be_used_is_listed_with_its_reason(name: str, root: Path, tmp_path: Path) -> None:
+    row, reason = BAD_ROWS[name]
+    (root / "sub").mkdir()
+    (tmp_path / "secret.jpg").write_bytes(picture(1))
+    (root / "notes.txt").write_text("no image")
+    (root / "fake.jpg").write_text("no image")
+    (root / "empty.jpg").write_bytes(b"")
+    (root / "cut.jpg").write_bytes(picture(1)[:200])
+    (root / "loop.jpg").symlink_to("loop.jpg")
+    Image.new("1", (4000, 4000)).save(root / "huge.png")
+    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, ROWS), row, ""]))
+    dataset, rejected = prepare(root, tmp_path)
+    assert len(dataset.captions) == 20
+    assert rejected["reason"].str.contains(reason, regex=False).any()
+
+
+BOXES = '{"image": "0.jpg", "text": "a", "split": "train", "phrases": [{"phrase": "b", "boxes": [%s]}]}'
+BAD_JSON_LINES: dict[str, tuple[str, str]] = {
+    "broken": ('{"image": "0.jpg", "text": ', "not JSON"),
+    "a list": ('["0.jpg", "a"]', "a JSON list, expected an object"),
+    "a number as caption": ('{"image": "0.jpg", "text": 7}', "text is 7: expected a text"),
+    "a number as image": ('{"image": 3, "text": "a"}', "image is 3: expected the path of an image"),
+    "half a surrogate": ('{"image": "0.jpg", "text": "\\ud800"}', "control character"),
+    "a deep list": ('{"image": "0.jpg", "text": ' + "[" * 10**5 + "]" * 10**5 + "}", "not JSON"),
+    "boxes of three": (BOXES % "[1, 2, 3]", "phrases is"),
+    "boxes that are not finite": (BOXES % "[1, 2, 3, NaN]", "not finite"),
+    "another split": ('{"image": "0.jpg", "text": "a", "split": "holdout"}', "split is 'holdout': expected train, val"),
+    "two splits": ('{"image": "1.jpg", "text": "a", "split": "test"}', "an earlier row has 'train' for 1.jpg"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_JSON_LINES)
+def test_a_json_line_that_cannot_be_used_is_listed_with_its_reason(name: str, root: Path, tmp_path: Path) -> None:
+    line, reason = BAD_JSON_LINES[name]
+    rows = [json.dumps({"image": image, "text": text, "split": "train"}) for image, text in ROWS]
+    (root / "captions.jsonl").write_text("\n".join([*rows, line]))
+    dataset, rejected = prepare(root, tmp_path)
+    assert len(dataset.captions) == 20
+    assert rejected["reason"].str.contains(reason, regex=False).any()
+
+
+def test_boxes_outside_the_image_are_listed(root: Path, tmp_path: Path) -> None:
+    phrases = [{"phrase": "far away", "boxes": [[100, 100, 120, 120]]}]
+    rows = [{"image": image, "text": text, "phrases": phrases if image == "0.jpg" else []} for image, text in ROWS]
+    (root / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    _, rejected = prepare(root, tmp_path)
+    assert set(rejected["reason"]) == {"no box has an area inside the image"}
+
+
+WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"captions": "words.csv"}, "captions is 'words.csv', but .* is not a file"),
+    ({"captions": "0.jpg"}, "expected a name that ends in"),
+    ({"caption_column": "words"}, r"no column 'words' \(caption_column\); it has 'image', 'caption'"),
+    ({"group_column": "who"}, r"no column 'who' \(group_column\)"),
+    ({"caption_column": "image"}, "no column is recognized as the image's"),
+    ({"val": 0.6, "test": 0.4}, "sum is less than 1"),
+    ({"encoding": "utf-99"}, "expected the name of a text encoding"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_ARGUMENTS)
+def test_wrong_arguments_are_explained(arguments: dict[str, Any], message: str, root: Path, tmp_path: Path) -> None:
+    write_csv(root / "captions.csv")
+    with pytest.raises(ValueError, match=message):
+        prepare(root, tmp_path, **arguments)
+
+
+def test_two_tables_are_an_error(root: Path, tmp_path: Path) -> None:
+    write_csv(root / "captions.csv")
+    write_jsonl(root / "metadata.jsonl")
+    with pytest.raises(ValueError, match=r"several tables, captions\.csv, metadata\.jsonl: set captions"):
+        prepare(root, tmp_path)
+
+
+def test_a_text_without_its_image_is_listed(root: Path, tmp_path: Path) -> None:
+    write_sidecars(root)
+    (root / "3.jpg").unlink()
+    (root / "4.txt").write_bytes(b"\xe9t\xe9")
+    _, rejected = prepare(root, tmp_path)
+    reasons = dict(zip(rejected["entry"], rejected["reason"], strict=True))
+    assert "no image of this name beside it" in reasons["3.txt"]
+    assert "not UTF-8" in reasons["4"]
