@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 IMAGE_SUFFIXES = frozenset({
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm", ".jp2",
@@ -32,14 +32,15 @@ class Folder:
         r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
 
         A table may have backslashes, a leading "./", the name of the folder in front, or other Unicode composition than
-        the file system: ``images\é.jpg`` for ``images/é.jpg``.
+        the file system: ``images\é.jpg`` for ``images/é.jpg``. The case of letters may differ, and the suffix may be
+        missing, if one image alone fits.
         """
         plain = unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
         if plain in self._by_name:
             return self._by_name[plain]
         # A table beside the folder of the images often names the files alone.
-        below = self._by_last_part.get(plain, [])
-        return below[0] if len(below) == 1 else plain
+        found = self._by_last_part.get(plain) or self._by_spelling.get(plain.casefold(), [])
+        return found[0] if len(found) == 1 else plain
 
     @cached_property
     def _by_name(self) -> dict[str, str]:
@@ -50,6 +51,14 @@ class Folder:
         found: dict[str, list[str]] = {}
         for name, image in self._by_name.items():
             found.setdefault(name.rpartition("/")[2], []).append(image)
+        return found
+
+    @cached_property
+    def _by_spelling(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, image in self._by_name.items():
+            for spelling in (name, str(PurePosixPath(name).with_suffix(""))):
+                found.setdefault(spelling.casefold(), []).append(image)
         return found
 
 

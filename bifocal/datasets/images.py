@@ -71,6 +71,8 @@ def inspect_image(
 
 def _open(path: Path) -> BufferedReader:
     try:
+        if path.is_fifo():
+            raise ValueError("a named pipe, expected a file")  # opening it waits for a writer
         return path.open("rb")
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error

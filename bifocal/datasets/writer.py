@@ -62,7 +62,7 @@ def write_dataset(
     write_table(table, REJECTED, (asdict(entry) for entry in [*corpus.excluded, *valid.rejected]))
     _check_fraction(corpus, valid.rejected, max_rejected_fraction, table)
     if not valid.images:
-        raise ValueError(f"{name}: no image is valid; {table} lists the reasons")
+        raise ValueError(f"{name}: no image is valid. The first problems: {_first(valid.rejected)}. {table} lists all")
 
     leaked = _find_leakage(valid.images, valid.files)
     write_table(directory / "images.parquet", IMAGES, (_image_row(image, valid.files) for image in valid.images))
@@ -102,12 +102,15 @@ def _check_fraction(corpus: Corpus, rejected: Sequence[RejectedEntry], allowed: 
     total = len(corpus.images) + len(corpus.captions) + len(corpus.rejected)
     if len(broken) > allowed * total:
         images = sum(entry.kind == "image" for entry in broken)
-        first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in broken[:REASONS_SHOWN])
         raise ValueError(
             f"{images} of {len(corpus.images)} images and {len(broken) - images} of {len(corpus.captions)} captions "
             f"are rejected, together {len(broken) / total:.2%}, more than max_rejected_fraction {allowed:.2%}. "
-            f"The first: {first}. {table} lists all; repair them or raise max_rejected_fraction"
+            f"The first: {_first(broken)}. {table} lists all; repair them or raise max_rejected_fraction"
         )
+
+
+def _first(rejected: Sequence[RejectedEntry]) -> str:
+    return "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:REASONS_SHOWN])
 
 
 def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> list[dict[str, str]]:

@@ -64,5 +64,5 @@ def test_excluded_entries_are_listed_and_do_not_count(tmp_path, corpus):
 
 
 def test_dataset_without_valid_images_is_an_error(tmp_path, corpus):
-    with pytest.raises(ValueError, match="no image is valid"):
+    with pytest.raises(ValueError, match=r"no image is valid. The first problems: .* more than max_pixels 1; "):
         write_dataset(tmp_path, "Custom", corpus, **{**SETTINGS, "max_pixels": 1})

@@ -1,6 +1,7 @@
 """ImageFolder answers every kind of broken input with one clear error, or lists it with its reason."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,27 @@ from tests.bifocal.datasets.corpora.image_folder.writers import (
 
 
 @pytest.mark.parametrize(
-    "name", ["./3.jpg", "photos/3.jpg", "a/../3.jpg", " 3.jpg ", ".\\3.jpg", "C:\\my photos\\3.jpg", "/etc/passwd"]
+    "name",
+    [
+        "./3.jpg",
+        "photos/3.jpg",
+        "a/../3.jpg",
+        " 3.jpg ",
+        ".\\3.jpg",
+        "C:\\my photos\\3.jpg",
+        "/etc/passwd",
+        "3.JPG",
+        "3",
+    ],
 )
 def test_names_of_images_in_tables(name: str, root: Path, tmp_path: Path) -> None:
     """Names that mean a file of the folder find it; others are rejected, and nothing outside is read."""
     rows = [*ROWS[:6], *ROWS[8:]]
     (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, rows), f"{name},the third"]))
     dataset, rejected = prepare(root, tmp_path)
-    inside = {"./3.jpg", " 3.jpg ", ".\\3.jpg"}
-    assert ("the third" in set(dataset.captions["text"])) == (name in inside)
+    assert ("the third" in set(dataset.captions["text"])) == (name in INSIDE)
     broken = rejected[~rejected["intentional"]]
-    assert broken.empty == (name in inside)
+    assert broken.empty == (name in INSIDE)
 
 
 BAD_TABLES: dict[str, tuple[bytes, str]] = {
@@ -56,6 +67,20 @@ def test_a_table_that_cannot_be_used_is_one_clear_error(name: str, root: Path, t
         prepare(root, tmp_path, allowed=0.01)
 
 
+def test_two_images_of_a_spelling_are_not_guessed(root: Path, tmp_path: Path) -> None:
+    (root / "3.png").write_bytes((root / "3.jpg").read_bytes())
+    (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, ROWS), "3,which one"]))
+    dataset, rejected = prepare(root, tmp_path)
+    assert "which one" not in set(dataset.captions["text"])
+    assert "3" in set(rejected["entry"])
+
+
+def test_a_delimiter_of_the_rows_alone_is_an_error(root: Path, tmp_path: Path) -> None:
+    (root / "captions.csv").write_text("\n".join(["image;caption", *map(",".join, ROWS)]))
+    with pytest.raises(ValueError, match=r"line 2: 1 fields, but the header has 2"):
+        prepare(root, tmp_path)
+
+
 BAD_ROWS: dict[str, tuple[str, str]] = {
     "too many fields": ("0.jpg,red, white and blue", "3 fields, but the header has 2: quote a text that"),
     "too few fields": ("0.jpg", "1 fields, but the header has 2"),
@@ -70,6 +95,7 @@ BAD_ROWS: dict[str, tuple[str, str]] = {
     "no image file": ("notes.txt,a text", "not an image in a supported format"),
     "empty file": ("empty.jpg,a text", "the file is empty"),
     "truncated": ("cut.jpg,a text", "cannot be decoded"),
+    "a pipe": ("pipe.jpg,a text", "a named pipe, expected a file"),
     "loop of links": ("loop.jpg,a text", "symbolic links"),
     "bomb of pixels": ("huge.png,a text", "more than max_pixels"),
     "a text in place of an image": ("fake.jpg,a text", "not an image in a supported format"),
@@ -86,6 +112,7 @@ def test_a_row_that_cannot_be_used_is_listed_with_its_reason(name: str, root: Pa
     (root / "empty.jpg").write_bytes(b"")
     (root / "cut.jpg").write_bytes(picture(1)[:200])
     (root / "loop.jpg").symlink_to("loop.jpg")
+    os.mkfifo(root / "pipe.jpg")
     Image.new("1", (4000, 4000)).save(root / "huge.png")
     (root / "captions.csv").write_text("\n".join(["image,caption", *map(",".join, ROWS), row, ""]))
     dataset, rejected = prepare(root, tmp_path)
