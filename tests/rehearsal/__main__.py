@@ -4,6 +4,7 @@ python -m tests.rehearsal [--only NAME ...] [--home FOLDER]
 """
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.rehearsal.stages import ROOT
 from tests.rehearsal.table import load_table
 
 HOME, PAGE = ROOT / "runs" / "rehearsal", ROOT / "docs" / "papers.md"
-PROCESSES = 2
+PROCESSES = min(2, len(os.sched_getaffinity(0)))
 TABLE = "table.md"
 
 

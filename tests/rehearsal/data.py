@@ -15,7 +15,7 @@ from tests.rehearsal.layouts.region_features import write_bottom_up, write_preco
 from tests.rehearsal.layouts.texts import write_elmo, write_skip_thoughts, write_word2vec, write_wordnet
 from tests.rehearsal.layouts.visual_genome import write_visual_genome
 from tests.rehearsal.pictures import Picture, draw
-from tests.rehearsal.stand_ins import write_stand_in
+from tests.rehearsal.stand_ins import STAND_INS, write_stand_in
 
 DATA = "../data/"
 """Where recipes look for data, relative to the folder of a checkout."""
@@ -84,7 +84,7 @@ def write_data(values: Mapping[str, Any], folder: Path) -> None:
         if name.startswith(WEIGHTS):
             path = folder / name
             if not path.is_file():
-                write_stand_in(path.stem, path)
+                write_stand_in(STAND_INS[path.stem], path)
             continue
         root = name.split("/")[0]
         if root not in WRITERS:

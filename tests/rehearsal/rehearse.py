@@ -17,6 +17,8 @@ from tests.rehearsal.outcome import Outcome, check
 from tests.rehearsal.stages import CHECKOUT, Run, enter
 from tests.rehearsal.table import load_table
 
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
 
 def rehearse(name: str, home: Path) -> Outcome:
     """Run a recipe from its data to its registered model; its output is in ``logs/`` below ``home``."""
@@ -38,14 +40,16 @@ def rehearse(name: str, home: Path) -> Outcome:
 def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outcome]:
     """Rehearse recipes side by side; those that read the artifacts of others wait for them."""
     enter(home)
+    # Before the processes start: sums in BLAS depend on the number of threads, too.
+    os.environ |= dict.fromkeys(ONE_THREAD, "1")
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{home / 'mlflow.db'}"
     table = load_table()
-    for name in names:
-        write_data(Run(f"papers/{name}", table[name].set, home).values, home / "data")
     outcomes: list[Outcome] = []
     # Not forked: this process has threads of torch, whose locks a copy would never release.
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(create_store).result()  # two processes cannot create its tables at the same time
+        # Two processes can neither create its tables nor write the same data at the same time.
+        pool.submit(create_store).result()
+        pool.submit(write_all_data, names, home).result()
         waiting = list(names)
         while waiting:
             ready = [name for name in waiting if not set(table[name].after) & set(waiting)]
@@ -55,6 +59,14 @@ def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outco
                 click.echo(f"{outcome.recipe}: {outcome.minutes:.1f} min, {'; '.join(outcome.problems) or 'learned'}")
             waiting = [name for name in waiting if name not in ready]
     return sorted(outcomes, key=lambda outcome: outcome.recipe)
+
+
+def write_all_data(names: Sequence[str], home: Path) -> None:
+    """Write the data that the recipes name."""
+    torch.set_num_threads(1)
+    table = load_table()
+    for name in names:
+        write_data(Run(f"papers/{name}", table[name].set, home).values, home / "data")
 
 
 def create_store() -> None:

@@ -1,5 +1,7 @@
 """Weights in place of those that a recipe downloads: the smallest backbone of a family, trained on drawn scenes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -44,12 +46,16 @@ STAND_INS = {
 }
 
 
-def write_stand_in(name: str, path: Path) -> None:
-    """Write the weights of the stand-in ``name``."""
-    chosen = STAND_INS[name]
-    torch.manual_seed(SEED)
-    grid = Grid(chosen.backbone, chosen.stage, chosen.size, model_arguments=chosen.model_arguments)
+def write_stand_in(chosen: StandIn, path: Path) -> None:
+    """Write the weights of a stand-in: the same bytes in every run on a machine, whatever its threads and seeds are."""
+    with _repeatable():
+        state = _train(chosen)
     path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({key: value.contiguous() for key, value in state.items()}, path)
+
+
+def _train(chosen: StandIn) -> dict[str, torch.Tensor]:
+    grid = Grid(chosen.backbone, chosen.stage, chosen.size, model_arguments=chosen.model_arguments)
     with TemporaryDirectory() as folder:
         dataset = _scenes(Path(folder) / "dataset", chosen.images)
         features = Path(folder) / "features"
@@ -59,8 +65,23 @@ def write_stand_in(name: str, path: Path) -> None:
         pixels = torch.stack([grid.preprocess(open_image(file)) for file in _files(dataset)])
         with torch.no_grad():
             scale_head(grid, pixels)
-    state = grid.backbone.network.state_dict()
-    save_file({key: value.contiguous() for key, value in state.items()}, path)
+    state: dict[str, torch.Tensor] = grid.backbone.network.state_dict()
+    return state
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Compute in one thread, with deterministic algorithms and random numbers from ``SEED``; restore all three."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        torch.set_num_threads(1)  # the order of a sum depends on the threads
+        torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.use_deterministic_algorithms(deterministic)
 
 
 def scale_head(grid: Grid, pixels: torch.Tensor) -> None:
