@@ -25,8 +25,8 @@ class StandIn(NamedTuple):
 
     Attributes:
         model_arguments: of ``timm.create_model``.
-        epochs: passes over the drawn scenes.
-        stage: last stage that is trained, as in timm's ``feature_info``.
+        epochs: passes over the drawn scenes for each of the stages.
+        stages: whose cells are trained to predict words, one after the other, as in timm's ``feature_info``.
         images: drawn scenes.
     """
 
@@ -34,15 +34,15 @@ class StandIn(NamedTuple):
     model_arguments: dict[str, Any]
     epochs: int
     size: int = 96
-    stage: int = 3
+    stages: tuple[int, ...] = (3,)
     images: int = 300
 
 
 RESNET: dict[str, Any] = {"channels": [32, 64, 96, 128], "stem_width": 16}
 STAND_INS = {
     "resnet": StandIn("resnet10t", RESNET, epochs=12),
-    "resnet_dense": StandIn("resnet10t", RESNET | {"output_stride": 8}, epochs=12, stage=4, images=480),
-    "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=6, size=48, stage=4),
+    "resnet_dense": StandIn("resnet10t", RESNET | {"output_stride": 8}, epochs=12, stages=(4,), images=480),
+    "vgg": StandIn("vgg11_bn", {"mlp_ratio": 0.0625}, epochs=6, size=48, stages=(3, 4)),
 }
 
 
@@ -55,13 +55,17 @@ def write_stand_in(chosen: StandIn, path: Path) -> None:
 
 
 def _train(chosen: StandIn) -> dict[str, torch.Tensor]:
-    grid = Grid(chosen.backbone, chosen.stage, chosen.size, model_arguments=chosen.model_arguments)
+    grids = [
+        Grid(chosen.backbone, stage, chosen.size, model_arguments=chosen.model_arguments) for stage in chosen.stages
+    ]
     with TemporaryDirectory() as folder:
         dataset = _scenes(Path(folder) / "dataset", chosen.images)
-        features = Path(folder) / "features"
-        features.mkdir()
         training = TrainOnPhrases(epochs=chosen.epochs, batch_size=16, learning_rate=0.008, min_count=8)
-        training.prepare(grid, dataset, features, batch_size=16, seed=SEED)
+        for grid in grids:
+            grid.backbone = grids[0].backbone
+            features = Path(folder) / f"stage{grid.stage}"
+            features.mkdir()
+            training.prepare(grid, dataset, features, batch_size=16, seed=SEED)
         pixels = torch.stack([grid.preprocess(open_image(file)) for file in _files(dataset)])
         with torch.no_grad():
             scale_head(grid, pixels)
