@@ -35,7 +35,7 @@ def main() -> None:
     click.echo(text)
     click.echo(f"{len(outcomes)} recipes in {(time.monotonic() - started) / 60:.1f} minutes")
     failed = [outcome for outcome in outcomes if outcome.problems]
-    if len(outcomes) == len(table) and not failed:
+    if len(outcomes) == len(table):
         write_into(PAGE, outcomes)
     sys.exit(1 if failed else 0)
 

@@ -7,9 +7,11 @@ from tests.rehearsal.outcome import Outcome
 
 COLUMNS = ("recipe", "headline", "value", "95 % from", "chance", "learned", "loss", "gradients", "minutes")
 BEGIN, END = "<!-- rehearsal: written by make rehearse -->", "<!-- end of the rehearsal -->"
+NOT_LEARNED = "not learned: "
 NOTE = (
     "Test images of miniature corpora, in percent; correlations times 100. Learned: low end of the 95 % interval and "
-    "the bar that it must exceed. The bar is three times chance; for the correlations of memorability, whose chance is "
+    "the bar that it must exceed; a recipe that has not learned says so. "
+    "The bar is three times chance; for the correlations of memorability, whose chance is "
     "0, it is the published value. Some measures are differences, whose chance is 0. pointing.above_center is the "
     "accuracy less that of the center of the image, about twice chance: for the recipes that have it, three times "
     "chance is not required. semantic.above_random is NDCG less that of a random order, semantic.gain NDCG less that "
@@ -26,7 +28,7 @@ def markdown_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_into(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Replace the table in a page, between its two marks.
+    """Replace the table in a page, between its two marks; recipes that have not learned are rows of it, too.
 
     Raises:
         ValueError: the page has no marks.
@@ -41,14 +43,17 @@ def write_into(path: Path, outcomes: Sequence[Outcome]) -> None:
 
 def _cells(outcome: Outcome) -> list[str]:
     if outcome.headline not in outcome.measures:
-        return [outcome.recipe, outcome.headline, *["-"] * (len(COLUMNS) - 2)]
+        return [outcome.recipe, outcome.headline, *["-"] * 3, NOT_LEARNED + "an error", *["-"] * 3]
     headline = outcome.measures[outcome.headline]
-    learned = [f"{name} {outcome.measures[name].low:.1f} > {bar:.1f}" for name, bar in outcome.bars.items()]
+    lows = {name: outcome.measures[name].low for name in outcome.bars}
+    learned = [
+        f"{name} {lows[name]:.1f} {'>' if lows[name] > bar else '≤'} {bar:.1f}" for name, bar in outcome.bars.items()
+    ]
     return [
         outcome.recipe,
         outcome.headline,
         *(f"{value:.1f}" for value in headline),
-        ", ".join(learned) or "-",
+        (NOT_LEARNED if outcome.problems else "") + ", ".join(learned),
         ", ".join(f"{first:.3g} to {last:.3g}" for first, last in outcome.losses) or "-",
         "-" if outcome.gradient_ratio is None else f"{outcome.gradient_ratio:.1f}",
         f"{outcome.minutes:.1f}",

@@ -11,7 +11,7 @@ from runtime.parameters import validate
 from tests.rehearsal.data import write_data
 from tests.rehearsal.measures import Measure, measure
 from tests.rehearsal.outcome import Outcome, check, not_learned, phase_losses
-from tests.rehearsal.report import BEGIN, END, markdown_table, write_into
+from tests.rehearsal.report import BEGIN, END, NOT_LEARNED, markdown_table, write_into
 from tests.rehearsal.stages import ROOT, Run, enter
 from tests.rehearsal.table import Rehearsal, load_table
 
@@ -103,3 +103,10 @@ def test_the_table_replaces_the_former_one(tmp_path: Path) -> None:
     assert "old" not in text
     assert text.startswith("before")
     assert text.endswith("after\n")
+
+
+@pytest.mark.parametrize(("low", "problems", "cell"), [(40.0, [], "a 40.0 > 30.0"), (30.0, ["a"], "a 30.0 ≤ 30.0")])
+def test_a_recipe_that_has_not_learned_says_so(low: float, problems: list[str], cell: str) -> None:
+    outcome = Outcome("recipe", "a", {"a": Measure(50.0, low, 10.0)}, {"a": 30.0}, problems=problems)
+    assert f"| {NOT_LEARNED if problems else ''}{cell} |" in markdown_table([outcome])
+    assert f"| {NOT_LEARNED}an error |" in markdown_table([Outcome("recipe", "a", problems=["ValueError"])])
