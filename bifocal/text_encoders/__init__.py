@@ -8,6 +8,7 @@ read one vector per caption (B, K).
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
 from bifocal.text_encoders.elmo_bilstm import ElmoBiLSTMEncoder
 from bifocal.text_encoders.elmo_mixture import ElmoMixtureEncoder
+from bifocal.text_encoders.gpo import GPOEncoder
 from bifocal.text_encoders.gru import GRUEncoder
 from bifocal.text_encoders.layer_mixture import LayerMixtureEncoder
 from bifocal.text_encoders.linear import LinearEncoder
