@@ -29,6 +29,7 @@ class ImageGraph:
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
         file: name of the graph.
+        threads: threads of an operation; 0 for one per core.
 
     Attributes:
         inputs: accepted ``INPUTS``: "image" if the graphs cover all preprocessing; "features" unless the graph reads
@@ -37,10 +38,10 @@ class ImageGraph:
         feature_dim: D of the features (R, D) of an image; None if the graph accepts any.
     """
 
-    def __init__(self, directory: Path, file: str) -> None:
-        self.images = open_session(directory / file)
+    def __init__(self, directory: Path, file: str, threads: int = 0) -> None:
+        self.images = open_session(directory / file, threads)
         backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
-        self.backbone = open_session(backbone) if backbone.is_file() else None
+        self.backbone = open_session(backbone, threads) if backbone.is_file() else None
         self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
         self.reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
         accepted = {"text": False, "image": bool(self.preprocessing), "features": not self.reads_pixels}
@@ -90,14 +91,15 @@ class Encoders(ImageGraph):
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
+        threads: threads of an operation; 0 for one per core.
 
     Attributes:
         inputs: "text", and those of the image encoder.
     """
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, "image_encoder.onnx")
-        self.texts = open_session(directory / "text_encoder.onnx")
+    def __init__(self, directory: Path, threads: int = 0) -> None:
+        super().__init__(directory, "image_encoder.onnx", threads)
+        self.texts = open_session(directory / "text_encoder.onnx", threads)
         self.sentences = SentenceReader(directory)
         self.inputs = ("text", *self.inputs)
 

@@ -12,11 +12,19 @@ REGIONS = "regions"
 """Output of an image encoder for its localizer: the vectors (B, R, d) of the regions in the joint space."""
 
 
-def open_session(file: Path) -> onnxruntime.InferenceSession:
-    """Load a graph, on a GPU if onnxruntime has one."""
+def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Load a graph, on a GPU if onnxruntime has one.
+
+    Args:
+        threads: threads of an operation on a CPU; 0 for one per core.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Weights that are stored as int8 become float32 once, when the graph is loaded.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     available = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
-    return onnxruntime.InferenceSession(file, providers=providers)
+    return onnxruntime.InferenceSession(file, options, providers=providers)
 
 
 def run_graph(session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | None = None) -> list[Array]:

@@ -1,5 +1,6 @@
 """Stage export_onnx: run."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from bifocal.datasets import read_dataset
 from bifocal.export.backbone import (
     GRAPH,
     compare_backbone,
@@ -19,8 +21,10 @@ from bifocal.export.elmo import compare_elmo, export_elmo
 from bifocal.export.encoders import branches, export_encoder, keeps_square, stretched_side
 from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import Parity, compare_encoder
+from bifocal.export.quantization import quantize_graph
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
-from bifocal.features import FeatureStore
+from bifocal.export.variants import measure
+from bifocal.features import FeatureStore, open_features
 from bifocal.models import load_model
 from bifocal.models.inputs import check_inputs
 from bifocal.progress import track
@@ -29,17 +33,22 @@ from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
 from components.export_onnx.spec import ExportONNXParams
 
+QUANTIZATION = "quantization.json"
 
-def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path, onnx: Path) -> dict[str, float]:
+
+def run(
+    params: ExportONNXParams, *, dataset: Path, features: Path, text: Path, embedding: Path, onnx: Path
+) -> dict[str, float]:
     """Write the graphs, their comparison with torch, and the files that turn a sentence into their input.
 
     ``backbone.onnx`` turns an image into features, if one graph can compute them, see ``bifocal.export.backbone``. An
     encoder that reads the pixels of square images, or stretches original images to a square, needs no backbone, only
-    the resizing in ``preprocessing.json``.
+    the resizing in ``preprocessing.json``. With int8, the graphs are then quantized, and measured on the split "val"
+    beside those of float32: ``quantization.json``.
 
     Raises:
-        ValueError: a graph differs from torch by more than the tolerance, or the embedding was trained with other
-            features or another vectorizer.
+        ValueError: a graph differs from torch by more than the tolerance, graphs of int8 lose more recall than allowed,
+            or the embedding was trained with other features or another vectorizer.
     """
     check_inputs(load_model(embedding), FeatureStore(features), TextStore(text))
     parities = [
@@ -61,7 +70,29 @@ def run(params: ExportONNXParams, *, features: Path, text: Path, embedding: Path
             f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
             f"{worst.length}; export_onnx.tolerance allows {params.tolerance:.1e}: see {onnx}/parity.csv"
         )
-    return {"greatest_difference": worst.difference}
+    metrics = {"greatest_difference": worst.difference}
+    if params.precision == "int8":
+        metrics |= _quantize(params, dataset, features, onnx)
+    return metrics
+
+
+def _quantize(params: ExportONNXParams, dataset: Path, features: Path, onnx: Path) -> dict[str, float]:
+    """Replace all graphs by graphs of int8, and write what they gain and lose."""
+    tables = read_dataset(dataset)
+    split, store = tables.split("val"), open_features(features, tables)
+    variants = {"float32": measure(onnx, split, store)}
+    for file in track(sorted(onnx.glob("*.onnx")), "quantize"):
+        quantize_graph(file)
+    variants["int8"] = measure(onnx, split, store)
+    loss = variants["float32"].recall - variants["int8"].recall
+    content = {name: asdict(variant) for name, variant in variants.items()}
+    (onnx / QUANTIZATION).write_text(json.dumps(content, indent=2) + "\n")
+    if loss > params.max_recall_loss:
+        raise ValueError(
+            f"graphs of int8 lose {loss:.2f} points of R@1 on the split val; export_onnx.max_recall_loss allows "
+            f"{params.max_recall_loss:.2f}: set export_onnx.precision to float32"
+        )
+    return {f"{name}.{key}": value for name, values in content.items() for key, value in values.items()}
 
 
 def _export_encoders(embedding: Path, text: Path, onnx: Path, seed: int) -> Iterator[Parity]:

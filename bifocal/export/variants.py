@@ -1,0 +1,101 @@
+"""Size, latency and recall of exported graphs, for graphs of float32 and of int8 side by side."""
+
+import base64
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bifocal.datasets import Dataset
+from bifocal.features import FeatureStore
+from bifocal.metrics import retrieval_ranks
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Array
+
+IMAGES = 1000
+"""Images that the recall is measured on, at most."""
+BATCH, REPETITIONS, WARM_UP = 32, 20, 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Measurements of exported graphs.
+
+    Attributes:
+        megabytes: size of all graphs.
+        sentence_ms: median time to embed one sentence on one core, in ms.
+        image_ms: of one image file, or of the features of one image if the graphs read no files.
+        caption_recall: R@1 of captions for an image, percent.
+        image_recall: R@1 of images for a caption, percent.
+    """
+
+    megabytes: float
+    sentence_ms: float
+    image_ms: float
+    caption_recall: float
+    image_recall: float
+
+    @property
+    def recall(self) -> float:
+        """Mean of both R@1, percent."""
+        return (self.caption_recall + self.image_recall) / 2
+
+
+def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
+    """Measure the graphs in ``folder`` on the first images of a split, by the modules that serve them.
+
+    Args:
+        features: of the images, for graphs that read no image files.
+
+    Raises:
+        ValueError: the graphs score pairs, and give no single vectors.
+    """
+    dataset = split.first(IMAGES)
+    embedder = Embedder(folder, threads=1)
+    if len(embedder.texts.get_outputs()) > 1:
+        raise ValueError("int8 needs a model with one vector per image: set export_onnx.precision to float32")
+    ids, sentences = dataset.images["image_id"].tolist(), dataset.captions["text"].tolist()
+    row_of = {image: row for row, image in enumerate(ids)}
+    answers = torch.tensor([row_of[image] for image in dataset.captions["image_id"]])
+    embed_images = _image_function(embedder, dataset, features)
+    both = retrieval_ranks(_batches(embed_images, ids), _batches(embedder.embed_sentences, sentences), answers)
+    caption_recall, image_recall = (100 * ranks.recall(1) for ranks in both)
+    return Variant(
+        megabytes=sum(file.stat().st_size for file in folder.glob("*.onnx")) / 1e6,
+        sentence_ms=_milliseconds(lambda: embedder.embed_sentences(sentences[:1])),
+        image_ms=_milliseconds(lambda: embed_images(ids[:1])),
+        caption_recall=caption_recall,
+        image_recall=image_recall,
+    )
+
+
+def _image_function(embedder: Embedder, dataset: Dataset, features: FeatureStore) -> Callable[[Sequence[str]], Array]:
+    """Return the function from image ids to embeddings."""
+    if "image" in embedder.inputs:
+        return lambda ids: embedder.embed_images(
+            [base64.b64encode(dataset.image_path(image_id).read_bytes()).decode() for image_id in ids]
+        )
+
+    def embed(ids: Sequence[str]) -> Array:
+        regions = features.gather(features.rows(ids))
+        rows = zip(regions.features, regions.mask, strict=True)
+        return embedder.embed_features([image[mask].numpy() for image, mask in rows])
+
+    return embed
+
+
+def _batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str]) -> torch.Tensor:
+    parts = [embed(inputs[start : start + BATCH]) for start in range(0, len(inputs), BATCH)]
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def _milliseconds(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(WARM_UP + REPETITIONS):
+        start = time.perf_counter()
+        call()
+        times.append(1000 * (time.perf_counter() - start))
+    return float(np.median(times[WARM_UP:]))
