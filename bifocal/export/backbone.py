@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.datasets.resizing import DECODED_SCALE
+from bifocal.export.graphs import write_graph
 from bifocal.export.parity import Parity, max_difference
 from bifocal.export.process import run_in_fresh_process
 from bifocal.features import FeatureStore
@@ -105,14 +106,5 @@ def _load_module(features: Path) -> tuple[nn.Module, int]:
 
 def _export(features: Path, file: Path) -> None:
     module, size = _load_module(features)
-    program = torch.onnx.export(
-        module,
-        (torch.zeros(3, 3, size, size, dtype=torch.uint8),),
-        input_names=["pixels"],
-        output_names=["features"],
-        dynamic_shapes=[{0: torch.export.Dim("batch")}],
-        dynamo=True,
-        verbose=False,
-    )
-    assert program is not None  # torch.onnx.export returns None without dynamo only
-    program.save(file, external_data=False)
+    pixels = torch.zeros(3, 3, size, size, dtype=torch.uint8)
+    write_graph(module, [pixels], {"pixels": ("batch", 3, size, size)}, ["features"], file)

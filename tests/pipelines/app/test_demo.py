@@ -63,6 +63,7 @@ def test_light_commands_run_without_torch(tmp_path: Path, photos: Path) -> None:
 def test_shipped_files_are_small_and_of_the_present_format() -> None:
     files = [path for path in SHIPPED.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 3_000_000
+    assert not [path.name for path in files if b"site-packages" in path.read_bytes()], "paths of the exporting machine"
     assert {"scores", "vectors", "arguments", "boxes"} == json.loads(
         (SHIPPED / "onnx" / "localizer.json").read_text()
     ).keys()
