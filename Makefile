@@ -59,7 +59,7 @@ demo-model: setup
 
 # The wheel in a fresh environment without torch: install, demo, search, where, inspect; needs a network.
 wheel-test: setup
-	pytest tests/pipelines/app/wheel.py --numprocesses 0
+	pytest tests/pipelines/app/wheel.py --numprocesses 0 --capture no
 
 leaderboard: setup
 	python -m benchmarks run quality.leaderboard

@@ -6,6 +6,8 @@ Needs uv and a network for the packages of ``bifocal[cpu]``; 'make test' runs th
 """
 
 import subprocess
+import sys
+import time
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
@@ -13,7 +15,11 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 10
-"""CPU time of the first answer after the installation: wall time depends on what else the machine runs."""
+"""CPU time of the first answers after the installation, of all threads together.
+
+The bar is one of wall time. On a machine without other work, the wall time is at most the CPU time and the time to read
+the files. The wall time is printed: 'pytest --capture no'.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +48,12 @@ def test_the_light_install_has_no_torch(environment: Path) -> None:
 
 
 def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> None:
-    before = getrusage(RUSAGE_CHILDREN)
+    before, start = getrusage(RUSAGE_CHILDREN), time.monotonic()
     output = run(environment / "bifocal", "demo", cwd=tmp_path)
     after = getrusage(RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < SECONDS
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    sys.stdout.write(f"bifocal demo: {time.monotonic() - start:.1f} s of wall time, {cpu:.1f} s of CPU time\n")
+    assert cpu < SECONDS
     assert output.count("-> bifocal-demo/") == 3
     run(environment / "bifocal", "search", "a red star", "--run", "bifocal-demo", cwd=tmp_path)
     image = "bifocal-demo/images/00000.jpg"
