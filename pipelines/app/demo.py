@@ -34,6 +34,6 @@ def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
             click.echo(f'{number:3}.  {hit.score:.3f}  {hit.path}  "{hit.captions[0]}"')
         click.echo(f"-> {picture}")
     click.echo(f"{time.monotonic() - start:.1f} seconds, {len(model.collection)} images. The model knows {WORDS}.")
-    click.echo(f'Next: bifocal search "a red star on the grass" --run {folder}')
-    click.echo(f'      bifocal where {folder}/images/00000.jpg "red star" --run {folder}')
+    click.echo(f'Next: bifocal search "a green cross on sand" --run {folder}')
+    click.echo(f'      bifocal where {folder}/images/00213.jpg "red heart" --run {folder}')
     click.echo("      bifocal train DIR, on your own images: pip install 'bifocal[train,cpu]'")
