@@ -91,8 +91,8 @@ def test_shipped_vectors_are_those_of_the_shipped_graphs(demo: TrainedModel) -> 
 
 def test_phrases_point_into_their_boxes(demo: TrainedModel) -> None:
     scenes, hits = Scenes(seed=1), []
-    for number in range(12):
-        for sentence in scenes.scene("test", number)[1][:2]:
+    for number in range(60):  # 120 phrases: a standard error of 4 points
+        for sentence in scenes.scene("test", number)[1][:1]:
             for phrase, group in sentence.phrases:
                 x, y = demo.where(demo.collection.images["path"][number], phrase).point
                 boxes = [boxed(item) for item in group]
