@@ -119,7 +119,7 @@ def measure(artifacts: Mapping[str, Path]) -> dict[str, float]:
     measures["parameters_millions"] = sum(weight.numel() for weight in model.parameters()) / 1e6
     measures["dim"] = float(model.image_encoder.dim)
     if is_dual_encoder(model):
-        measures["query_ms"] = query_milliseconds(model, pairs, artifacts["text"], list(dev.captions["caption"]))
+        measures["query_ms"] = query_milliseconds(model, pairs, artifacts["text"], list(dev.captions["text"]))
     return measures
 
 
