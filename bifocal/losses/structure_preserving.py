@@ -15,12 +15,16 @@ class StructurePreservingLoss(nn.Module):
     need neighbors in the batch: two captions of an image, or two images of a phrase. Only the ``max_violations``
     largest costs of each positive pair count.
 
+    As a regularizer beside another loss (``WeightedSumLoss``), set ``caption_weight`` and ``image_weight`` to 0: the
+    structure terms remain.
+
     Args:
         margin: m, in units of the distance between unit vectors, which is in [0, 2].
         image_weight: lambda_1, of the constraints (2) on images, where captions are the queries.
         visual_weight: lambda_2, of the structure (3) of images.
         textual_weight: lambda_3, of the structure (4) of captions.
         max_violations: K, violations that count per positive pair and term.
+        caption_weight: of the constraints (1) on captions, where images are the queries; 1 in eq. (5).
 
     Shape:
         scores.cross (N, M), scores.visual (N, N), scores.textual (M, M), cosines; matches (N, M) bool -> scalar, the
@@ -42,14 +46,18 @@ class StructurePreservingLoss(nn.Module):
         visual_weight: float = 0.0,
         textual_weight: float = 0.2,
         max_violations: int = 50,
+        caption_weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.margin, self.max_violations = margin, max_violations
+        self.caption_weight = caption_weight
         self.image_weight, self.visual_weight, self.textual_weight = image_weight, visual_weight, textual_weight
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
-        total = self._violations(scores.cross, matches, matches)
+        total = scores.cross.new_zeros(())
+        if self.caption_weight:
+            total = total + self.caption_weight * self._violations(scores.cross, matches, matches)
         if self.image_weight:
             total = total + self.image_weight * self._violations(scores.cross.T, matches.T, matches.T)
         if self.visual_weight:

@@ -16,7 +16,7 @@ from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_modu
 from bifocal.training.gradients import Precision, backward
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.optimizers import build_optimizer
-from bifocal.training.parameter_groups import parameter_groups
+from bifocal.training.parameter_groups import limit_weight_decay, parameter_groups
 from bifocal.training.prefetch import prefetch
 from bifocal.training.schedules import Constant, Schedule
 from bifocal.training.state import RunState
@@ -62,7 +62,8 @@ def fit(
         augment: random changes of each batch, in order. The random numbers depend on ``seed``, epoch and step alone.
         checkpoints: a directory of this run alone.
         epochs: calls of the sampler.
-        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
+        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``. Its weight decay changes
+            matrices alone, see ``limit_weight_decay``.
         learning_rate: base learning rate, which ``schedule`` multiplies.
         max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
         frozen_until: ``{"text_encoder": 5}``: that module is frozen in the first 5 epochs; None: in all epochs.
@@ -89,7 +90,7 @@ def fit(
     groups = parameter_groups(model, learning_rate_factors or {})
     parameters = [*model.parameters(), *loss.parameters()]
     own = [{"params": list(loss.parameters())}] if any(True for _ in loss.parameters()) else []
-    built = build_optimizer(optimizer, [*groups, *own], learning_rate)
+    built = build_optimizer(optimizer, limit_weight_decay([*groups, *own], optimizer), learning_rate)
     state = RunState(checkpoints, modules, built, eval_model)
     task = _EmbeddingTask(
         state=state,

@@ -1,10 +1,11 @@
-"""Groups of parameters: each has its own factor of the learning rate."""
+"""Groups of parameters: each has its own factor of the learning rate, and its weight decay."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
 
+from bifocal import registry
 from bifocal.training.freezing import check_module_names, most_specific_rule
 
 
@@ -31,3 +32,30 @@ def parameter_groups(model: nn.Module, factors: Mapping[str, float]) -> list[dic
         rule = most_specific_rule(name, factors)
         groups.setdefault(1.0 if rule is None else factors[rule], []).append(parameter)
     return [{"params": parameters, "factor": factor} for factor, parameters in groups.items()]
+
+
+def limit_weight_decay(groups: Iterable[dict[str, Any]], optimizer: Any) -> list[dict[str, Any]]:
+    """Return the groups such that weight decay changes matrices alone, not biases, norms and scalars of a loss.
+
+    He et al., "Bag of tricks for image classification", CVPR 2019, section 3.1, "no bias decay"; a temperature that
+    decays would be pulled to 1. Groups stay as they are if the optimizer has no weight decay.
+
+    Args:
+        optimizer: name of a class of ``torch.optim``, or a mapping with its arguments.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
+        >>> groups = limit_weight_decay(parameter_groups(model, {}), {"name": "AdamW", "weight_decay": 0.1})
+        >>> [(len(group["params"]), group.get("weight_decay")) for group in groups]
+        [(1, None), (3, 0.0)]
+    """
+    if not registry.all_arguments("torch.optim", optimizer).get("weight_decay"):
+        return list(groups)
+    limited = []
+    for group in groups:
+        parameters = list(group["params"])
+        matrices = [parameter for parameter in parameters if parameter.ndim > 1]
+        others = [parameter for parameter in parameters if parameter.ndim <= 1]
+        limited += [group | {"params": matrices}] if matrices else []
+        limited += [group | {"params": others, "weight_decay": 0.0}] if others else []
+    return limited

@@ -98,3 +98,17 @@ def test_structure_preserving_terms_are_zero_without_neighbors() -> None:
 def test_structure_preserving_rejects_missing_scores() -> None:
     with pytest.raises(ValueError, match=r"needs scores\.textual, .* set textual_weight to 0"):
         StructurePreservingLoss()(Scores(torch.eye(2)), torch.eye(2, dtype=torch.bool))
+
+
+def test_structure_terms_alone_are_what_remains_without_the_constraints_between_the_views() -> None:
+    x, y, matches = example(6, 3, shared=True)
+    whole, between, structure = (
+        StructurePreservingLoss(margin=0.3, **weights)(scores_of(x, y), matches)
+        for weights in (
+            {"image_weight": 2.0, "visual_weight": 0.1, "textual_weight": 0.2},
+            {"image_weight": 2.0, "visual_weight": 0.0, "textual_weight": 0.0},
+            {"image_weight": 0.0, "visual_weight": 0.1, "textual_weight": 0.2, "caption_weight": 0.0},
+        )
+    )
+    assert structure > 0
+    torch.testing.assert_close(between + structure, whole)
