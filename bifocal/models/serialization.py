@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 
+from bifocal.image_encoders.concatenated import ConcatenatedImages
 from bifocal.models.base import Model
 from bifocal.registry import build, split
 from bifocal.serialization import CONFIG_FILE, load_config, load_state, save_network
 from bifocal.text.format import FormatName
+from bifocal.text_encoders.concatenated import ConcatenatedTexts
 
 FORMER_CONFIG_FILE = "model.json"
 """Configuration file of version 0.1."""
@@ -24,6 +26,7 @@ def build_model(
     vocabulary_size: int | None = None,
     network: Mapping[str, Any] | None = None,
     inputs: Mapping[str, object] | None = None,
+    members: int = 1,
 ) -> Model:
     """Return a model with random weights.
 
@@ -37,6 +40,8 @@ def build_model(
         network: configuration of the transformer that the text encoder contains, see ``TextStore.network``; None unless
             the text is subwords.
         inputs: identity of the features and the vectorizer, see ``bifocal.models.inputs``; a saved model keeps it.
+        members: number of pairs of encoders whose vectors are concatenated, see ``concatenate_models``; the joint space
+            then has ``members`` times ``dim`` dimensions.
 
     Raises:
         ValueError: a name or an argument is unknown, an encoder is missing, or sizes do not fit each other.
@@ -56,10 +61,18 @@ def build_model(
     config = {"name": name, **arguments} | {part: _as_mapping(arguments[part]) for part in Model.parts}
     shared = {} if arguments.get("dim") is None else {"dim": arguments["dim"]}
     transformer = {} if network is None else {"network": network}
-    encoders = {
-        part: build(package, config[part], input_dim=input_dim, **shared, **transformer)
-        for (part, package), input_dim in zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
+    sizes = zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
+    pairs = {
+        part: [build(package, config[part], input_dim=size, **shared, **transformer) for _ in range(members)]
+        for (part, package), size in sizes
     }
+    encoders = {part: same[0] for part, same in pairs.items()}
+    if members > 1:
+        encoders = {
+            "image_encoder": ConcatenatedImages(pairs["image_encoder"]),
+            "text_encoder": ConcatenatedTexts(pairs["text_encoder"], own_words=text_format == "tokens"),
+            "dim": None,
+        }
     built: Model = build("bifocal.models", config | encoders, text_format=text_format, vocabulary_size=vocabulary_size)
     built.config = {
         "model": config,
@@ -69,6 +82,7 @@ def build_model(
         "vocabulary_size": vocabulary_size,
         "network": None if network is None else dict(network),
         "inputs": None if inputs is None else dict(inputs),
+        "members": members,
     }
     return built
 

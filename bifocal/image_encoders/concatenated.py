@@ -1,0 +1,82 @@
+"""Several image encoders as one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.image_encoders.smile import SMILEEncoder
+from bifocal.localization.base import Localizer
+from bifocal.localization.per_region import PerRegionLocalizer
+from bifocal.localization.smile import SMILERegions
+
+
+class ConcatenatedImages(ImageEncoder):
+    """Vectors of n encoders of one class, one after the other, divided by the square root of n.
+
+    The cosine of two such vectors is the mean of the cosines of the n encoders. It is no part by name: ``build_model``
+    makes it for ``members`` above 1.
+
+    Args:
+        members: encoders with one vector per image and the same input.
+
+    Shape:
+        the inputs of the members -> (B, n d), of unit norm.
+    """
+
+    def __init__(self, members: Sequence[ImageEncoder]) -> None:
+        first = members[0]
+        super().__init__(first.input_dim, sum(member.dim for member in members))
+        self.members = nn.ModuleList(members)
+        self.reads_pixels, self.onnx_image_size = first.reads_pixels, first.onnx_image_size
+        self.single_vector, self.levels_per_image = first.single_vector, first.levels_per_image
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return join([member(features, mask) for member in self._encoders])
+
+    def embed_pixels(self, pixels: Tensor) -> Tensor:
+        """Return the embeddings (B, n d) of images of one size (B, 3, H, W)."""
+        return join([member.embed_pixels(pixels) for member in self._encoders])
+
+    def localizer(self) -> Localizer | None:
+        """Return the localizer of the members if the mean of its scores is the score of the joined vectors."""
+        localizer = self._encoders[0].localizer()
+        joins = isinstance(localizer, PerRegionLocalizer) or (
+            isinstance(localizer, SMILERegions) and not localizer.attended
+        )
+        return localizer if joins else None
+
+    def region_embeddings(self, features: Tensor) -> Tensor:
+        """Return the regions in the joint space (B, R, n d), of unit norm, if the members are ``SMILEEncoder``."""
+        return join([member.region_embeddings(features) for member in self.members if isinstance(member, SMILEEncoder)])
+
+    def keeps_square(self, size: int) -> bool:
+        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the networks."""
+        return self._encoders[0].keeps_square(size)
+
+    @property
+    def stretched_side(self) -> int | None:
+        """Side in pixels of the square that evaluation stretches any image to; None if it does not."""
+        return self._encoders[0].stretched_side
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the weights that were stored with extracted features into every member."""
+        for member in self._encoders:
+            member.load_pretrained(directory)
+
+    @property
+    def _encoders(self) -> list[ImageEncoder]:
+        return [member for member in self.members if isinstance(member, ImageEncoder)]
+
+
+def join(vectors: Sequence[Tensor]) -> Tensor:
+    """Return unit vectors (..., d) of n models as one unit vector (..., n d).
+
+    Example:
+        >>> join([torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])]) @ join([torch.tensor([1.0, 0.0])] * 2)
+        tensor(0.5000)
+    """
+    joined: Tensor = torch.cat(list(vectors), dim=-1) / len(vectors) ** 0.5
+    return joined

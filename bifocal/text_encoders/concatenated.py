@@ -1,0 +1,56 @@
+"""Several text encoders as one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.text_encoders.base import TextEncoder
+
+
+class ConcatenatedTexts(TextEncoder):
+    """Vectors of n encoders of one class, one after the other, divided by the square root of n.
+
+    See ``bifocal.image_encoders.concatenated.ConcatenatedImages``.
+
+    Args:
+        members: encoders with the same input.
+        own_words: whether each member has its own word vectors: ``values`` then holds those of the members one after
+            the other, n K for each token.
+
+    Shape:
+        the inputs of the members -> (B, n d), of unit norm.
+    """
+
+    def __init__(self, members: Sequence[TextEncoder], own_words: bool) -> None:
+        inputs = sum(member.input_dim for member in members) if own_words else members[0].input_dim
+        super().__init__(inputs, sum(member.dim for member in members))
+        self.members, self.own_words = nn.ModuleList(members), own_words
+
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of ``values``; a name stands for a dimension of any size."""
+        shape = self._encoders[0].input_shape
+        return (*shape[:-1], self.input_dim) if self.own_words else shape
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        count = len(self.members)
+        parts = values.chunk(count, dim=-1) if self.own_words else (values,) * count
+        vectors = [member(part, lengths) for member, part in zip(self.members, parts, strict=True)]
+        joined: Tensor = torch.cat(vectors, dim=1) / count**0.5
+        return joined
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the weights of a network that is stored with a text into every member."""
+        for member in self._encoders:
+            member.load_pretrained(directory)
+
+    def merge_adapters(self) -> None:
+        """Add trained adapters to the weights that they adapt, before an export."""
+        for member in self._encoders:
+            member.merge_adapters()
+
+    @property
+    def _encoders(self) -> list[TextEncoder]:
+        return [member for member in self.members if isinstance(member, TextEncoder)]
