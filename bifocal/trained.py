@@ -92,8 +92,9 @@ class TrainedModel:
             FileNotFoundError: the run has no collection.
             ValueError: the collection was embedded by another model.
         """
+        by_sentence = isinstance(query, str)
         vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
-        return self.collection.nearest(vector[0], k)
+        return self.collection.nearest(vector[0], k, corrected=by_sentence)
 
     @cached_property
     def collection(self) -> Collection:

@@ -13,6 +13,7 @@ from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.features import FeatureStore
+from bifocal.hubness.bank import HubnessBank
 from bifocal.models.base import Model
 from bifocal.models.inputs import check_inputs
 from bifocal.report.metric_rows import MetricRow, metric_table
@@ -35,6 +36,8 @@ class Subject:
         features, text: stores that hold the images and captions of the split.
         vectorizer: fitted vectorizer of ``text``, for phrases and words that are not in the store.
         seed: of every random draw.
+        bank: training captions and images that correct hubness, as they are served with the model; None for no
+            correction.
 
     Raises:
         ValueError: the model was trained with other features or another vectorizer.
@@ -47,6 +50,7 @@ class Subject:
     text: TextStore
     vectorizer: FittedVectorizer
     seed: int = 0
+    bank: HubnessBank | None = None
     _cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ class RankedSplit:
     Attributes:
         folds: of the protocol.
         raw, reranked: ranks of each fold, (caption retrieval, image retrieval), without and with re-ranking.
+        corrected: ranks of each fold with the biases of the subject's bank; None without a bank.
         scores: returns any block of the split's scores.
     """
 
@@ -31,6 +32,7 @@ class RankedSplit:
     raw: list[tuple[Ranks, Ranks]]
     reranked: list[tuple[Ranks, Ranks]]
     scores: BlockScores
+    corrected: list[tuple[Ranks, Ranks]] | None = None
 
     def all_ranks(self) -> tuple[Ranks, Ranks]:
         """Return the raw ranks of all folds, in the order of ``rows``."""
@@ -66,7 +68,12 @@ def rank_split(subject: Subject, protocol: str) -> RankedSplit:
         return RankedSplit(folds, raw, reranked, scores)
     images, captions = subject.embeddings
     raw, reranked = (protocol_ranks(folds, images, captions, rerank=rerank) for rerank in (False, True))
-    return RankedSplit(folds, raw, reranked, lambda rows, columns: images[rows] @ captions[columns].T)
+    corrected = None
+    if subject.bank is not None:
+        biases = subject.bank.image_bias(images.numpy()), subject.bank.caption_bias(captions.numpy())
+        by_image, by_caption = (torch.from_numpy(bias) for bias in biases)
+        corrected = protocol_ranks(folds, images, captions, biases=(by_image, by_caption))
+    return RankedSplit(folds, raw, reranked, lambda rows, columns: images[rows] @ captions[columns].T, corrected)
 
 
 def _pair_scores(subject: Subject) -> Callable[[Tensor, Tensor], Tensor]:

@@ -22,15 +22,18 @@ from bifocal.report.sections import Chart, Section
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]
 NOTE = (
-    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. Re-ranked: scores "
-    "normalized by each candidate's best score. Tied answers count as if each of their orders were equally likely."
+    "R@K: percentage of queries with a correct answer among the first K. Ranks count from 1. Tied answers count as if "
+    "each of their orders were equally likely. Re-ranked: scores normalized by each candidate's best score among all "
+    "queries of the split (transductive: a service does not have these queries). Corrected: each candidate has a bias "
+    "from its scores with a bank of training queries, as in search."
 )
 
 
 class Retrieval:
     """Retrieval of captions by an image and of images by a caption.
 
-    Re-ranking: Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.12)-(3.13).
+    Re-ranking: Engilberge, "Deep inside visual-semantic embeddings", 2020, eq. (3.12)-(3.13). It is transductive. With
+    a bank of training queries, the ranks with a hubness correction are measured too, see ``bifocal.hubness``.
 
     Args:
         protocol: images that are ranked together, and captions per image: ``full`` ranks the whole split; the others
@@ -116,6 +119,7 @@ class Retrieval:
             "recall_sum": sum(recalls),
             "intervals": intervals,
             "reranked": summarize_folds(ranked.reranked, self.ks),
+            **({} if ranked.corrected is None else {"corrected": summarize_folds(ranked.corrected, self.ks)}),
             "chance": chance_report(ranked.folds[0].image_of_caption, self.ks),
             "images": sum(len(fold.images) for fold in ranked.folds),
             "captions": sum(len(fold.captions) for fold in ranked.folds),

@@ -33,10 +33,11 @@ def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow
     )  # fmt: skip
     for direction in DIRECTIONS:
         yield from direction_rows(metrics, direction)
-    for direction, label in DIRECTIONS.items():
-        for name, value in metrics["reranked"][direction].items():
-            title = f"{label}, {name.replace('_', ' ')}, re-ranked"
-            yield MetricRow(f"reranked.{direction}.{name}", value, title, unit=_unit(name))
+    for group, suffix in (("corrected", "corrected"), ("reranked", "re-ranked")):
+        for direction, label in DIRECTIONS.items():
+            for name, value in metrics.get(group, {}).get(direction, {}).items():
+                title = f"{label}, {name.replace('_', ' ')}, {suffix}"
+                yield MetricRow(f"{group}.{direction}.{name}", value, title, unit=_unit(name))
 
 
 def direction_rows(metrics: Mapping[str, Any], direction: str) -> list[MetricRow]:
@@ -57,12 +58,15 @@ def direction_rows(metrics: Mapping[str, Any], direction: str) -> list[MetricRow
 def direction_table(metrics: Mapping[str, Any], direction: str) -> Table:
     """Return the report's table of one direction."""
     rows = []
+    corrected = metrics.get("corrected", {}).get(direction, {})
     for row, reranked in zip(direction_rows(metrics, direction), metrics["reranked"][direction].values(), strict=True):
-        name = row.name.removeprefix(f"{direction}.").replace("_", " ")
-        values = (row.format(row.value), row.interval_text(), row.format(reranked), f"{row.baselines['chance']:.1f}")
-        rows.append((name, *values))
+        name = row.name.removeprefix(f"{direction}.")
+        others = [row.format(corrected[name])] if corrected else []
+        values = (row.format(row.value), row.interval_text(), *others, row.format(reranked))
+        rows.append((name.replace("_", " "), *values, f"{row.baselines['chance']:.1f}"))
+    columns = ("", "value", "95 %", *(("corrected",) if corrected else ()), "re-ranked", "chance")
     query = {"caption_retrieval": "an image finds its captions", "image_retrieval": "a sentence finds its image"}
-    return Table(f"{DIRECTIONS[direction]}: {query[direction]}", ("", "value", "95 %", "re-ranked", "chance"), rows)
+    return Table(f"{DIRECTIONS[direction]}: {query[direction]}", columns, rows)
 
 
 def recall_curves(ranked: RankedSplit, max_k: int) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-VECTORS, IMAGES, DESCRIPTION = "vectors.npy", "images.parquet", "collection.json"
+VECTORS, BIAS, IMAGES, DESCRIPTION = "vectors.npy", "bias.npy", "images.parquet", "collection.json"
 BLOCK = 65_536
 """Images per matrix product."""
 
@@ -18,7 +18,7 @@ class ImageHit(NamedTuple):
     """One result of a search.
 
     Attributes:
-        score: cosine with the query.
+        score: cosine with the query, without the bias that the order depends on.
         path: the image file; None if the corpus publishes only features.
         captions: sentences of the image; empty if it has none.
     """
@@ -36,12 +36,14 @@ class Collection:
     Attributes:
         vectors: (N, d) float16, of unit norm.
         images: one row per image: ``image_id``, ``path`` (absolute, or null) and ``captions`` (list).
-        model: hash of the ONNX model that computed the vectors.
+        model: hash of the ONNX model that computed the vectors, and of the bank of the biases.
+        bias: (N,) float32, added to the scores of sentences, see ``bifocal.hubness``; None for no correction.
     """
 
     vectors: NDArray[np.float16]
     images: pd.DataFrame
     model: str
+    bias: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if len(self.vectors) != len(self.images):
@@ -51,8 +53,12 @@ class Collection:
         """Return N."""
         return len(self.images)
 
-    def nearest(self, query: NDArray[Any], k: int = 5) -> list[ImageHit]:
+    def nearest(self, query: NDArray[Any], k: int = 5, *, corrected: bool = False) -> list[ImageHit]:
         """Return the ``k`` images of the highest cosine with ``query`` (d,), best first; equal scores by their order.
+
+        Args:
+            corrected: order by the cosine plus the bias of each image, if the collection has biases. They are meant for
+                sentences as queries.
 
         Raises:
             ValueError: the query has another dimension, or is zero.
@@ -64,7 +70,8 @@ class Collection:
         scores = np.concatenate(
             [self.vectors[start : start + BLOCK].astype(np.float32) @ direction for start in blocks]
         )
-        best = np.argsort(-scores, kind="stable")[:k]
+        biased = scores + self.bias if corrected and self.bias is not None else scores
+        best = np.argsort(-biased, kind="stable")[:k]
         return [self._hit(int(row), float(scores[row])) for row in best]
 
     def _hit(self, row: int, score: float) -> ImageHit:
@@ -77,6 +84,8 @@ class Collection:
         partial = directory.with_name(directory.name + ".partial")
         partial.mkdir(parents=True, exist_ok=True)
         np.save(partial / VECTORS, self.vectors)
+        if self.bias is not None:
+            np.save(partial / BIAS, self.bias)
         self.images.to_parquet(partial / IMAGES)
         (partial / DESCRIPTION).write_text(json.dumps({"model": self.model}) + "\n")
         if directory.exists():
@@ -96,4 +105,5 @@ class Collection:
             raise FileNotFoundError(f"{directory} holds no collection: it has no {DESCRIPTION}")
         model = json.loads((directory / DESCRIPTION).read_text())["model"]
         vectors: NDArray[np.float16] = np.load(directory / VECTORS, mmap_mode="r")
-        return cls(vectors, pd.read_parquet(directory / IMAGES), model)
+        bias = np.load(directory / BIAS) if (directory / BIAS).is_file() else None
+        return cls(vectors, pd.read_parquet(directory / IMAGES), model, bias)

@@ -19,6 +19,8 @@ IMAGES, CAPTIONS = 256, 1280
 
 BlockScores = Callable[[Tensor, Tensor], Tensor]
 """Rows (n,) of images and rows (m,) of captions, both int64 -> their scores (n, m)."""
+Biases = tuple[Tensor, Tensor]
+"""Biases (N,) of the images, for image retrieval, and (M,) of the captions, for caption retrieval."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class _Counts:
 
 
 def score_ranks(
-    scores: BlockScores, image_of_caption: Tensor, *, images: int, rerank: bool = False
+    scores: BlockScores, image_of_caption: Tensor, *, images: int, rerank: bool = False, biases: Biases | None = None
 ) -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 
@@ -61,6 +63,7 @@ def score_ranks(
         image_of_caption: row of each caption's image.
         images: number of images.
         rerank: normalize the scores by thesis eq. (3.12)-(3.13).
+        biases: added to the scores of each candidate, see ``bifocal.hubness``.
 
     Shape:
         image_of_caption (M,) int64.
@@ -78,14 +81,14 @@ def score_ranks(
         block = _validated(scores(rows, columns)) if block is None else block
         if buffer.numel() < block.numel():
             buffer = torch.empty(block.numel(), device=block.device)
-        for_captions, for_images = _normalized(block, rows, columns, factors)
+        for_captions, for_images = _normalized(block, rows, columns, factors, biases)
         caption_counts.count(for_captions, rows, 1, buffer)
         image_counts.count(for_images, columns, 0, buffer)
 
     for diagonal in blocks:
         block = _validated(scores(diagonal.images, diagonal.captions))
         correct = diagonal.images.unsqueeze(1) == image_of_caption[diagonal.captions]
-        for_captions, for_images = _normalized(block, diagonal.images, diagonal.captions, factors)
+        for_captions, for_images = _normalized(block, diagonal.images, diagonal.captions, factors, biases)
         best = for_captions.masked_fill(~correct, -torch.inf).amax(dim=1, keepdim=True)
         caption_counts.best[diagonal.images] = best.squeeze(1).double()
         caption_counts.correct[diagonal.images] = ((for_captions == best) & correct).sum(dim=1)
@@ -144,9 +147,12 @@ def _factors(scores: BlockScores, blocks: list[_Block], images: int, captions: i
 
 
 def _normalized(
-    block: Tensor, rows: Tensor, columns: Tensor, factors: tuple[Tensor, Tensor] | None
+    block: Tensor, rows: Tensor, columns: Tensor, factors: tuple[Tensor, Tensor] | None, biases: Biases | None
 ) -> tuple[Tensor, Tensor]:
     """Return the scores for caption retrieval and the scores for image retrieval."""
+    if biases is not None:
+        of_images, of_captions = biases[0][rows].unsqueeze(1), biases[1][columns]
+        return block + of_captions, block + of_images
     if factors is None:
         return block, block
     of_images, of_captions = (factor.to(block.dtype) for factor in (factors[0][rows], factors[1][columns]))

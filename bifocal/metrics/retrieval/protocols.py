@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bifocal.metrics.retrieval.blockwise_ranks import BlockScores, score_ranks
+from bifocal.metrics.retrieval.blockwise_ranks import Biases, BlockScores, score_ranks
 from bifocal.metrics.retrieval.ranks import Ranks
 from bifocal.metrics.retrieval.recall import retrieval_ranks, summarize
 
@@ -99,14 +99,22 @@ def split_folds(protocol: Protocol, image_of_caption: Tensor, images: int) -> li
     return folds
 
 
-def protocol_ranks(folds: Iterable[Fold], images: Tensor, captions: Tensor, *, rerank: bool = False) -> list[FoldRanks]:
+def protocol_ranks(
+    folds: Iterable[Fold], images: Tensor, captions: Tensor, *, rerank: bool = False, biases: Biases | None = None
+) -> list[FoldRanks]:
     """Return ``retrieval_ranks`` of each fold.
 
     Shape:
-        images (N, d), captions (M, d).
+        images (N, d), captions (M, d), biases (N,) and (M,).
     """
     return [
-        retrieval_ranks(images[fold.images], captions[fold.captions], fold.image_of_caption, rerank=rerank)
+        retrieval_ranks(
+            images[fold.images],
+            captions[fold.captions],
+            fold.image_of_caption,
+            rerank=rerank,
+            biases=None if biases is None else (biases[0][fold.images], biases[1][fold.captions]),
+        )
         for fold in folds
     ]
 

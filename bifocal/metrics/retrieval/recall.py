@@ -5,14 +5,19 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from bifocal.metrics.retrieval.blockwise_ranks import score_ranks
+from bifocal.metrics.retrieval.blockwise_ranks import Biases, score_ranks
 from bifocal.metrics.retrieval.ranks import Ranks
 
 DIRECTIONS = ("caption_retrieval", "image_retrieval")
 
 
 def retrieval_ranks(
-    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, rerank: bool = False
+    images: Tensor,
+    captions: Tensor,
+    image_of_caption: Tensor,
+    *,
+    rerank: bool = False,
+    biases: Biases | None = None,
 ) -> tuple[Ranks, Ranks]:
     """Return the ranks of caption retrieval (one query per image) and of image retrieval (one per caption).
 
@@ -21,6 +26,7 @@ def retrieval_ranks(
     Args:
         image_of_caption: row in ``images`` of each caption's image.
         rerank: normalize the scores by thesis eq. (3.12)-(3.13).
+        biases: added to the scores of each candidate, see ``bifocal.hubness``.
 
     Shape:
         images (N, d), captions (M, d), image_of_caption (M,) int64.
@@ -36,7 +42,7 @@ def retrieval_ranks(
         return _rows(images, rows) @ gathered["captions"].T
 
     gathered: dict[str, Tensor] = {}
-    return score_ranks(scores, image_of_caption, images=len(images), rerank=rerank)
+    return score_ranks(scores, image_of_caption, images=len(images), rerank=rerank, biases=biases)
 
 
 def summarize(ranks: tuple[Ranks, Ranks], ks: Iterable[int]) -> dict[str, dict[str, float]]:
