@@ -53,7 +53,10 @@ def _retrieval_table(metrics: Mapping[str, Any]) -> Table:
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     for direction, label in DIRECTIONS.items():
-        for suffix, group in (("", metrics), (", re-ranked", metrics["reranked"]), (", chance", metrics["chance"])):
+        groups = {"": metrics, ", corrected": metrics.get("corrected"), ", re-ranked": metrics["reranked"]}
+        for suffix, group in (groups | {", chance": metrics["chance"]}).items():
+            if group is None:
+                continue
             table.add_row(label + suffix, *(f"{group[direction][name]:.1f}" for name in names))
         table.add_section()
     return table

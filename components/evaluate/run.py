@@ -9,6 +9,7 @@ from bifocal.evaluation.base import Result, Subject, merge_metrics, scalar_metri
 from bifocal.evaluation.page import build_page, data_sentence
 from bifocal.evaluation.rank_tables import write_rank_tables
 from bifocal.features import open_features
+from bifocal.hubness.bank import HubnessBank
 from bifocal.models import load_model
 from bifocal.progress import log_line
 from bifocal.registry import build
@@ -31,7 +32,7 @@ def run(
     model = load_model(embedding, "cuda" if torch.cuda.is_available() else "cpu")
     tables = read_dataset(dataset)
     stores = (open_features(features, tables), TextStore(text), load_vectorizer(text))
-    subject = Subject(model, tables, params.split, *stores, seed=params.seed)
+    subject = Subject(model, tables, params.split, *stores, seed=params.seed, bank=HubnessBank.read(embedding))
     available = {
         "bootstrap_resamples": params.bootstrap_resamples,
         "shown_queries": params.report.queries,

@@ -1,13 +1,14 @@
 """Stage train_embedding: run."""
 
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 import torch
 
 from bifocal.datasets import read_dataset
 from bifocal.features import open_features
-from bifocal.models import build_model, save_model
+from bifocal.models import build_model, concatenate_models, save_model
 from bifocal.models.base import Model
 from bifocal.models.inputs import input_identity
 from bifocal.registry import build
@@ -16,14 +17,19 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, World, recompute_activations, torchrun_world, train_phases
 from bifocal.training.blending import choose_blend
+from bifocal.training.hubness import training_bank
 from bifocal.training.initialization.base import Initialization, initialize
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.loop import Row
 from bifocal.training.phases import TrainingResult
+from bifocal.training.validators import Recall
 from components.train_embedding.spec import PhaseParams, TrainEmbeddingParams
 from runtime.mlflow import log_metrics
 
 HISTORY = ["phase", "epoch", "loss", "recall_sum"]
 """Columns of the history of a training without phases, which DVC draws."""
+MEMBER_SEED = 1009
+"""Difference of the seeds of two members, so that runs with neighboring seeds share no member."""
 
 
 def run(
@@ -37,40 +43,66 @@ def run(
     with torchrun_world() as (_, device):
         tables = read_dataset(dataset)
         inputs = TrainingInputs(tables, open_features(features, tables), TextStore(text), load_vectorizer(text))
-        model = new_model(params, inputs, features).to(device)
+        models: list[Model] = []
+        results: list[TrainingResult] = []
         metrics: dict[str, float] = {}
-        if params.initialization is not None:
-            initialization: Initialization = build("bifocal.training.initialization", params.initialization)
-            checkpoints = embedding / "checkpoints"
-            metrics = initialize(model, initialization, inputs, checkpoints=checkpoints, seed=params.seed)
-        result = _train(params, model, inputs, sorter, embedding)
+        for member in range(params.members):
+            seeded = params.model_copy(update={"seed": params.seed + MEMBER_SEED * member})
+            checkpoints = embedding / "checkpoints" / (f"member-{member}" if member else "")
+            model = new_model(seeded, inputs, features).to(device)
+            if params.initialization is not None:
+                initialization: Initialization = build("bifocal.training.initialization", params.initialization)
+                metrics |= initialize(model, initialization, inputs, checkpoints=checkpoints, seed=seeded.seed)
+            results.append(_train(seeded, model, inputs, sorter, checkpoints, sum(len(r.history) for r in results)))
+            metrics |= choose_blend(model, inputs) if World.current().is_main else {}
+            models.append(model)
+        result = results[0]
+        chosen_by = {"recall_sum", result.monitor} & result.best.keys()
+        metrics |= {f"validation_{name}": fmean(r.best[name] for r in results) for name in chosen_by}
         if World.current().is_main:
-            metrics |= choose_blend(model, inputs)
+            model = concatenate_models(models)
+            if params.members > 1:
+                # The validations of the members stay, as their mean.
+                metrics = {name.replace("validation_", "validation_mean_"): value for name, value in metrics.items()}
+                metrics["validation_recall_sum"] = Recall().prepare(inputs)(model)["recall_sum"]
             save_model(embedding, model)
-            pd.DataFrame(result.history, columns=None if result.history else HISTORY).to_csv(
-                embedding / "history.csv", index=False
-            )
-    chosen_by = {"recall_sum", result.monitor} & result.best.keys()
-    metrics |= {f"validation_{name}": result.best[name] for name in chosen_by}
+            if bank := training_bank(model, inputs, params.hubness, params.seed):
+                bank.write(embedding)
+            history = [row for r in results for row in r.history]
+            pd.DataFrame(history, columns=None if history else HISTORY).to_csv(embedding / "history.csv", index=False)
     return {"best_epoch": result.best["epoch"]} | metrics
 
 
 def _train(
-    params: TrainEmbeddingParams, model: Model, inputs: TrainingInputs, sorter: Path, embedding: Path
+    params: TrainEmbeddingParams,
+    model: Model,
+    inputs: TrainingInputs,
+    sorter: Path,
+    checkpoints: Path,
+    epochs_before: int,
 ) -> TrainingResult:
-    """Train the phases; without phases, the initialization is the result."""
+    """Train the phases; without phases, the initialization is the result.
+
+    Args:
+        epochs_before: epochs of the members before this one: the epochs of the history count on.
+    """
     if not params.phases:
         return TrainingResult([], {"epoch": 0}, params.monitor)
-    return train_phases(
+
+    def counted(row: Row) -> Row:
+        return row | {"epoch": epochs_before + row["epoch"]}
+
+    result = train_phases(
         model,
         [build_phase(phase, sorter) for phase in params.phases],
         inputs,
-        checkpoints=embedding / "checkpoints",
+        checkpoints=checkpoints,
         seed=params.seed,
         initialized=params.initialization is not None,
-        on_epoch=lambda row: log_metrics(row, step=int(row["epoch"])),
+        on_epoch=lambda row: log_metrics(counted(row), step=int(counted(row)["epoch"])),
         **params.fit_options,
     )
+    return TrainingResult([counted(row) for row in result.history], counted(result.best), result.monitor)
 
 
 def new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, features: Path) -> Model:

@@ -90,6 +90,16 @@ class TrainEmbeddingParams(Params):
         description="trainings in order, each from the best weights of the one before; a phase that does not improve "
         "its metric is undone; empty to keep the weights of the initialization",
     )
+    members: int = Field(
+        default=1,
+        ge=1,
+        description="trainings with different seeds whose vectors are concatenated: one model of higher dimension",
+    )
+    hubness: Annotated[ClassRef, FromRegistry("bifocal.hubness")] | None = Field(
+        default=ClassRef(name="CSLS"),
+        description="correction of search results by a bank of training captions and images, which is stored with the "
+        "model; null for none",
+    )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="class of torch.optim; its learning rate is that of the phase"
     )
@@ -125,6 +135,8 @@ class TrainEmbeddingParams(Params):
                 raise ValueError(f"model: {self.model.name} has no {encoder}: add {encoder}: {{name: ...}}")
             if "dim" in dict(next(_nested_refs(self.model.arguments[encoder]), ("", {}))[1]):
                 raise ValueError(f"model.{encoder}.dim: leave it out, it is model.dim")
+        if self.members > 1 and self.model.name == "GroundingModel":
+            raise ValueError("members: a GroundingModel has no single vector to concatenate: leave it out")
         if self.initialization is not None and self.initialization.name in CLOSED_FORM:
             encoders = [next(_nested_refs(self.model.arguments[name]))[0] for name in ("image_encoder", "text_encoder")]
             if set(encoders) != {"LinearEncoder"}:
@@ -149,7 +161,7 @@ class TrainEmbeddingParams(Params):
     @property
     def fit_options(self) -> dict[str, Any]:
         """Arguments of ``fit`` that all phases share."""
-        others = {"seed", "model", "initialization", "phases", "gradient_checkpointing"}
+        others = {"seed", "model", "initialization", "phases", "members", "hubness", "gradient_checkpointing"}
         return {name: getattr(self, name) for name in type(self).model_fields if name not in others}
 
 

@@ -1,5 +1,6 @@
 """The collection of a run: all images of its dataset, embedded by its model."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from bifocal.batch import to_device
 from bifocal.datasets import read_dataset
 from bifocal.embedding import dual_encoder
 from bifocal.features import FeatureStore
+from bifocal.hubness.bank import FILE, HubnessBank
 from bifocal.models import load_model
 from bifocal.progress import track
 from bifocal.search.collection import Collection
@@ -26,7 +28,9 @@ def write_collection(folder: Path) -> int:
         TypeError: the model has no single vector for an image.
     """
     artifacts, target = folder / ARTIFACTS, folder / COLLECTION
-    digest = artifact_hash(artifacts / "onnx")
+    digest, bank = artifact_hash(artifacts / "onnx"), HubnessBank.read(artifacts / "embedding")
+    if bank is not None:  # the biases depend on it
+        digest += f"-{sha256((artifacts / 'embedding' / FILE).read_bytes()).hexdigest()}"
     dataset = read_dataset(artifacts / "dataset")
     if (target / "collection.json").is_file():
         former = Collection.read(target)
@@ -48,5 +52,7 @@ def write_collection(folder: Path) -> int:
     images = pd.DataFrame(
         {"image_id": ids, "path": paths, "captions": [list(captions.get(image_id, [])) for image_id in ids]}
     )
-    Collection(np.concatenate(vectors).astype(np.float16), images, digest).write(target)
+    embedded = np.concatenate(vectors)
+    bias = None if bank is None else bank.image_bias(embedded)
+    Collection(embedded.astype(np.float16), images, digest, bias).write(target)
     return len(ids)
