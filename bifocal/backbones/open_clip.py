@@ -124,8 +124,12 @@ class OpenClipBackbone:
     @cached_property
     def tokenizer(self) -> Any:
         """Tokenizer of the text tower."""
-        tower = getattr(self.network, "text", self.network)
-        return open_clip_library().get_tokenizer(self.name, context_length=tower.context_length)
+        return open_clip_library().get_tokenizer(self.name, context_length=self.context_length)
+
+    @property
+    def context_length(self) -> int:
+        """Ids of a sentence, with padding."""
+        return int(getattr(self.network, "text", self.network).context_length)
 
     @property
     def device(self) -> torch.device:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import onnxruntime
@@ -15,8 +15,10 @@ from bifocal.export.parity import BATCHES, LENGTHS, Parity, max_difference
 from bifocal.export.process import run_in_fresh_process
 from bifocal.models import load_model
 from bifocal.text import TextBatch
+from bifocal.text.transformer.clip_bpe import clip_tokenizer
 from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 from bifocal.text.vectorizers.concatenated import Concatenated
+from bifocal.text.vectorizers.open_clip_text import OpenClipText
 from bifocal.text.vectorizers.sentence_vectors import SentenceVectors
 from bifocal.text.vectorizers.transformer_tokens import TransformerTokens
 
@@ -59,6 +61,33 @@ class _Network(_TextFront):
     def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         outputs: Tensor | tuple[Tensor, Tensor] = self.network(values, lengths)
         return (outputs, lengths) if isinstance(outputs, Tensor) else outputs
+
+
+class _ClipTower(_TextFront):
+    """Vectors of the text tower of a contrastive model, from ids of subwords that are padded to one length.
+
+    Args:
+        network: model of open_clip.
+        length: ids of a sentence.
+        end: id of the closing special token, the largest one.
+    """
+
+    def __init__(self, network: nn.Module, length: int, end: int) -> None:
+        super().__init__()
+        self.network, self.length, self.end = network, length, end
+        self.shapes = {"values": ("batch", length), "lengths": ("batch",)}
+
+    def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        longest = min(length + 1, self.length)
+        lengths = torch.randint(1, longest + 1, (batch,), generator=generator)
+        ids = torch.randint(1, self.end, (batch, self.length), generator=generator)
+        position = torch.arange(self.length)
+        ids = torch.where(position == lengths[:, None] - 1, self.end, ids) * (position < lengths[:, None])
+        return ids, lengths
+
+    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        network = cast(Any, self.network)
+        return network.encode_text(values), lengths
 
 
 class _Vectors(_TextFront):
@@ -115,8 +144,9 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
     """Write the text encoder of a saved model with the network of its vectorizer before it.
 
     Inputs: ``values`` (batch, time) int64, ids of subwords as ``tokenizer.json`` gives them, and ``lengths`` (batch,)
-    int64. With ``Concatenated``, these or ``values`` (batch, K) float32 of each vectorizer, from the second on with its
-    number: ``values_1``. Outputs: those of ``bifocal.export.encoders.export_encoder``.
+    int64; the tower of ``OpenClipText`` reads rows of one length, padded with 0. With ``Concatenated``, these or
+    ``values`` (batch, K) float32 of each vectorizer, from the second on with its number: ``values_1``. Outputs: those
+    of ``bifocal.export.encoders.export_encoder``.
 
     Raises:
         ValueError: the vectorizer has no network, or the graph has lost a dynamic dimension.
@@ -147,6 +177,12 @@ def _front(vectorizer: Vectorizer) -> _TextFront | None:
         network = vectorizer.tower if isinstance(vectorizer, SentenceVectors) else vectorizer.states
         special = sum(len(ids) for ids in vectorizer.tokenizer.special_ids())
         return _Network(network.cpu(), len(vectorizer.tokenizer), special)
+    if isinstance(vectorizer, OpenClipText):
+        backbone = vectorizer.backbone
+        tokenizer = clip_tokenizer(backbone.tokenizer, backbone.context_length)
+        if tokenizer is None:
+            return None
+        return _ClipTower(backbone.network.cpu(), backbone.context_length, backbone.tokenizer.eot_token_id)
     if isinstance(vectorizer, Concatenated):
         fronts = [_front(part) for part in vectorizer.fitted_parts]
         return _Concatenation(

@@ -69,6 +69,11 @@ def _subwords(folder: Path) -> Reader:
     return SubwordTokenizer.read(folder / TOKENIZER)
 
 
+def _clip(folder: Path) -> Reader:
+    file = folder / TOKENIZER
+    return _FixedLength(SubwordTokenizer.read(file)) if file.is_file() else _Library(folder)
+
+
 def _terms(folder: Path) -> Reader:
     # Imported here: a server of another model needs no stemmer.
     bag: Reader = import_module("bifocal.text.bag_of_words").BagOfWords.load(folder)
@@ -81,6 +86,7 @@ def _token_means(folder: Path) -> Reader:
 
 
 READERS: dict[str, Callable[[Path], Reader]] = {
+    "OpenClipText": _clip,
     "SentenceVectors": _subwords,
     "StaticVectors": _token_means,
     "TFIDF": _terms,
@@ -88,6 +94,17 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "TransformerTokens": _subwords,
 }
 """Readers that need no torch, by the name of the vectorizer."""
+
+
+class _FixedLength:
+    """Ids of subwords (B, T), padded with 0 to the longest sentence of the network."""
+
+    def __init__(self, tokenizer: SubwordTokenizer) -> None:
+        self.tokenizer, self.length = tokenizer, int((tokenizer.tokenizer.truncation or {})["max_length"])
+
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
+        ids, lengths = self.tokenizer.batch(sentences)
+        return np.pad(ids, [(0, 0), (0, self.length - ids.shape[1])]), lengths
 
 
 class _TokenIds:

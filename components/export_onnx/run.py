@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from bifocal.progress import track
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
+from bifocal.text.transformer.tokenizer import TOKENIZER
+from bifocal.text.vectorizers.open_clip_text import TOWER
 from components.export_onnx.spec import ExportONNXParams
 
 QUANTIZATION = "quantization.json"
@@ -121,4 +123,9 @@ def _export_vectorizer(text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
         export_elmo(text, onnx / ELMO)
         yield from compare_elmo(text, onnx / ELMO, seed)
     else:
-        shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns(CAPTIONS, "manifest.json", NETWORK))
+        shutil.copytree(text, onnx / "text", ignore=_exported_files)
+
+
+def _exported_files(folder: str, names: Sequence[str]) -> set[str]:
+    """Return the files of a text that serving does not need: captions, and networks that are in a graph."""
+    return {CAPTIONS, "manifest.json", NETWORK, *([TOWER] if TOKENIZER in names else [])} & set(names)

@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 
 from bifocal.serialization import load_config, save_network
 from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.text.transformer.clip_bpe import clip_tokenizer
+from bifocal.text.transformer.tokenizer import TOKENIZER
 
 if TYPE_CHECKING:
     from bifocal.backbones.open_clip import OpenClipBackbone
@@ -23,7 +25,8 @@ class OpenClipText:
 
     Radford et al., "Learning transferable visual models from natural language supervision", ICML 2021. With the
     extractor ``OpenClip`` of the same weights, the cosine with the image's projection is the zero-shot score. Needs the
-    extra ``clip``. The text holds a copy of the tower.
+    extra ``clip``. The text holds a copy of the tower. Exported models contain the tower and need no torch, if its
+    tokenizer is CLIP's byte pair encoding; others, such as SigLIP's, need the whole library.
 
     Args:
         batch_size: captions per batch.
@@ -77,11 +80,14 @@ class OpenClipText:
         return EncodedCaptions([vector for batch in batches for vector in batch.float().cpu().numpy()])
 
     def save(self, directory: Path) -> None:
-        """Write the tower, and the digest of the weights."""
+        """Write the tower, the digest of the weights, and the tokenizer if it is CLIP's byte pair encoding."""
         state = self.backbone.network.state_dict()
         tower = {name: tensor for name, tensor in state.items() if not name.startswith(IMAGE_TOWER)}
         (directory / TOWER).mkdir(exist_ok=True)
         save_network(directory / TOWER, {"weights": self.weights}, tower)
+        tokenizer = clip_tokenizer(self.backbone.tokenizer, self.backbone.context_length)
+        if tokenizer is not None:
+            tokenizer.save(str(directory / TOKENIZER))
 
     def load(self, directory: Path) -> None:
         """Read the files that :meth:`save` wrote."""

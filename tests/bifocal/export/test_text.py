@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from bifocal import registry
+from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.export.encoders import export_encoder
 from bifocal.export.parity import compare_encoder
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
@@ -30,14 +32,20 @@ VECTORS = [
 ]
 MIXTURE = {"name": "TokenMixtureEncoder", "layers": 2}
 ADAPTED = {"name": "TransformerEncoder", "train": {"name": "LoRA", "rank": 2}}
+CLIP = {
+    "embed_dim": 12,
+    "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
+    "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 2},
+}
 CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "states": ({"name": "TransformerTokens", "path": TINY, "layers": [1, -1]}, MIXTURE),
     "subwords": ({"name": "Subwords", "path": TINY}, ADAPTED),
+    "clip": ({"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP}, "ResidualHead"),
     "vectors": ({"name": "Concatenated", "vectorizers": VECTORS}, "LinearEncoder"),
 }
 SERVE = """
 import json, sys
-sys.modules["torch"] = sys.modules["transformers"] = sys.modules["sklearn"] = sys.modules["scipy"] = None
+sys.modules.update(dict.fromkeys(["torch", "transformers", "open_clip", "sklearn", "scipy"]))
 from pathlib import Path
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.text import SentenceReader
@@ -50,6 +58,11 @@ print(json.dumps([output.tolist() for output in outputs]))
 @pytest.mark.parametrize("case", CASES)
 def test_raw_sentences_without_torch_equal_torch(case: str, tmp_path: Path) -> None:
     ref, encoder = CASES[case]
+    if case == "clip":
+        torch.manual_seed(0)
+        state = OpenClipBackbone("ViT-B-32", None, CLIP).network.state_dict()
+        ref = ref | {"path": tmp_path / "clip.safetensors"}
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, ref["path"])
     vectorizer = registry.build(PACKAGE, ref)
     vectorizer.fit(CAPTIONS, seed=0)
     text, embedding, onnx = (tmp_path / name for name in ("text", "embedding", "onnx"))
@@ -60,7 +73,7 @@ def test_raw_sentences_without_torch_equal_torch(case: str, tmp_path: Path) -> N
     torch.manual_seed(0)
     parts = {"image_encoder": "LinearEncoder", "text_encoder": encoder}
     model = build_model(
-        {"name": "TwoBranchModel", "dim": 6, **parts},
+        {"name": "TwoBranchModel", "dim": 12 if case == "clip" else 6, **parts},
         feature_dim=3,
         text_dim=store.dim,
         text_format=store.format.name,
@@ -81,7 +94,7 @@ def test_raw_sentences_without_torch_equal_torch(case: str, tmp_path: Path) -> N
     assert len({(parity.batch, parity.length) for parity in parities}) == 9
     assert max(parity.difference for parity in parities) < 1e-5
 
-    shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns("captions.arrow", "transformer"))
+    shutil.copytree(text, onnx / "text", ignore=shutil.ignore_patterns("captions.arrow", "transformer", "text_tower"))
     command = [sys.executable, "-c", SERVE, str(onnx), json.dumps(SENTENCES)]
     (served,) = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     with torch.inference_mode():
