@@ -1,5 +1,6 @@
 """Rows of a request: columns of a data frame as values by row, checked against the limits."""
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ class Rows:
     Attributes:
         count: N, rows of the request.
         present: (3, N) bool, whether a row has a value of each of ``INPUTS``.
-        values: value by row, for each of ``INPUTS``.
+        values: value by row, for each of ``INPUTS``; an image file that came as bytes is base64.
     """
 
     count: int
@@ -43,6 +44,7 @@ class Rows:
             name: {int(row): column.iloc[row] for row in np.flatnonzero(mask)}
             for name, column, mask in zip(INPUTS, columns, present, strict=True)
         }
+        values["image"] = {row: _as_text(image) for row, image in values["image"].items()}
         return cls(len(frame), present, values)
 
     def check_accepted(self, accepted: Sequence[str]) -> None:
@@ -67,3 +69,8 @@ class Rows:
     def names(self, row: int) -> str:
         """Return the inputs of a row, such as "text and image"."""
         return " and ".join(np.array(INPUTS)[self.present[:, row]]) or "none"
+
+
+def _as_text(image: Any) -> Any:
+    """Return the base64 of an image file that came as bytes, such as from a binary column of Spark."""
+    return base64.b64encode(image).decode() if isinstance(image, bytes | bytearray) else image

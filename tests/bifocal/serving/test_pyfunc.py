@@ -57,6 +57,12 @@ def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> No
     expected = np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BICUBIC), dtype=np.float64).mean(axis=(0, 1))
     (found,) = model.predict(pd.DataFrame({"image": [encoded(image)]}))["embedding"]
     assert found == pytest.approx(expected.tolist(), rel=1e-5)
+    file = base64.b64decode(encoded(image))
+    for binary in (file, bytearray(file)):
+        (same,) = model.predict(pd.DataFrame({"image": [binary]}))["embedding"]
+        assert same == found
+    with pytest.raises(ValueError, match="the image of row 0 cannot be read: not an image in a supported format"):
+        model.predict(pd.DataFrame({"image": [b"no image"]}))
     with pytest.raises(ValueError, match="row 0 has features; this model accepts text, image"):
         model.predict(pd.DataFrame({"features": [[[1.0]]]}))
 

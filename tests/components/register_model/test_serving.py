@@ -144,6 +144,11 @@ def test_served_model_embeds_text_images_and_features_without_torch(
     assert error.value.get_http_status_code() == 400
     assert "stack_trace" not in json.loads(error.value.serialize_as_json())
 
+    pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
+    files = pd.DataFrame({"image": [base64.b64decode(encoded(pixels)), encoded(pixels)]})  # binary, or base64
+    binary, text = model.predict(files)["embedding"]
+    assert binary == text == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
+
     broken_torch = tmp_path / "broken" / "torch"
     broken_torch.mkdir(parents=True)
     (broken_torch / "__init__.py").write_text("raise ImportError('serving must not import torch')\n")
@@ -180,7 +185,6 @@ def test_served_model_embeds_text_images_and_features_without_torch(
         regions = np.arange(12.0).reshape(3, 4)
         (prediction,) = predict(port, [{"features": regions.tolist()}])
         assert prediction["embedding"] == pytest.approx(regions.mean(axis=0).tolist())
-        pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
         mixed = predict(port, [{"image": encoded(pixels), "text": None}, {"image": None, "text": "dog"}])
         assert mixed[0]["embedding"] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
         assert mixed[1]["embedding"] == Embedder(onnx_files).embed_sentences(["dog"])[0].tolist()

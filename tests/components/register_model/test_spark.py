@@ -1,5 +1,6 @@
 """The registered model in a local Spark: needs pyspark (``pip install bifocal[spark]``) and Java."""
 
+import base64
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from bifocal.serving.limits import Limits
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow import stage_run
-from tests.components.register_model.test_serving import make_artifacts
+from tests.components.register_model.test_serving import encoded, make_artifacts
 
 MODEL = "spark"
 
@@ -40,7 +41,12 @@ def test_spark_embeds_more_rows_than_a_request_may_have(
         rows = pd.DataFrame({"text": sentences * (1 + Limits().rows // 2)})
         frame = spark.createDataFrame(rows).select(embed(sql.functions.struct("text")).embedding.alias("embedding"))
         embeddings = np.stack(frame.toPandas()["embedding"].to_list())
+        pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+        binary = spark.createDataFrame(pd.DataFrame({"image": [base64.b64decode(encoded(pixels))]}))
+        assert dict(binary.dtypes) == {"image": "binary"}
+        images = binary.select(embed(sql.functions.struct("image")).embedding.alias("embedding")).toPandas()
     finally:
         spark.stop()
     assert len(embeddings) > Limits().rows
+    assert images["embedding"][0] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
     np.testing.assert_allclose(embeddings[:2], Embedder(onnx_files).embed_sentences(sentences), rtol=1e-6)
