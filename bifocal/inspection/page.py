@@ -20,7 +20,7 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
         Tile("images", inspection.counts["images"]),
         Tile("captions", inspection.counts["captions"]),
         Tile("errors", str(counts["error"]), "entries that are lost, or leak between splits"),
-        Tile("warnings", str(counts["warning"]), "what makes a model or its figures worse"),
+        Tile("warnings", str(counts["warning"]), "entries that make a model or its results worse"),
     ]
     sections = [
         Section("Findings", "The most severe first.", [_findings(inspection), *map(_examples, inspection.findings)]),
@@ -32,7 +32,7 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
     ]
     if inspection.duplicates:
         sections.append(Section("Near-duplicates", "", [_gallery(dataset, inspection)]))
-    return Page(f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER)
+    return Page(f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER, kind="inspection")
 
 
 def _count(inspection: Inspection, severity: str) -> int:

@@ -149,10 +149,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Page:
-    """Content of one report."""
+    """Content of one report; ``kind`` is written above the title."""
 
     title: str
     subtitle: str
     tiles: Sequence[Tile]
     sections: Sequence[Section]
     footer: str = ""
+    kind: str = "evaluation"
