@@ -22,8 +22,8 @@ class Finding:
     """Something that is wrong with a dataset, or may be.
 
     Attributes:
-        severity: "error" for entries that are lost or leak between splits, "warning" for entries that make a model or its
-            results worse, "note" for information.
+        severity: "error" for entries that are lost or leak between splits, "warning" for entries that make a model or
+            its results worse, "note" for information.
         title: a few words.
         count: entries.
         advice: what to do.
