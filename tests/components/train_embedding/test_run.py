@@ -9,22 +9,15 @@ import pytest
 import torch
 
 from bifocal.datasets import Dataset, read_dataset
-from bifocal.evaluation import Retrieval
-from bifocal.evaluation.base import Subject
-from bifocal.evaluation.ranked_split import rank_split
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import chance_report
 from bifocal.models import load_model
 from bifocal.pretraining.sorter import train_sorter
-from bifocal.search.collection import Collection
 from bifocal.sorters import LSTMSorter, save_sorter
-from bifocal.text import TextStore
-from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.schedules import Step
 from components.train_embedding.run import MEMBER_SEED, run
 from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
-from pipelines.app.collection import write_collection
 from runtime import parameters
 from tests.components.train_embedding.conftest import Scened
 
@@ -157,32 +150,14 @@ def test_members_are_trained_with_different_seeds_and_joined(artifacts: dict[str
     assert pd.read_csv(tmp_path / "both" / "history.csv")["epoch"].tolist() == [1, 2, 3, 4]
 
 
-def test_bank_corrects_search_as_it_is_evaluated(
-    artifacts: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "artifacts"
-    (folder / "embedding").mkdir(parents=True)
-    monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
-    for name in ("dataset", "features"):
-        (folder / name).symlink_to(artifacts[name])
-    run(validated({"epochs": 3}), **artifacts, embedding=folder / "embedding")
-    write_collection(tmp_path)
-    collection = Collection.read(tmp_path / "collection")
-    model, tables = load_model(folder / "embedding"), read_dataset(artifacts["dataset"])
-    stores = FeatureStore(artifacts["features"]), TextStore(artifacts["text"]), load_vectorizer(artifacts["text"])
-    subject = Subject(model, tables, "val", *stores, bank=HubnessBank.read(folder / "embedding"))
-    ranked = rank_split(subject, "full")
-    assert subject.embeddings is not None
-    assert ranked.corrected is not None
-    pool = set(subject.pairs.image_ids)
-    served = []
-    for caption, image in zip(subject.embeddings[1], subject.pairs.image_of_caption.tolist(), strict=True):
-        hits = collection.nearest(caption.numpy(), len(collection), corrected=True)
-        ids = [hit.image_id for hit in hits if hit.image_id in pool]
-        served.append(ids.index(subject.pairs.image_ids[image]))
-    evaluated = ranked.corrected[0][1].better.tolist()
-    # The collection stores vectors as float16: a few images with nearly equal scores change places.
-    assert np.mean(np.equal(served, evaluated)) > 0.97
-    assert np.abs(np.subtract(served, evaluated)).max() <= 1
-    rows = {row.name for row in Retrieval(bootstrap_resamples=10)(subject).metric_rows()}
-    assert "corrected.image_retrieval.R@1" in rows
+def test_bank_of_training_queries_is_stored_unless_it_is_turned_off(artifacts: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("default", "none"):
+        (tmp_path / name).mkdir()
+    run(validated({"epochs": 1}), **artifacts, embedding=tmp_path / "default")
+    bank = HubnessBank.read(tmp_path / "default")
+    assert bank is not None
+    assert bank.reference == {"name": "CSLS"}
+    train = read_dataset(artifacts["dataset"]).split("train")
+    assert (len(bank.captions), len(bank.images)) == (len(train.captions), len(train.images)) == (800, 160)
+    run(validated({"epochs": 1}, hubness=None), **artifacts, embedding=tmp_path / "none")
+    assert HubnessBank.read(tmp_path / "none") is None

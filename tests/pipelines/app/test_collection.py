@@ -1,0 +1,97 @@
+"""The collection of a run: its order is that of the evaluation."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bifocal.datasets import read_dataset, write_dataset
+from bifocal.datasets.corpora import Scenes
+from bifocal.embedding import embed
+from bifocal.evaluation import Retrieval
+from bifocal.evaluation.base import Subject
+from bifocal.evaluation.ranked_split import rank_split
+from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.hubness.bank import HubnessBank
+from bifocal.models import TwoBranchModel, build_model, save_model
+from bifocal.search.collection import Collection
+from bifocal.text import TextStore
+from bifocal.text.vectorizers import TFIDF
+from bifocal.text.vectorizers.base import load_vectorizer, write_text
+from bifocal.training.hubness import training_bank
+from bifocal.training.inputs import TrainingInputs
+from pipelines.app.collection import write_collection
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Subject:
+    """A run folder with an untrained model, its bank, and the subject of its evaluation."""
+    folders = [tmp_path / "artifacts" / name for name in ("dataset", "features", "text", "embedding")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    dataset, features, text, embedding = folders
+    corpus = Scenes(train=30, val=30, test=0, size=64).read(dataset / "images")
+    write_dataset(dataset, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)
+    tables = read_dataset(dataset)
+    random = np.random.default_rng(0)
+    with FeatureWriter(features, regions=1, dim=16, metadata={}, images_per_file=64) as writer:
+        for image_id in tables.images["image_id"]:
+            writer.add(image_id, random.normal(size=(1, 16)).astype(np.float32))
+    vectorizer, captions = TFIDF(min_count=1), tables.captions["text"].tolist()
+    vectorizer.fit(captions, seed=0)
+    write_text(text, vectorizer, tables.captions["caption_id"].tolist(), captions)
+    inputs = TrainingInputs(tables, FeatureStore(features), TextStore(text), load_vectorizer(text))
+    torch.manual_seed(0)
+    encoders = {"image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
+    sizes = {"feature_dim": 16, "text_dim": inputs.text.dim, "text_format": "sparse"}
+    model = build_model({"name": "TwoBranchModel", "dim": 8, **encoders}, **sizes)
+    save_model(embedding, model)
+    bank = training_bank(model, inputs, {"name": "CSLS", "k": 3}, seed=0)
+    assert bank is not None
+    bank.write(embedding)
+    stores = inputs.features, inputs.text, inputs.vectorizer
+    return Subject(model, tables, "val", *stores, bank=HubnessBank.read(embedding))
+
+
+def test_corrected_search_ranks_as_the_evaluation(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
+    write_collection(tmp_path)
+    collection, pairs = Collection.read(tmp_path / "collection"), subject.pairs
+    ranked = rank_split(subject, "full")
+    assert ranked.corrected is not None
+    assert isinstance(subject.model, TwoBranchModel)
+    pool, ranks = set(pairs.image_ids), {True: list[int](), False: list[int]()}
+    for caption, image in zip(embed(subject.model, pairs)[1].numpy(), pairs.image_of_caption.tolist(), strict=True):
+        for corrected, places in ranks.items():
+            hits = collection.nearest(caption, len(collection), corrected=corrected)
+            ids = [hit.image_id for hit in hits if hit.image_id in pool]
+            places.append(ids.index(pairs.image_ids[image]))
+    for corrected, folds in ((True, ranked.corrected), (False, ranked.raw)):
+        differences = np.subtract(ranks[corrected], folds[0][1].better.numpy())
+        # The collection stores vectors as float16: a few images with nearly equal scores change places.
+        assert np.mean(differences == 0) > 0.95
+        assert np.abs(differences).max() <= 1
+    assert ranks[True] != ranks[False]
+    rows = {row.name: row.value for row in Retrieval(bootstrap_resamples=10)(subject).metric_rows()}
+    served = 100 * np.mean(np.array(ranks[True]) < 10)
+    assert rows["corrected.image_retrieval.R@10"] == pytest.approx(served, abs=1.5)
+
+
+def test_collection_is_written_again_for_another_bank(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
+    write_collection(tmp_path)
+    former = Collection.read(tmp_path / "collection").bias
+    assert former is not None
+    assert subject.bank is not None
+    HubnessBank.build(subject.bank.captions, subject.bank.images, "InvertedSoftmax").write(
+        tmp_path / "artifacts" / "embedding"
+    )
+    write_collection(tmp_path)
+    latter = Collection.read(tmp_path / "collection").bias
+    assert latter is not None
+    assert not np.allclose(former, latter)
