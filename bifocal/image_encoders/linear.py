@@ -3,8 +3,10 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.features import RegionBatch
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.image_encoders.pooling import mean_region
+from bifocal.localization.base import RegionVectors
 
 
 class LinearEncoder(ImageEncoder):
@@ -32,3 +34,7 @@ class LinearEncoder(ImageEncoder):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return normalize(self.projection(mean_region(features, mask)), dim=1)
+
+    def activation_maps(self, regions: RegionBatch) -> RegionVectors:
+        """Return the regions in the joint space before normalization; their mean, normalized, is the embedding."""
+        return RegionVectors(self.projection(self.to_dtype(regions.features)), regions.mask, regions.boxes)

@@ -11,3 +11,4 @@ from bifocal.localization.per_region import PerRegionLocalizer
 from bifocal.localization.phrases import find_phrase
 from bifocal.localization.rasterize import rasterize
 from bifocal.localization.smile import SMILERegions
+from bifocal.localization.smoothed import SmoothedActivations
