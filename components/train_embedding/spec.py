@@ -16,7 +16,7 @@ IMAGE_TRIPLETS = ("MinedTriplets", "OrderedTriplets")
 """Batches of image triplets."""
 
 
-CLOSED_FORM = ("CCA", "PhraseCCA")
+CLOSED_FORM = ("CCA", "PhraseCCA", "ClassNames")
 """Initializations that fit both encoders in closed form."""
 
 

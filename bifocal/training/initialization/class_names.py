@@ -1,0 +1,134 @@
+"""The names of an image classifier's classes as first pairs of images and texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.backbones.state import read_safetensors
+from bifocal.image_encoders.pooling import mean_region
+from bifocal.models.base import Model
+from bifocal.text.vectorizers.base import FittedVectorizer
+from bifocal.training.initialization.base import Initialization
+from bifocal.training.inputs import TrainingInputs
+
+BATCH = 64
+
+
+class ClassNames(Initialization):
+    """Linear encoders whose scores of class names are those of the backbone's ImageNet classifier.
+
+    Romera-Paredes and Torr, "An embarrassingly simple approach to zero-shot learning", ICML 2015, section 3.1, map
+    vectors of classes to classifiers by ridge regression. Here the vectors are the captions' vectorizer's, of each
+    synonym of the 1,000 names, and the targets are the trained weights of the classifier: a text becomes the classifier
+    of what its neighbors among the names mean. This uses the labels of ImageNet and their names, and no box. The
+    classifier scores cells as well as whole images (Zhou et al., CVPR 2016), so an encoder of cells can point before
+    its training, which captions alone do not teach.
+
+    The features are those that the classifier reads, before their mean: ``Grid`` without ``stage``.
+
+    Args:
+        path: safetensors file with the weights of the backbone and of its classifier.
+        regularization: lambda of the ridge regression, in units of the squared norm of a name's vector.
+
+    Raises:
+        ValueError: ``regularization`` is not positive.
+
+    Example:
+        >>> ClassNames("weights.safetensors", regularization=10.0).regularization
+        10.0
+    """
+
+    def __init__(self, path: str | Path, regularization: float = 1.0) -> None:
+        if regularization <= 0:
+            raise ValueError(f"regularization is {regularization}: expected more than 0")
+        self.path, self.regularization = Path(path), regularization
+
+    def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
+        """Fit the image encoder, and make the text encoder the identity; the seed has no effect.
+
+        Raises:
+            ValueError: an encoder is not an affine map, the captions' vectors are not of the embedding's dimension, or
+                the file has no classifier of these classes and features.
+        """
+        image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
+        if text.in_features != text.out_features:
+            raise ValueError(f"ClassNames: dim of the model is {text.out_features}: set it to {text.in_features}")
+        projection = self.fit(inputs.vectorizer, image.in_features)
+        mean = _mean_image(inputs)
+        with torch.no_grad():
+            image.weight.copy_(projection)
+            image.bias.copy_(-projection @ mean)
+            text.weight.copy_(torch.eye(text.in_features))
+            text.bias.zero_()
+        return {}
+
+    def fit(self, vectorizer: FittedVectorizer, channels: int) -> Tensor:
+        """Return the map from features to vectors of texts.
+
+        Args:
+            channels: D, channels of the features.
+
+        Shape:
+            (K, D) float64, with the scale of random weights.
+
+        Raises:
+            ValueError: the file has no classifier of these classes and features.
+        """
+        names = imagenet_names()
+        weights = self._classifier(len(names), channels)
+        vectors = vectorizer.vectorize([name for synonyms in names for name in synonyms]).values.double()
+        rows = torch.tensor([row for row, synonyms in enumerate(names) for _ in synonyms])
+        projection = ridge(vectors, (weights - weights.mean(dim=0))[rows], self.regularization)
+        # A cosine ignores a common factor, but a learning rate does not.
+        return projection / (projection.square().mean().sqrt() * channels**0.5)
+
+    def _classifier(self, classes: int, channels: int) -> Tensor:
+        """Return the weights (classes, channels) of the classifier, float64."""
+        shape = (classes, channels)
+        found = [tensor for tensor in read_safetensors(self.path).values() if tensor.squeeze().shape == shape]
+        if len(found) != 1:
+            raise ValueError(
+                f"ClassNames: {self.path} has {len(found)} tensors of {classes} classes by {channels} channels, "
+                "expected one: give the weights of an ImageNet classifier, and extract features with Grid, no stage"
+            )
+        return found[0].squeeze().double()
+
+
+def ridge(inputs: Tensor, targets: Tensor, regularization: float) -> Tensor:
+    """Return the V that minimizes ``|inputs @ V - targets|^2 + regularization |V|^2``.
+
+    Shape:
+        inputs (n, K), targets (n, D) -> (K, D)
+
+    Example:
+        >>> ridge(torch.tensor([[1.0]]), torch.tensor([[3.0]]), regularization=0.5)
+        tensor([[2.]])
+    """
+    penalty = regularization * torch.eye(inputs.shape[1]).to(inputs)
+    return torch.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ targets)
+
+
+def imagenet_names() -> Sequence[Sequence[str]]:
+    """Return the synonyms of each of the 1,000 classes of ImageNet, in the order of timm's classifiers."""
+    from timm.data import ImageNetInfo  # imported here: it takes seconds
+
+    info = ImageNetInfo()
+    return [info.index_to_description(index).split(", ") for index in range(info.num_classes())]
+
+
+def _projection(encoder: nn.Module) -> nn.Linear:
+    projection = getattr(encoder, "projection", None)
+    if not isinstance(projection, nn.Linear) or projection.bias is None:
+        raise ValueError(f"ClassNames: {type(encoder).__name__} is not an affine map of its input: use LinearEncoder")
+    return projection
+
+
+def _mean_image(inputs: TrainingInputs) -> Tensor:
+    """Return the mean feature (D,) of the training images, float64."""
+    rows = inputs.features.rows(inputs.dataset.split("train").images["image_id"])
+    total = torch.zeros(inputs.features.dim, dtype=torch.float64)
+    for regions in inputs.features.batches(rows, BATCH):
+        total += mean_region(regions.features.double(), regions.mask).sum(dim=0)
+    return total / len(rows)
