@@ -82,7 +82,8 @@ class ClassNames(Initialization):
         rows = torch.tensor([row for row, synonyms in enumerate(names) for _ in synonyms])
         projection = ridge(vectors, (weights - weights.mean(dim=0))[rows], self.regularization)
         # A cosine ignores a common factor, but a learning rate does not.
-        return projection / (projection.square().mean().sqrt() * channels**0.5)
+        scaled: Tensor = projection / (projection.square().mean().sqrt() * channels**0.5)
+        return scaled
 
     def _classifier(self, classes: int, channels: int) -> Tensor:
         """Return the weights (classes, channels) of the classifier, float64."""
@@ -107,7 +108,8 @@ def ridge(inputs: Tensor, targets: Tensor, regularization: float) -> Tensor:
         tensor([[2.]])
     """
     penalty = regularization * torch.eye(inputs.shape[1]).to(inputs)
-    return torch.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ targets)
+    solution: Tensor = torch.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ targets)
+    return solution
 
 
 def imagenet_names() -> Sequence[Sequence[str]]:
