@@ -42,6 +42,12 @@ def pretraining_pictures() -> list[Picture]:
     return draw(seed=3, train=200, val=40, test=0)
 
 
+@cache
+def voc_pictures() -> list[Picture]:
+    """Return the photographs of PASCAL VOC: twice as many, because an image has nothing but its few labels."""
+    return draw(seed=4, **SIZES | {"train": 2 * SIZES["train"]})
+
+
 def _captions() -> list[str]:
     pictures = [*coco_pictures(), *flickr_pictures()]
     return [sentence.text for picture in pictures for sentence in picture.sentences]
@@ -62,7 +68,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "flickr30k": lambda root: write_flickr30k(flickr_pictures(), root),
     "flickr30k_entities": lambda root: write_flickr30k_entities(flickr_pictures(), root),
     "imagenet": lambda root: write_class_folders(pretraining_pictures(), root),
-    "VOC2007": lambda root: write_voc(coco_pictures(), root),
+    "VOC2007": lambda root: write_voc(voc_pictures(), root),
     "lamem": lambda root: write_lamem(coco_pictures(), root),
     "mediaeval": lambda root: write_mediaeval(flickr_pictures(), root),
     "referit": lambda root: write_referit(flickr_pictures(), root),
