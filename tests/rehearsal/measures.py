@@ -43,7 +43,6 @@ class Measure(NamedTuple):
 def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     """Return the measure ``name``: a dotted name of ``metrics.json`` or one of the following.
 
-    - ``pointing.above_center``: accuracy less that of the image's center; its chance level is 0.
     - ``semantic.NDCG_area``: that of ``metrics.json``, with an interval over the queries.
     - ``semantic.above_random``: NDCG less that of a random order; its chance level is 0.
     - ``semantic.gain``: NDCG less that of the embedding in the folder ``baseline``, with the interval of the
@@ -63,8 +62,6 @@ def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     if group not in metrics:
         raise ValueError(f"{name}: evaluate gave no {group}; it gave {', '.join(sorted(metrics))}")
     values = metrics[group]
-    if name == "pointing.above_center":
-        return Measure(values["accuracy"] - values["centre"], values["low"] - values["centre"], 0.0)
     if group == "pointing":
         return Measure(values["accuracy"], values["low"], values["random"])
     if group in ("caption_retrieval", "image_retrieval"):
