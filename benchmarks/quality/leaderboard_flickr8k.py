@@ -170,7 +170,7 @@ def page(rows: Sequence[Row], results: Mapping[str, Sequence[Mapping[str, float]
         "the paper.",
         table([row for row in rows if row.group == "systems"], results),
         "## Parts of the best combination",
-        "Each row changes one part of the best combination, or of the baseline, as its second column says.",
+        "The baseline has the texts of the best combination and none of its other parts; each row below it changes one part.",
         table([row for row in rows if row.group == "parts"], results),
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
         "## Published elsewhere",
