@@ -47,9 +47,10 @@ class Index:
         image_ids: ids of the N images.
         embeddings: (N, d), of unit norm.
         approximate: index of faiss over the embeddings, see ``build_approximate``; None for exact search.
+        bias: (N,), added to the scores of sentences, see ``bifocal.hubness``; None for no correction.
 
     Raises:
-        ValueError: the numbers of ids and embeddings differ, an id occurs twice, or an embedding is not finite.
+        ValueError: the numbers of ids, embeddings and biases differ, an id occurs twice, or an embedding is not finite.
 
     Example:
         >>> index = Index(["sea", "wood"], torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
@@ -60,6 +61,7 @@ class Index:
     image_ids: Sequence[str]
     embeddings: Tensor
     approximate: NearestNeighbors | None = field(default=None, repr=False)
+    bias: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
@@ -68,6 +70,8 @@ class Index:
                 f"{len(self.image_ids)} ids, {len(self._row)} of them different, and {len(self.embeddings)} "
                 "embeddings: give each embedding its own id"
             )
+        if self.bias is not None and self.bias.shape != (len(self),):
+            raise ValueError(f"bias {tuple(self.bias.shape)}, expected ({len(self)},): one number per image")
         if not torch.isfinite(self.embeddings).all():
             raise ValueError("an embedding is not finite")
 
@@ -86,7 +90,13 @@ class Index:
         return self.embeddings[self._row[image_id]]
 
     def nearest(
-        self, query: Tensor, k: int, *, exclude: str | None = None, explain: Callable[[str], Any] | None = None
+        self,
+        query: Tensor,
+        k: int,
+        *,
+        exclude: str | None = None,
+        explain: Callable[[str], Any] | None = None,
+        corrected: bool = False,
     ) -> list[SearchHit]:
         """Return the ``k`` images of the highest cosine with ``query`` (d,), best first.
 
@@ -95,6 +105,8 @@ class Index:
         Args:
             exclude: id of an image to leave out of the results, such as the query image.
             explain: computes the ``explanation`` of a result from its image_id.
+            corrected: order by the cosine plus the bias of each image, if the index has biases. They are meant for
+                sentences as queries.
 
         Raises:
             ValueError: the query has another dimension, or is zero.
@@ -106,7 +118,9 @@ class Index:
         query = normalize(query.detach().to(self.embeddings), dim=0)
         count = min(len(self), k + (exclude is not None))
         search = self._exact if self.approximate is None else self._approximate
-        scores, rows = search(query, count)
+        bias = torch.zeros(len(self)) if self.bias is None or not corrected else self.bias
+        scores, rows = search(query, count, bias)
+        scores = scores - bias[rows]
         results = [
             (self.image_ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row >= 0
         ]
@@ -124,10 +138,12 @@ class Index:
             ImportError: faiss is not installed.
         """
         faiss = _faiss()
-        dim = self.embeddings.shape[1]
+        dim = self.embeddings.shape[1] + (self.bias is not None)
         lists = max(1, min(len(self) // 39, int(4 * len(self) ** 0.5)) if n_lists is None else n_lists)
         inverted = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, lists, faiss.METRIC_INNER_PRODUCT)
         vectors = self.embeddings.numpy()
+        if self.bias is not None:  # the inner product with (query, 1) is the corrected score
+            vectors = torch.cat([self.embeddings, self.bias.unsqueeze(1).to(self.embeddings)], dim=1).numpy()
         inverted.train(vectors)
         inverted.add(vectors)
         inverted.nprobe = n_probes
@@ -135,7 +151,8 @@ class Index:
 
     def save(self, directory: Path) -> None:
         """Write ``index.safetensors``, ``index.json`` and, if it was built, the index of faiss."""
-        save_file({"embeddings": self.embeddings.contiguous()}, directory / INDEX)
+        biases = {} if self.bias is None else {"bias": self.bias.contiguous()}
+        save_file({"embeddings": self.embeddings.contiguous(), **biases}, directory / INDEX)
         (directory / NAMES).write_text(json.dumps(list(self.image_ids), ensure_ascii=False) + "\n", encoding="utf-8")
         if self.approximate is not None:
             _faiss().write_index(self.approximate, str(directory / APPROXIMATE))
@@ -150,23 +167,26 @@ class Index:
         if not (directory / INDEX).is_file():
             raise FileNotFoundError(f"{directory} holds no {INDEX}: save an Index there")
         names = json.loads((directory / NAMES).read_text(encoding="utf-8"))
-        index = cls(names, load_file(directory / INDEX)["embeddings"])
+        tensors = load_file(directory / INDEX)
+        index = cls(names, tensors["embeddings"], bias=tensors.get("bias"))
         if (directory / APPROXIMATE).is_file():
             index.approximate = _faiss().read_index(str(directory / APPROXIMATE))
         return index
 
-    def _exact(self, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _exact(self, query: Tensor, k: int, bias: Tensor) -> tuple[Tensor, Tensor]:
         scores, rows = query.new_empty(0), torch.empty(0, dtype=torch.int64)
         for start in range(0, len(self), BLOCK):
-            block = self.embeddings[start : start + BLOCK] @ query
+            block = self.embeddings[start : start + BLOCK] @ query + bias[start : start + BLOCK]
             scores = torch.cat([scores, block])
             rows = torch.cat([rows, torch.arange(start, start + len(block))])
             order = scores.argsort(descending=True, stable=True)[:k]
             scores, rows = scores[order], rows[order]
         return scores, rows
 
-    def _approximate(self, query: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _approximate(self, query: Tensor, k: int, bias: Tensor) -> tuple[Tensor, Tensor]:
         assert self.approximate is not None
+        if self.bias is not None:  # 0 leaves the biases in the index out
+            query = torch.cat([query, query.new_tensor([float(bias.any())])])
         scores, rows = self.approximate.search(query.unsqueeze(0).numpy(), k)
         return torch.from_numpy(scores[0]), torch.from_numpy(rows[0])
 

@@ -46,12 +46,12 @@ class Search:
         return vector.float().cpu().clone()
 
     def text(self, sentence: str, k: int = 10, explain: Explain | None = None) -> list[SearchHit]:
-        """Return the ``k`` images that fit ``sentence`` best.
+        """Return the ``k`` images that fit ``sentence`` best, with the biases of the index, if it has some.
 
         Args:
             explain: computes the ``explanation`` of each result.
         """
-        return self._nearest(self.embed(sentence), k, None, explain)
+        return self._nearest(self.embed(sentence), k, None, explain, corrected=True)
 
     def image(
         self,
@@ -77,6 +77,8 @@ class Search:
             query = query - self.embed(sentence)
         return self._nearest(query, k, image if isinstance(image, str) else None, explain)
 
-    def _nearest(self, query: Tensor, k: int, exclude: str | None, explain: Explain | None) -> list[SearchHit]:
+    def _nearest(
+        self, query: Tensor, k: int, exclude: str | None, explain: Explain | None, corrected: bool = False
+    ) -> list[SearchHit]:
         explain_image = None if explain is None else lambda image_id: explain(image_id, query)
-        return self.index.nearest(query, k, exclude=exclude, explain=explain_image)
+        return self.index.nearest(query, k, exclude=exclude, explain=explain_image, corrected=corrected)

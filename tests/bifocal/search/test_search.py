@@ -50,6 +50,27 @@ def test_approximate_search_of_all_lists_is_exact(tmp_path: Path) -> None:
         assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in exact], abs=1e-5)
 
 
+@pytest.mark.parametrize("approximate", [False, True])
+def test_biases_change_the_order_of_corrected_searches_alone(tmp_path: Path, approximate: bool) -> None:
+    index, query = example(500)
+    plain = index.nearest(query, 10)
+    index = Index(index.image_ids, index.embeddings, bias=0.3 * torch.randn(500))
+    assert index.bias is not None
+    scores = (index.embeddings @ query).tolist()
+    expected = sorted(range(500), key=lambda row: -scores[row] - float(index.bias[row]))[:10]
+    if approximate:
+        pytest.importorskip("faiss")
+        index.build_approximate(n_lists=4, n_probes=4)
+    index.save(tmp_path)
+    for searched in (index, Index.load(tmp_path)):
+        hits = searched.nearest(query, 10, corrected=True)
+        assert [hit.image_id for hit in hits] == [f"image {row}" for row in expected]
+        assert [hit.score for hit in hits] == pytest.approx([scores[row] for row in expected], abs=1e-5)
+        assert [hit.image_id for hit in searched.nearest(query, 10)] == [hit.image_id for hit in plain]
+    with pytest.raises(ValueError, match="one number per image"):
+        Index(["a"], torch.ones(1, 1), bias=torch.zeros(2))
+
+
 def test_index_is_the_same_after_save_and_load(tmp_path: Path) -> None:
     index, query = example()
     index.save(tmp_path)
