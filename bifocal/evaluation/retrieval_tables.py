@@ -33,7 +33,7 @@ def metric_rows(metrics: Mapping[str, Any], protocol: str) -> Iterator[MetricRow
     )  # fmt: skip
     for direction in DIRECTIONS:
         yield from direction_rows(metrics, direction)
-    for group, suffix in (("corrected", "corrected"), ("reranked", "re-ranked")):
+    for group, suffix in (("corrected", "corrected"), ("reranked", "re-ranked (transductive)")):
         for direction, label in DIRECTIONS.items():
             for name, value in metrics.get(group, {}).get(direction, {}).items():
                 title = f"{label}, {name.replace('_', ' ')}, {suffix}"
@@ -64,7 +64,7 @@ def direction_table(metrics: Mapping[str, Any], direction: str) -> Table:
         others = [row.format(corrected[name])] if corrected else []
         values = (row.format(row.value), row.interval_text(), *others, row.format(reranked))
         rows.append((name.replace("_", " "), *values, f"{row.baselines['chance']:.1f}"))
-    columns = ("", "value", "95 %", *(("corrected",) if corrected else ()), "re-ranked", "chance")
+    columns = ("", "value", "95 %", *(("corrected",) if corrected else ()), "re-ranked (transductive)", "chance")
     query = {"caption_retrieval": "an image finds its captions", "image_retrieval": "a sentence finds its image"}
     return Table(f"{DIRECTIONS[direction]}: {query[direction]}", columns, rows)
 
