@@ -170,7 +170,8 @@ def page(rows: Sequence[Row], results: Mapping[str, Sequence[Mapping[str, float]
         "the paper.",
         table([row for row in rows if row.group == "systems"], results),
         "## Parts of the best combination",
-        "The baseline has the texts of the best combination and none of its other parts; each row below it changes one part.",
+        "The baseline has the texts of the best combination and none of its other parts; each row below it changes one "
+        "part.",
         table([row for row in rows if row.group == "parts"], results),
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
         "## Published elsewhere",
@@ -209,7 +210,7 @@ def main() -> None:
     sums = {name: statistics.mean(seed["recall_sum"] for seed in seeds) for name, seeds in results.items() if seeds}
     report = Report("quality.leaderboard_flickr8k")
     for name, value in sums.items():
-        report.add(f"recall sum, {name}", value, "%", reference=f"{len(results[name])} seeds")
+        report.add(f"recall sum, {name}", value, "%", reference=f"seeds: {len(results[name])}")
     report.write()
 
 
