@@ -82,7 +82,7 @@ class ModelInputs:
     @classmethod
     def of(cls, model: Any, features: ExpectedFeatures, text: ExpectedText, corpus: PublishedCorpus) -> "ModelInputs":
         """Return the inputs of a published corpus; captions have their mean length."""
-        return cls(model, features, text, max(1, round(corpus.words_per_caption)))
+        return cls(model, features, text, max(1, round(text.tokens(corpus.words_per_caption))))
 
     def build(self, simulation: Simulation) -> Model:
         """Return the model with weights of the simulation."""

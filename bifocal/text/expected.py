@@ -7,6 +7,8 @@ from typing import Any
 from bifocal.datasets.published import Download
 from bifocal.text.format import TextFormat
 
+SPECIAL_TOKENS = 2
+"""Special tokens of a sentence of subwords."""
 RECORD_BYTES = 12
 """Caption id and offset of a caption in the store."""
 
@@ -20,6 +22,7 @@ class ExpectedText:
         vocabulary_size: rows of the word embedding; None unless the captions are tokens.
         network: configuration of the transformer that the text encoder contains; None unless the captions are subwords.
         terms: mean number of values that a sparse vector has per token.
+        tokens_per_word: mean number of tokens that a word becomes.
         fitted_bytes: files of the fitted vectorizer.
         fit_bytes: memory of the fit, besides the captions.
         flops_per_token: operations of a network that encodes the captions.
@@ -30,24 +33,30 @@ class ExpectedText:
     vocabulary_size: int | None = None
     network: Mapping[str, Any] | None = None
     terms: float = 1.0
+    tokens_per_word: float = 1.0
     fitted_bytes: int = 0
     fit_bytes: int = 0
     flops_per_token: float = 0.0
     downloads: tuple[Download, ...] = ()
 
+    def tokens(self, words: float) -> float:
+        """Return the tokens of a caption of ``words`` words, with the special tokens of subwords."""
+        return self.tokens_per_word * words + (SPECIAL_TOKENS if self.format.name == "subwords" else 0)
+
     def caption_bytes(self, words: float) -> float:
-        """Return the bytes of a caption of ``words`` tokens in the store.
+        """Return the bytes of a caption of ``words`` words in the store.
 
         Example:
             >>> ExpectedText(TextFormat("vectors", 300)).caption_bytes(10.0)
             1212.0
         """
+        tokens = self.tokens(words)
         per_caption = {
-            "tokens": 4 * words,
-            "subwords": 4 * words,
+            "tokens": 4 * tokens,
+            "subwords": 4 * tokens,
             "vectors": 4.0 * self.format.dim,
-            "contextual": 2 * self.format.layers * self.format.dim * words,
-            "sparse": 8 * self.terms * words,
+            "contextual": 2 * self.format.layers * self.format.dim * tokens,
+            "sparse": 8 * self.terms * tokens,
         }
         return RECORD_BYTES + per_caption[self.format.name]
 

@@ -105,10 +105,25 @@ class TransformerFolder:
         """K, numbers of a hidden state."""
         return int(self.config.get("hidden_size") or self.config["dim"])  # "dim" in DistilBERT
 
-    def parameters(self) -> int:
-        """Return the number of weights, by the headers of their files."""
-        files = self.transformer.glob("*.safetensors")
-        return sum(math.prod(shape) for file in files for shape in tensor_shapes(file).values())
+    @property
+    def sentence_dim(self) -> int:
+        """Numbers of the vector of a sentence."""
+        if self.dense:
+            return int(json.loads((self.dense[-1].folder / CONFIG).read_text())["out_features"])
+        return len(self.poolings) * self.dim
+
+    def parameters(self, *, embeddings: bool = True) -> int:
+        """Return the number of weights, by the headers of their files.
+
+        Args:
+            embeddings: count the tables of embeddings, which a token reads one row of.
+        """
+        shapes = [item for file in self.transformer.glob("*.safetensors") for item in tensor_shapes(file).items()]
+        return sum(math.prod(shape) for name, shape in shapes if embeddings or "embeddings" not in name)
+
+    def file_bytes(self) -> int:
+        """Return the bytes of the weights."""
+        return sum(file.stat().st_size for file in self.transformer.glob("*.safetensors"))
 
     def copy(self, target: Path) -> None:
         """Copy the files that :meth:`read` needs."""

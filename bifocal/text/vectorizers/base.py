@@ -53,8 +53,8 @@ class Vectorizer(Protocol):
 class Expecting(Protocol):
     """A vectorizer that knows the sizes of its text before it is fitted."""
 
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus."""
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText | None:
+        """Return the sizes of the text of a published corpus; None if they depend on files that are not here."""
 
 
 @dataclass(frozen=True)
