@@ -28,7 +28,7 @@ FILES = sorted(
     ).stdout.splitlines()
 )  # fmt: skip
 COMMAND = re.compile(r"(?:\b(?:python -m (?:components|pipelines|benchmarks)|make)|(?:^|/|(?<=    ))bifocal) [^`\n]*")
-TARGETS = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+TARGETS = re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
 
 def name_of(file: Path) -> str:
