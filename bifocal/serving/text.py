@@ -18,7 +18,7 @@ from bifocal.text.vocabulary import Vocabulary
 
 Array = NDArray[Any]
 ELMO = "elmo.onnx"
-ARRAYS = ("idf.safetensors", "static.safetensors")
+ARRAYS = ("idf.safetensors", "static.safetensors", "word_vectors.safetensors")
 """Files of vectorizers that are arrays."""
 
 
@@ -85,7 +85,13 @@ def _token_means(folder: Path) -> Reader:
     return means
 
 
+def _word_means(folder: Path) -> Reader:
+    means: Reader = import_module("bifocal.text.word_means").WordMeans.load(folder)
+    return means
+
+
 READERS: dict[str, Callable[[Path], Reader]] = {
+    "MeanWordVectors": _word_means,
     "OpenClipText": _clip,
     "SentenceVectors": _subwords,
     "StaticVectors": _token_means,

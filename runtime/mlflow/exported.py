@@ -29,6 +29,7 @@ SERVED_CODE = (
     "bifocal/text/tokens.py",
     "bifocal/text/transformer/tokenizer.py",
     "bifocal/text/vocabulary.py",
+    "bifocal/text/word_means.py",
     "bifocal/text/word_vectors/wordnet.py",
     "runtime/mlflow/served_model.py",
 )
