@@ -56,7 +56,7 @@ def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
     dataset = split.first(IMAGES)
     embedder = Embedder(folder, threads=1)
     if len(embedder.texts.get_outputs()) > 1:
-        raise ValueError("int8 needs a model with one vector per image: set export_onnx.precision to float32")
+        raise ValueError("int8 needs a model with one vector per image: set precision to float32")
     ids, sentences = dataset.images["image_id"].tolist(), dataset.captions["text"].tolist()
     row_of = {image: row for row, image in enumerate(ids)}
     answers = torch.tensor([row_of[image] for image in dataset.captions["image_id"]])
