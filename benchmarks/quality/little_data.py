@@ -48,7 +48,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "label smoothing 0.1": {"loss": INFO_NCE | {"label_smoothing": 0.1}},
     "words dropped, 0.3": {"augmentations": [{"name": "WordDrop", "probability": 0.3}]},
     "regions dropped, 0.3": {"augmentations": [{"name": "RegionDrop", "probability": 0.3}]},
-    "weight decay 0.1": {"optimizer": {"name": "AdamW", "weight_decay": 0.1}},
+    "weight decay 0.1 of matrices": {"optimizer": {"name": "AdamW", "weight_decay": 0.1}, "decay_biases": False},
     "structure terms, 0.1": {
         "loss": {"name": "WeightedSumLoss", "losses": [INFO_NCE, STRUCTURE], "weights": [1.0, 0.1]}
     },

@@ -35,6 +35,7 @@ def fit(
     checkpoints: Path,
     epochs: int,
     optimizer: Any = "Adam",
+    decay_biases: bool = True,
     learning_rate: float = 0.001,
     schedule: Schedule = Constant(),  # noqa: B008 - immutable
     max_grad_norm: float | None = 2.0,
@@ -62,8 +63,9 @@ def fit(
         augment: random changes of each batch, in order. The random numbers depend on ``seed``, epoch and step alone.
         checkpoints: a directory of this run alone.
         epochs: calls of the sampler.
-        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``. Its weight decay changes
-            matrices alone, see ``limit_weight_decay``.
+        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
+        decay_biases: apply its weight decay to biases and norms, too, as ``torch.optim`` does; False: to matrices
+            alone, see ``limit_weight_decay``. Scalars of the loss, such as a temperature, never decay.
         learning_rate: base learning rate, which ``schedule`` multiplies.
         max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
         frozen_until: ``{"text_encoder": 5}``: that module is frozen in the first 5 epochs; None: in all epochs.
@@ -90,7 +92,9 @@ def fit(
     groups = parameter_groups(model, learning_rate_factors or {})
     parameters = [*model.parameters(), *loss.parameters()]
     own = [{"params": list(loss.parameters())}] if any(True for _ in loss.parameters()) else []
-    built = build_optimizer(optimizer, limit_weight_decay([*groups, *own], optimizer), learning_rate)
+    if not decay_biases:
+        groups = limit_weight_decay(groups, optimizer)
+    built = build_optimizer(optimizer, [*groups, *limit_weight_decay(own, optimizer)], learning_rate)
     state = RunState(checkpoints, modules, built, eval_model)
     task = _EmbeddingTask(
         state=state,

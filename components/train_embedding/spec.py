@@ -103,6 +103,10 @@ class TrainEmbeddingParams(Params):
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="class of torch.optim; its learning rate is that of the phase"
     )
+    decay_biases: bool = Field(
+        default=True,
+        description="apply the optimizer's weight decay to biases and norms, too; false: to matrices alone",
+    )
     precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
     max_grad_norm: float | None = Field(
         gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
@@ -144,6 +148,8 @@ class TrainEmbeddingParams(Params):
                     f"initialization is {self.initialization.name}, which fits affine maps, and the encoders are "
                     f"{' and '.join(encoders)}: set both to LinearEncoder"
                 )
+        if not self.decay_biases and not _weight_decay(self.optimizer):
+            raise ValueError(f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out")
         problems = [
             f"phases.{index}: {problem}"
             for index, phase in enumerate(self.phases)
@@ -163,6 +169,12 @@ class TrainEmbeddingParams(Params):
         """Arguments of ``fit`` that all phases share."""
         others = {"seed", "model", "initialization", "phases", "members", "hubness", "gradient_checkpointing"}
         return {name: getattr(self, name) for name in type(self).model_fields if name not in others}
+
+
+def _weight_decay(optimizer: ClassRef) -> float:
+    from bifocal.registry import all_arguments
+
+    return float(all_arguments("torch.optim", optimizer).get("weight_decay", 0.0))
 
 
 def _model_problems(model: str, phase: PhaseParams) -> Iterator[str]:

@@ -101,6 +101,29 @@ def test_first_step_of_a_module_is_multiplied_by_its_factor(train: Any, new_mode
     assert any(change.any() for name, change in plain.items() if name.startswith("text_encoder.layers.0."))
 
 
+def test_weight_decay_of_biases_is_optional(train: Any, new_model: Any, tmp_path: Path) -> None:
+    options = {"epochs": 1, "max_grad_norm": None, "ema_decay": 0.0, "schedule": Constant(), "learning_rate": 0.1}
+    start = {name: tensor.clone() for name, tensor in new_model().state_dict().items()}
+
+    def one_step(folder: str, decay: float, decay_biases: bool) -> dict[str, Tensor]:
+        optimizer = {"name": "SGD", "weight_decay": decay}
+        model, _ = train(
+            tmp_path / folder,
+            sampler=lambda epoch: [torch.arange(16)],
+            optimizer=optimizer,
+            decay_biases=decay_biases,
+            **options,
+        )
+        return model.state_dict()
+
+    plain, all_decay, matrices = (one_step(*case) for case in (("0", 0.0, True), ("1", 0.5, True), ("2", 0.5, False)))
+    assert {tensor.ndim for tensor in start.values()} >= {1, 2}
+    for name, tensor in plain.items():
+        decayed = tensor - 0.1 * 0.5 * start[name]
+        torch.testing.assert_close(all_decay[name], decayed)
+        torch.testing.assert_close(matrices[name], decayed if tensor.ndim > 1 else tensor)
+
+
 def test_loss_with_a_sorter_is_trained_and_saved(
     pairs: ImageCaptionPairs, train: Any, tmp_path: Path, kill_at: Interrupt
 ) -> None:

@@ -31,6 +31,7 @@ def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
     [
         ({}, {"optimizer": {"name": "Adan"}}, "optimizer: torch.optim has no 'Adan'; did you mean 'Adam'"),
         ({}, {"optimizer": {"name": "SGD", "lr": 0.1}}, "optimizer.lr: leave it out, the stage passes it"),
+        ({}, {"optimizer": "Adam", "decay_biases": False}, "decay_biases is false, and Adam has no weight_decay"),
         ({}, {"ema_decay": 1.0}, "ema_decay: got 1.0"),
         ({}, {"micro_batch_size": 0}, "micro_batch_size: got 0"),
         ({}, {"halve_after": [3]}, "halve_after: unknown key"),
