@@ -32,9 +32,9 @@ def serve() -> None:
         request = json.loads(line)
         child = os.fork()
         if child == 0:
-            enter_pod(request)
-            sys.argv = ["components", *request["command"][3:]]
             try:
+                enter_pod(request)
+                sys.argv = ["components", *request["command"][3:]]
                 run(main, "python -m components")
             except SystemExit as end:
                 # Without the handlers of atexit, which wait for threads that a fork does not have.
@@ -77,19 +77,19 @@ def change_root(pod: Path) -> None:
     root = pod / "root"
     root.mkdir()
     mount("tmpfs", root, 0, kind="tmpfs", options="mode=755")
-    for path in read_only_paths():
-        target = root / path.relative_to("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_symlink():
-            target.symlink_to(path.readlink())
-            continue
-        target.mkdir(exist_ok=True)
-        mount(str(path), target, MS_BIND | MS_REC)
-        if path.name not in ("dev", "proc"):
-            mount("none", target, MS_REMOUNT | MS_BIND | MS_RDONLY)
+    # The volumes first: the checkout may be below one of them, such as /tmp.
     for volume in volumes:
         (root / volume.name).mkdir()
         mount(str(volume), root / volume.name, MS_BIND)
+    for path in read_only_paths():
+        target = root / path.relative_to("/")
+        if path.is_symlink():
+            target.symlink_to(path.readlink())
+            continue
+        target.mkdir(parents=True, exist_ok=True)
+        mount(str(path), target, MS_BIND | MS_REC)
+        if path.name not in ("dev", "proc"):
+            mount("none", target, MS_REMOUNT | MS_BIND | MS_RDONLY)
     mount("none", root, MS_REMOUNT | MS_RDONLY)
     os.chroot(root)
 
