@@ -12,11 +12,13 @@ from torch.nn.functional import normalize
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
 from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SMILEEncoder
+from bifocal.image_encoders.base import ImageEncoder
 from bifocal.localization import (
     BEANHeatmap,
     MultiLevelHeatmap,
     PerRegionLocalizer,
     SMILERegions,
+    SmoothedActivations,
     attend,
     bean_heatmaps,
     class_activation_maps,
@@ -27,7 +29,7 @@ from bifocal.localization import (
     region_scores,
     sentence_heatmap,
 )
-from bifocal.localization.base import RegionScores
+from bifocal.localization.base import Localizer, RegionScores
 
 
 def draw(seed: int, *shape: int) -> Tensor:
@@ -164,12 +166,22 @@ def test_attended_smile_scores_sum_to_score_of_image() -> None:
     torch.testing.assert_close(parts.masked_fill(~regions.mask, 0).sum(dim=1), (whole * texts).sum(dim=1))
 
 
-@pytest.mark.parametrize("localizer", [SMILERegions(), BEANHeatmap(), MultiLevelHeatmap()])
-def test_localizers_reject_encoder_without_localizer(localizer: object) -> None:
-    encoder = LinearEncoder(3, 6)
-    assert encoder.localizer() is None
-    with pytest.raises(ValueError, match="LinearEncoder"):
-        localizer(encoder, batch(3), torch.zeros(2, 6))  # type: ignore[operator]
+@pytest.mark.parametrize(
+    ("localizer", "encoder"),
+    [
+        (SMILERegions(), LinearEncoder(3, 6)),
+        (MultiLevelHeatmap(), LinearEncoder(3, 6)),
+        (BEANHeatmap(), ProjectionEncoder(3, 6, hidden=4)),
+        (SmoothedActivations(), ProjectionEncoder(3, 6, hidden=4)),
+    ],
+)
+def test_localizers_reject_encoders_without_their_vectors(localizer: Localizer, encoder: ImageEncoder) -> None:
+    with pytest.raises(ValueError, match=type(encoder).__name__):
+        localizer(encoder, batch(3), torch.zeros(2, 6))
+
+
+def test_linear_encoder_has_no_localizer_of_its_own() -> None:
+    assert LinearEncoder(3, 6).localizer() is None
 
 
 def test_invalid_input_is_rejected() -> None:

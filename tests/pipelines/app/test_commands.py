@@ -41,7 +41,10 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
         assert model.encode_image([opened])[0] == pytest.approx(image)
     hits = model.search("a red star", k=3)
     scores = model.collection.vectors.astype(np.float32) @ texts[0]
-    assert [hit.score for hit in hits] == pytest.approx(sorted(scores.tolist(), reverse=True)[:3], abs=1e-5)
+    assert model.collection.bias is not None
+    order = np.argsort(-(scores + model.collection.bias))  # the score of a hit is the cosine, without the correction
+    assert [hit.image_id for hit in hits] == model.collection.images["image_id"][order[:3]].tolist()
+    assert [hit.score for hit in hits] == pytest.approx(scores[order[:3]].tolist(), abs=1e-5)
     assert model.search(Path(path), k=1)[0].image_id == model.collection.images["image_id"][0]
     location = model.where(path, "red star")
     assert location.heatmap.shape == (96, 96)
