@@ -20,11 +20,14 @@ def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: 
         correction: reference to a part of ``bifocal.hubness``; None for no bank.
 
     Returns:
-        None without a correction, and for a model that has several vectors per image.
+        None without a correction, for a model that has several vectors per image, and without training captions, as in
+        the evaluation of a model on another corpus.
     """
     if correction is None or not is_dual_encoder(model):
         return None
     pairs, encoder = inputs.captions("train"), dual_encoder(model)
+    if not len(pairs):
+        return None
     generator = torch.Generator().manual_seed(seed)
     captions = torch.randperm(len(pairs), generator=generator)[:BANK_SIZE].sort().values
     images = torch.randperm(len(pairs.image_ids), generator=generator)[:BANK_SIZE].sort().values

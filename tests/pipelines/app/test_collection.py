@@ -54,6 +54,11 @@ def subject(tmp_path: Path) -> Subject:
     return Subject(model, tables, "val", *stores, bank=HubnessBank.read(embedding))
 
 
+def test_a_dataset_without_training_captions_has_no_bank(subject: Subject) -> None:
+    inputs = TrainingInputs(subject.dataset.split("val"), subject.features, subject.text, subject.vectorizer)
+    assert training_bank(subject.model, inputs, "CSLS", seed=0) is None
+
+
 def test_corrected_search_ranks_as_the_evaluation(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
