@@ -1,5 +1,6 @@
 """Base class of the vectorizers over a pretrained transformer: its folder and its tokenizer."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ SUBWORDS_PER_WORD = 1.13
 
 
 @dataclass
-class PretrainedTransformer:
+class PretrainedTransformer(ABC):
     """A transformer that the text holds a copy of.
 
     Args:
@@ -52,9 +53,9 @@ class PretrainedTransformer:
             flops_per_token=2 * SUBWORDS_PER_WORD * folder.parameters(embeddings=False),
         )
 
+    @abstractmethod
     def expected_format(self, folder: TransformerFolder) -> TextFormat:
         """Return the format of the text, before ``fit``."""
-        raise NotImplementedError
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Load the transformer; the captions are not used.
