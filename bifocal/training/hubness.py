@@ -4,13 +4,12 @@ from typing import Any
 
 import torch
 
-from bifocal.embedding import dual_encoder, embed_images, embed_texts, is_dual_encoder
+from bifocal.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.hubness.bank import HubnessBank
 from bifocal.training.inputs import TrainingInputs
 
 BANK_SIZE = 4096
 """Captions, and images, of a bank: at d = 1024 the file has 16 MB."""
-BATCH = 256
 
 
 def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: int) -> HubnessBank | None:
