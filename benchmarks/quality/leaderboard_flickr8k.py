@@ -5,7 +5,7 @@
 Trains every row of leaderboard_flickr8k.yaml with every seed on Flickr8k and writes docs/leaderboard_flickr8k.md. Rows
 share artifacts with equal parameters and inputs, in runs/leaderboard_flickr8k. A finished training is never repeated,
 and none starts after --minutes: run the command again to continue. The table holds the finished trainings alone. CPU
-minutes are those of the training; the latency is that of one caption, from words to the scores of all images.
+minutes measure the training alone. The latency measures one caption, from its words to the scores of all images.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def read_rows(file: Path = ROWS_FILE) -> list[Row]:
 def train(row: Row, seed: int, home: Path) -> tuple[dict[str, Path], float]:
     """Run the stages of a row that have not run yet; return the artifacts, and the CPU minutes of the training.
 
-    The seed is that of the training: dataset, features and text are the same for all seeds.
+    The seed changes the training alone: all seeds share dataset, features and text.
     """
     dataset = make("prepare_dataset", row.values, {}, home)
     inputs = {
@@ -163,8 +163,8 @@ def page(rows: Sequence[Row], results: Mapping[str, Sequence[Mapping[str, float]
     parts = [
         "# Leaderboard on photographs",
         "Flickr8k: 6,000 training images; R@K in percent on the 1,000 images of the dev list with 5,000 captions, "
-        "which also choose the epoch. All rows have the same stored features. Means over the seeds. CPU minutes are "
-        "those of the training; a query is one caption against 1,000 images on one thread. Written by "
+        "which also choose the epoch. All rows have the same stored features. Means over the seeds. CPU minutes "
+        "measure the training alone. A query is one caption against 1,000 images on one thread. Written by "
         "`make leaderboard-flickr8k`.",
         "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
         "the paper.",

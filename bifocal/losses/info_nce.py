@@ -97,7 +97,7 @@ def _costs(logits: Tensor, matches: Tensor, query: Tensor, candidate: Tensor, sm
     costs = softplus(negatives.logsumexp(dim=1)[query] - positives)
     if not smoothing:
         return costs
-    # The cost of a target q is that of the match plus the sum of q_c (p - c) over the candidates c.
+    # With the target distribution q, the cross-entropy is: cost of the match + sum of q_c (p - c) over candidates c.
     others, count = logits.masked_fill(matches, 0).sum(dim=1), (~matches).sum(dim=1)
     smoothed: Tensor = costs + smoothing * (count[query] * positives - others[query]) / (count[query] + 1)
     return smoothed

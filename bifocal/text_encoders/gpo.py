@@ -12,8 +12,8 @@ from bifocal.text_encoders.sequences import check_sequences
 class GPOEncoder(TextEncoder):
     """Affine map of each word vector, and pooling whose weights of the sorted values are learned, l2-normalized.
 
-    The pooling is that of Chen et al., CVPR 2021, see ``bifocal.image_encoders.GPOEncoder``; the paper puts it over a
-    BERT or a recurrent network. It ignores word order.
+    Chen et al., CVPR 2021, as ``bifocal.image_encoders.GPOEncoder``. The paper pools the states of a BERT or of a
+    recurrent network. Here the word vectors are pooled, so word order is ignored.
 
     Args:
         input_dim: K, dimension of a word vector.

@@ -40,15 +40,15 @@ class TransformerEncoder(TextEncoder):
         dim: d, dimension of the embedding.
         train: weights of the transformer that train: ``AllLayers``, ``LastLayers`` or ``LoRA``, see
             ``bifocal.text_encoders.tuning``; None for ``AllLayers``.
-        pooling: the vector of a sentence: mean or maximum of the states, or that of the first token. Layers that the
-            published encoder has after its pooling are left out.
-        network: configuration of the transformer; None for that of all-MiniLM-L6-v2.
+        pooling: how the states become one vector: their mean, their maximum, or the state of the first token. Layers
+            that the published encoder has after its pooling are left out.
+        network: configuration of the transformer; None: all-MiniLM-L6-v2.
 
     Shape:
         values (B, T) int64, ids of subwords, and lengths (B,) in [1, T] -> (B, d).
 
     Raises:
-        ValueError: ``input_dim`` is not that of the network, or ``train`` does not fit the network.
+        ValueError: ``input_dim`` differs from the network's, or ``train`` does not fit the network.
 
     Example:
         >>> from bifocal.text_encoders.tuning import LastLayers

@@ -17,16 +17,16 @@ BATCH = 64
 
 
 class ClassNames(Initialization):
-    """Linear encoders whose scores of class names are those of the backbone's ImageNet classifier.
+    """Linear encoders that score the name of an ImageNet class as the backbone's classifier scores the class.
 
     Romera-Paredes and Torr, "An embarrassingly simple approach to zero-shot learning", ICML 2015, section 3.1, map
-    vectors of classes to classifiers by ridge regression. Here the vectors are the captions' vectorizer's, of each
-    synonym of the 1,000 names, and the targets are the trained weights of the classifier: a text becomes the classifier
-    of what its neighbors among the names mean. This uses the labels of ImageNet and their names, and no box. The
+    vectors of classes to classifiers by ridge regression. Here the vectorizer of the captions gives the
+    vector of each synonym of the 1,000 names, and the targets are the trained weights of the classifier. A text then
+    gets a classifier like those of names with a similar meaning. ImageNet's labels and names are used, and no box. The
     classifier scores cells as well as whole images (Zhou et al., CVPR 2016), so an encoder of cells can point before
     its training, which captions alone do not teach.
 
-    The features are those that the classifier reads, before their mean: ``Grid`` without ``stage``.
+    It needs the cells whose mean the classifier reads: features of ``Grid`` without ``stage``.
 
     Args:
         path: safetensors file with the weights of the backbone and of its classifier.
