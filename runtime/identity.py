@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 PYTHON = "python"
 DISTRIBUTIONS = {
     "PIL": ("pillow",),
+    "faiss": ("faiss-cpu",),
     "huggingface_hub": ("huggingface-hub", "huggingface_hub"),
     "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
     "sklearn": ("scikit-learn",),
