@@ -13,7 +13,7 @@ from PIL import Image
 
 from bifocal.datasets.images import open_image
 from bifocal.report.overlay import overlay
-from bifocal.search.collection import Collection, ImageHit
+from bifocal.search.run_collection import ImageHit, RunCollection
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.heatmaps import HeatmapModel
 
@@ -97,13 +97,13 @@ class TrainedModel:
         return self.collection.nearest(vector[0], k, corrected=by_sentence)
 
     @cached_property
-    def collection(self) -> Collection:
+    def collection(self) -> RunCollection:
         """The images of the run's dataset.
 
         Raises:
             FileNotFoundError: the run has no collection.
         """
-        return Collection.read(self.directory / COLLECTION)
+        return RunCollection.read(self.directory / COLLECTION)
 
     def where(self, image: Path | str | Image.Image, phrase: str) -> Location:
         """Return where ``phrase`` is in ``image``, by the localizer of the model's own paper.

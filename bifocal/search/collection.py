@@ -1,109 +1,158 @@
-"""A collection of images that can be searched: their vectors and what is known of them, without torch."""
+"""A collection: ids, metadata and vectors of many images by one exported model. Needs no torch."""
 
-import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
-VECTORS, BIAS, IMAGES, DESCRIPTION = "vectors.npy", "bias.npy", "images.parquet", "collection.json"
-BLOCK = 65_536
-"""Images per matrix product."""
+from bifocal.remote_files import is_address
+from bifocal.search.collection_format import (
+    DESCRIPTION,
+    ITEMS,
+    REGIONS,
+    VECTORS,
+    Description,
+    ModelIdentity,
+    read_items,
+    shard_name,
+)
+from bifocal.search.vectors import Vectors
 
 
-class ImageHit(NamedTuple):
-    """One result of a search.
-
-    Attributes:
-        score: cosine with the query, without the bias that the order depends on.
-        path: the image file; None if the corpus publishes only features.
-        captions: sentences of the image; empty if it has none.
-    """
-
-    image_id: str
-    score: float
-    path: Path | None
-    captions: list[str]
-
-
-@dataclass(frozen=True)
-class Collection:
-    """Vectors of N images by one model.
+class Regions(NamedTuple):
+    """Regions of one image, for the localizer.
 
     Attributes:
-        vectors: (N, d) float16, of unit norm.
-        images: one row per image: ``image_id``, ``path`` (absolute, or null) and ``captions`` (list).
-        model: hash of the ONNX model that computed the vectors, and of the bank of the biases.
-        bias: (N,) float32, added to the scores of sentences, see ``bifocal.hubness``; None for no correction.
+        vectors: (R, d) float16, in the joint space.
+        boxes: (R, 4) float32, x0 y0 x1 y1, pixels of the image after EXIF rotation.
     """
 
     vectors: NDArray[np.float16]
-    images: pd.DataFrame
-    model: str
-    bias: NDArray[np.float32] | None = None
+    boxes: NDArray[np.float32]
 
-    def __post_init__(self) -> None:
-        if len(self.vectors) != len(self.images):
-            raise ValueError(f"{len(self.vectors)} vectors and {len(self.images)} images: expected as many of each")
 
-    def __len__(self) -> int:
-        """Return N."""
-        return len(self.images)
+class Collection:
+    """A collection that :class:`~bifocal.search.collection_writer.CollectionWriter` wrote; vectors stay on disk.
 
-    def nearest(self, query: NDArray[Any], k: int = 5, *, corrected: bool = False) -> list[ImageHit]:
-        """Return the ``k`` images of the highest cosine with ``query`` (d,), best first; equal scores by their order.
+    Args:
+        directory: of the collection; ``bifocal.search.collection_format`` describes its files.
 
-        Args:
-            corrected: order by the cosine plus the bias of each image, if the collection has biases. They are meant for
-                sentences as queries.
+    Attributes:
+        description: contents of ``collection.json``.
+        items: one row per item, see ``ITEMS_SCHEMA``; row k has vector k.
+        vectors: (N, D) float16, of unit length; zero for deleted items.
 
-        Raises:
-            ValueError: the query has another dimension, or is zero.
-        """
-        if query.shape != self.vectors.shape[1:] or not np.linalg.norm(query) > 0:
-            raise ValueError(f"query {query.shape}, expected a vector {self.vectors.shape[1:]} that is not zero")
-        direction = (query / np.linalg.norm(query)).astype(np.float32)
-        blocks = range(0, len(self), BLOCK)
-        scores = np.concatenate(
-            [self.vectors[start : start + BLOCK].astype(np.float32) @ direction for start in blocks]
-        )
-        biased = scores + self.bias if corrected and self.bias is not None else scores
-        best = np.argsort(-biased, kind="stable")[:k]
-        return [self._hit(int(row), float(scores[row])) for row in best]
+    Raises:
+        FileNotFoundError: the directory holds no complete collection.
+        ValueError: a file does not have its schema, or two files contradict each other.
+    """
 
-    def _hit(self, row: int, score: float) -> ImageHit:
-        entry = self.images.iloc[row]
-        path = Path(entry["path"]) if isinstance(entry["path"], str) else None
-        return ImageHit(str(entry["image_id"]), score, path, [str(text) for text in entry["captions"]])
-
-    def write(self, directory: Path) -> None:
-        """Write the collection to ``directory``, completely or not at all."""
-        partial = directory.with_name(directory.name + ".partial")
-        partial.mkdir(parents=True, exist_ok=True)
-        np.save(partial / VECTORS, self.vectors)
-        if self.bias is not None:
-            np.save(partial / BIAS, self.bias)
-        self.images.to_parquet(partial / IMAGES)
-        (partial / DESCRIPTION).write_text(json.dumps({"model": self.model}) + "\n")
-        if directory.exists():
-            for file in directory.iterdir():
-                file.unlink()
-            directory.rmdir()
-        partial.rename(directory)
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.description = Description.read(directory / DESCRIPTION)
+        self.items: pa.Table = read_items(directory / ITEMS)
+        shard, row = (self.items.column(name).to_numpy() for name in ("shard", "row"))
+        self._shard, self._row = shard, row
+        self._check_rows()
+        files = [self._open(VECTORS, number, (count, self.dimension)) for number, count in self._counts]
+        self.vectors = Vectors(files, shard, row, self.dimension)
 
     @classmethod
-    def read(cls, directory: Path) -> "Collection":
-        """Open the collection in ``directory``; the vectors are memory-mapped.
+    def open(cls, directory: Path) -> "Collection":
+        """Return the collection in ``directory``."""
+        return cls(directory)
 
-        Raises:
-            FileNotFoundError: the directory holds no collection.
-        """
-        if not (directory / DESCRIPTION).is_file():
-            raise FileNotFoundError(f"{directory} holds no collection: it has no {DESCRIPTION}")
-        model = json.loads((directory / DESCRIPTION).read_text())["model"]
-        vectors: NDArray[np.float16] = np.load(directory / VECTORS, mmap_mode="r")
-        bias = np.load(directory / BIAS) if (directory / BIAS).is_file() else None
-        return cls(vectors, pd.read_parquet(directory / IMAGES), model, bias)
+    @property
+    def model(self) -> ModelIdentity:
+        """The model that computed the vectors."""
+        return self.description.model
+
+    @property
+    def dimension(self) -> int:
+        """D of a vector."""
+        return self.description.dimension
+
+    def __len__(self) -> int:
+        """Return N, the number of items with the deleted ones."""
+        return len(self.items)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Ids of the N items."""
+        ids: list[str] = self.items.column("item_id").to_pylist()
+        return ids
+
+    @cached_property
+    def deleted(self) -> NDArray[np.bool_]:
+        """(N,), True for tombstones."""
+        deleted: NDArray[np.bool_] = self.items.column("deleted").to_numpy()
+        return deleted
+
+    def image(self, row: int) -> Path | str | None:
+        """Return the file or the address of an item's image; None if its corpus publishes only features."""
+        name, root = self.items.column("image")[row].as_py(), self.description.root
+        if name is None:
+            return None
+        return f"{root.rstrip('/')}/{name}" if is_address(root) else self.directory / root / name
+
+    def captions(self, row: int) -> list[str]:
+        """Return the sentences of an item; they may be none."""
+        captions: list[str] = self.items.column("captions")[row].as_py()
+        return captions
+
+    def regions(self, row: int) -> Regions | None:
+        """Return the regions of an item; None if the collection has no regions, or the item is deleted."""
+        shard = int(self._shard[row])
+        if self.description.region_dimension is None or shard < 0:
+            return None
+        offsets, vectors, boxes = self._region_files[shard]
+        start, end = offsets[self._row[row]], offsets[self._row[row] + 1]
+        return Regions(vectors[start:end], boxes[start:end])
+
+    @property
+    def _counts(self) -> Sequence[tuple[int, int]]:
+        return list(enumerate(self.description.shards))
+
+    @cached_property
+    def _region_files(self) -> list[tuple[NDArray[Any], NDArray[np.float16], NDArray[np.float32]]]:
+        found = []
+        for number, count in self._counts:
+            offsets = self._open(REGIONS, number, (count + 1,), ".offsets")
+            rows = int(offsets[-1])
+            vectors = self._open(REGIONS, number, (rows, self.description.region_dimension or 0))
+            found.append((offsets, vectors, self._open(REGIONS, number, (rows, 4), ".boxes")))
+        return found
+
+    def _open(self, folder: str, number: int, shape: tuple[int, ...], suffix: str = "") -> NDArray[Any]:
+        path = self.directory / folder / f"{shard_name(number)}{suffix}.npy"
+        try:
+            # NumPy cannot map an empty file.
+            array: NDArray[Any] = np.load(path, mmap_mode="r" if np.prod(shape) else None)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path} cannot be read ({error}): embed the collection again") from error
+        if array.shape != shape:
+            raise ValueError(f"{path} has shape {array.shape}, expected {shape}: embed the collection again")
+        return array
+
+    def _check_rows(self) -> None:
+        """Raise ``ValueError`` unless each item that is not deleted has a vector of its own."""
+        live = ~self.deleted
+        shard, row = self._shard[live], self._row[live]
+        counts = np.array(self.description.shards, np.int64)
+        valid = (shard >= 0) & (shard < len(counts)) & (row >= 0)
+        valid[valid] &= row[valid] < counts[shard[valid]]
+        places = np.stack([shard, row], axis=1)
+        if not valid.all() or len(np.unique(places, axis=0)) != len(places):
+            raise ValueError(
+                f"{self.directory / ITEMS} refers to vectors that the shards do not have, or to one vector twice: "
+                "embed the collection again"
+            )
+        if (live.sum(), (~live).sum()) != (self.description.items, self.description.deleted):
+            raise ValueError(
+                f"{self.directory / ITEMS} has {live.sum()} items and {(~live).sum()} tombstones, but {DESCRIPTION} "
+                f"states {self.description.items} and {self.description.deleted}: embed the collection again"
+            )

@@ -14,7 +14,7 @@ from bifocal.features import FeatureStore
 from bifocal.hubness.bank import FILE, HubnessBank
 from bifocal.models import load_model
 from bifocal.progress import track
-from bifocal.search.collection import Collection
+from bifocal.search.run_collection import RunCollection
 from pipelines.app.run_folder import ARTIFACTS, COLLECTION
 from runtime.artifacts import artifact_hash
 
@@ -33,7 +33,7 @@ def write_collection(folder: Path) -> int:
         digest += f"-{sha256((artifacts / 'embedding' / FILE).read_bytes()).hexdigest()}"
     dataset = read_dataset(artifacts / "dataset")
     if (target / "collection.json").is_file():
-        former = Collection.read(target)
+        former = RunCollection.read(target)
         if former.model == digest and former.images["image_id"].tolist() == dataset.images["image_id"].tolist():
             return len(former)
     model, store = load_model(artifacts / "embedding"), FeatureStore(artifacts / "features")
@@ -54,5 +54,5 @@ def write_collection(folder: Path) -> int:
     )
     embedded = np.concatenate(vectors)
     bias = None if bank is None else bank.image_bias(embedded)
-    Collection(embedded.astype(np.float16), images, digest, bias).write(target)
+    RunCollection(embedded.astype(np.float16), images, digest, bias).write(target)
     return len(ids)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from bifocal.datasets import open_image
 from bifocal.report.overlay import contact_sheet
-from bifocal.search.collection import Collection, ImageHit
+from bifocal.search.run_collection import ImageHit, RunCollection
 from bifocal.trained import TrainedModel, load
 from pipelines.app.run_folder import ARTIFACTS, COLLECTION, PARAMETERS
 
@@ -33,7 +33,7 @@ def unpack(folder: Path) -> TrainedModel:
     """
     table = json.loads((SHIPPED / TABLE).read_text())
     marker = folder / COLLECTION / "collection.json"
-    if marker.is_file() and Collection.read(folder / COLLECTION).model == table["model"]:
+    if marker.is_file() and RunCollection.read(folder / COLLECTION).model == table["model"]:
         return load(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / SHEET).is_file():
         raise FileExistsError(f"{folder} is no folder of 'bifocal demo': name a new folder with --folder")
@@ -47,7 +47,7 @@ def unpack(folder: Path) -> TrainedModel:
     shutil.copy(SHIPPED / RECIPE, folder / PARAMETERS)
     names = [f"test-{number:05d}" for number in range(len(paths))]
     images = pd.DataFrame({"image_id": names, "path": list(map(str, paths)), "captions": table["captions"]})
-    Collection(np.load(SHIPPED / VECTORS), images, table["model"]).write(folder / COLLECTION)
+    RunCollection(np.load(SHIPPED / VECTORS), images, table["model"]).write(folder / COLLECTION)
     return load(folder)
 
 

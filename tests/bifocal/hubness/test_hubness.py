@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from bifocal.hubness import CSLS, InvertedSoftmax
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
-from bifocal.search.collection import Collection
+from bifocal.search.run_collection import RunCollection
 
 
 def csls(bank: list[float], k: int) -> float:
@@ -78,8 +78,8 @@ def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, t
     tensors = torch.from_numpy(biases[0]), torch.from_numpy(biases[1])
     caption_ranks, ranks = retrieval_ranks(images, captions, image_of_caption, biases=tensors)
     table = pd.DataFrame({"image_id": [str(row) for row in range(60)], "path": None, "captions": [[]] * 60})
-    Collection(images.numpy().astype(np.float16), table, "", biases[0]).write(tmp_path / "collection")
-    collection = Collection.read(tmp_path / "collection")
+    RunCollection(images.numpy().astype(np.float16), table, "", biases[0]).write(tmp_path / "collection")
+    collection = RunCollection.read(tmp_path / "collection")
     first = []
     for row, caption in enumerate(captions):
         hits = collection.nearest(caption.numpy(), 60, corrected=True)

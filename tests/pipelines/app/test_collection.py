@@ -15,7 +15,7 @@ from bifocal.evaluation.ranked_split import rank_split
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model
-from bifocal.search.collection import Collection
+from bifocal.search.run_collection import RunCollection
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
@@ -64,7 +64,7 @@ def test_corrected_search_ranks_as_the_evaluation(
 ) -> None:
     monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
     write_collection(tmp_path)
-    collection, pairs = Collection.read(tmp_path / "collection"), subject.pairs
+    collection, pairs = RunCollection.read(tmp_path / "collection"), subject.pairs
     ranked = rank_split(subject, "full")
     assert ranked.corrected is not None
     assert isinstance(subject.model, TwoBranchModel)
@@ -90,13 +90,13 @@ def test_collection_is_written_again_for_another_bank(
 ) -> None:
     monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
     write_collection(tmp_path)
-    former = Collection.read(tmp_path / "collection").bias
+    former = RunCollection.read(tmp_path / "collection").bias
     assert former is not None
     assert subject.bank is not None
     HubnessBank.build(subject.bank.captions, subject.bank.images, "InvertedSoftmax").write(
         tmp_path / "artifacts" / "embedding"
     )
     write_collection(tmp_path)
-    latter = Collection.read(tmp_path / "collection").bias
+    latter = RunCollection.read(tmp_path / "collection").bias
     assert latter is not None
     assert not np.allclose(former, latter)

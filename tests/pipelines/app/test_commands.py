@@ -9,7 +9,7 @@ from PIL import Image
 
 import bifocal
 from bifocal.datasets import read_dataset
-from bifocal.search.collection import Collection
+from bifocal.search.run_collection import RunCollection
 from pipelines.app.backbones import recognize
 from tests.pipelines.app.conftest import Command
 
@@ -17,7 +17,7 @@ from tests.pipelines.app.conftest import Command
 def test_training_leaves_a_report_and_a_collection(trained: Path) -> None:
     dataset = read_dataset(trained / "artifacts" / "dataset")
     assert (trained / "artifacts" / "report" / "index.html").is_file()
-    collection = Collection.read(trained / "collection")
+    collection = RunCollection.read(trained / "collection")
     assert collection.images["image_id"].tolist() == dataset.images["image_id"].tolist()
     assert np.linalg.norm(collection.vectors.astype(float), axis=1) == pytest.approx(1, abs=2e-3)
 
@@ -55,10 +55,10 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
 def test_search_and_where_write_pictures(trained: Path, command: Command) -> None:
     result = command("search", "a red star", "--run", trained, "-k", 4)
     assert result.exit_code == 0, result.output
-    names = Collection.read(trained / "collection").images["path"]
+    names = RunCollection.read(trained / "collection").images["path"]
     assert sum(name in result.output for name in names) == 4
     assert Image.open(trained / "search.png").width > 4 * 200
-    image = Collection.read(trained / "collection").images["path"][0]
+    image = RunCollection.read(trained / "collection").images["path"][0]
     result = command("where", image, "red star", "--run", trained)
     assert result.exit_code == 0, result.output
     assert "from the left" in result.output

@@ -1,0 +1,57 @@
+"""Vectors of a collection: one matrix over the memory-mapped files of its shards."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Vectors:
+    """The vectors (N, D) float16 of N items; a row is zero if the item is deleted.
+
+    Args:
+        shards: vectors (n, D) of each shard, usually memory-mapped.
+        shard, row: (N,) place of each item's vector; -1 for a deleted item.
+
+    Example:
+        >>> view = Vectors([np.eye(2, dtype=np.float16)], np.array([0, -1, 0]), np.array([1, -1, 0]), dimension=2)
+        >>> view[[0, 1]].tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+    """
+
+    def __init__(
+        self, shards: Sequence[NDArray[np.float16]], shard: NDArray[Any], row: NDArray[Any], dimension: int
+    ) -> None:
+        self._shards, self._shard, self._row = shards, shard, row
+        self.shape = len(shard), dimension
+
+    def __len__(self) -> int:
+        """Return N."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float16]:
+        """Return the vectors of rows, as an array of NumPy does: a number, a slice, a list, or a mask."""
+        shard, row = self._shard[rows], self._row[rows]
+        if np.ndim(shard) == 0:
+            vector: NDArray[np.float16] = self._gather(np.array([shard]), np.array([row]))[0]
+            return vector
+        return self._gather(shard, row)
+
+    def batches(self, size: int) -> Iterator[NDArray[np.float16]]:
+        """Yield the vectors of ``size`` items each, in order; the last batch may be smaller.
+
+        A batch within one shard is a view of the file.
+        """
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+    def _gather(self, shard: NDArray[Any], row: NDArray[Any]) -> NDArray[np.float16]:
+        if len(shard) and shard[0] >= 0 and (shard == shard[0]).all() and (np.diff(row) == 1).all():
+            view: NDArray[np.float16] = self._shards[shard[0]][row[0] : row[-1] + 1]
+            return view
+        vectors = np.zeros((len(shard), self.shape[1]), np.float16)
+        for number in np.unique(shard[shard >= 0]):
+            here = shard == number
+            vectors[here] = self._shards[number][row[here]]
+        return vectors

@@ -1,0 +1,27 @@
+"""Identity of an exported model: vectors of one model are never compared with those of another."""
+
+import hashlib
+import json
+from pathlib import Path
+
+REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
+"""Files beside the graphs that have no effect on a vector."""
+
+
+def model_hash(directory: Path) -> str:
+    """Return the SHA-256 over the names and contents of an exported model's files.
+
+    A copy of the files has the same hash wherever it lies, such as in a run folder or in a registered version.
+
+    Raises:
+        FileNotFoundError: the directory holds no exported model.
+    """
+    if not any(directory.glob("*.onnx")):
+        raise FileNotFoundError(f"{directory} holds no exported model: it has no graph *.onnx")
+    files: dict[str, str] = {}
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if path.is_file() and name not in REPORTS:
+            with path.open("rb") as file:
+                files[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
