@@ -17,7 +17,7 @@ from bifocal.evaluation.base import Subject
 from bifocal.losses import SemanticTripletLoss
 from bifocal.preparation import new_model, prepare_inputs
 from bifocal.report.overlay import contact_sheet
-from bifocal.search import Index, Search
+from bifocal.search import Searcher, SearchIndex, TorchEmbedder
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import MinedTriplets
 from bifocal.training.schedules import MultiStep
@@ -83,7 +83,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     # Figure 5: an image, and the same image plus and minus words.
     image_ids = subject.split.images["image_id"].tolist()
-    search = Search(model, inputs.vectorizer, Index(image_ids, subject.image_embeddings))
+    search = Searcher(TorchEmbedder(model, inputs.vectorizer), SearchIndex.of(image_ids, subject.image_embeddings))
     query = str(image_ids[0])
     shown = [(open_image(subject.split.image_path(query)), "query")]
     for title, hits in {
@@ -91,7 +91,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
         f"+ {PLUS}": search.image(query, plus=[PLUS], k=2),
         f"+ {PLUS} - {MINUS}": search.image(query, plus=[PLUS], minus=[MINUS], k=2),
     }.items():
-        shown += [(open_image(subject.split.image_path(hit.image_id)), f"{title}: {hit.score:.2f}") for hit in hits]
+        shown += [(open_image(subject.split.image_path(hit.item_id)), f"{title}: {hit.score:.2f}") for hit in hits]
     contact_sheet("Semantic retrieval", shown).save(home / "semantic_retrieval.png")
     print(f"-> {home / 'semantic_retrieval.png'}")
     return results

@@ -7,14 +7,16 @@ from bifocal.lazy import lazy_attributes
 if TYPE_CHECKING:
     from bifocal.search.explanation import Heatmaps
     from bifocal.search.grounding import GroundingSearch
-    from bifocal.search.index import Index, SearchHit
-    from bifocal.search.queries import Search
+    from bifocal.search.index import SearchHit, SearchIndex
+    from bifocal.search.queries import Searcher
+    from bifocal.search.torch_embedder import TorchEmbedder
 else:
     _MODULES = {
         "GroundingSearch": "grounding",
         "Heatmaps": "explanation",
-        "Index": "index",
-        "Search": "queries",
         "SearchHit": "index",
+        "SearchIndex": "index",
+        "Searcher": "queries",
+        "TorchEmbedder": "torch_embedder",
     }
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

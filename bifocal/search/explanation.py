@@ -1,8 +1,11 @@
 """Explanation of a search result: a heatmap of the query in the image."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bifocal.batch import to_device
@@ -34,12 +37,13 @@ class Heatmaps:
     def __post_init__(self) -> None:
         self._localizer()
 
-    def __call__(self, image_id: str, query: Tensor) -> Tensor:
+    def __call__(self, image_id: str, query: NDArray[Any]) -> Tensor:
         """Return the heatmap (size, size) of the query (d,), rows from the top; see ``rasterize``."""
         device = self.model.device
+        text = torch.from_numpy(np.array(query, dtype=np.float32))[None].to(device)
         regions = to_device(self.features.gather(self.features.rows([image_id])), device)
         with torch.inference_mode():
-            region_scores = self._localizer()(self.model.image_encoder, regions, query.to(device).unsqueeze(0))
+            region_scores = self._localizer()(self.model.image_encoder, regions, text)
         scores, boxes = (part[0].float().cpu() for part in region_scores)
         present = ~scores.isneginf()
         return rasterize(scores[present], boxes[present], self.size, self.size)

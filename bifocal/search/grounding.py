@@ -1,7 +1,7 @@
 """Search by text with a model that compares words with cells and has no single vector for an image."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ class GroundingSearch:
         """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep the collection's order.
 
         Args:
-            explain: computes the ``explanation`` of each result, from its image_id and the sentence's vector (d,).
+            explain: computes the ``explanation`` of each result, from its id and the sentence's vector (d,).
         """
         self.model.eval()
         device = self.model.device
@@ -55,6 +55,7 @@ class GroundingSearch:
             blocks = [
                 self.model.score(cells.to(device), captions).cross[:, 0].cpu() for cells in self.cells.split(BATCH)
             ]
-        scores, query = torch.cat(blocks), captions[0][0].float().cpu().clone()
-        best = [(self.image_ids[row], float(scores[row])) for row in scores.argsort(descending=True, stable=True)[:k]]
-        return [SearchHit(image_id, score, explain(image_id, query) if explain else None) for image_id, score in best]
+        scores, query = torch.cat(blocks), captions[0][0].float().cpu().numpy()
+        best = scores.argsort(descending=True, stable=True)[:k].tolist()
+        hits = [SearchHit(row, self.image_ids[row], float(scores[row])) for row in best]
+        return hits if explain is None else [replace(hit, explanation=explain(hit.item_id, query)) for hit in hits]

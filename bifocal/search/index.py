@@ -1,19 +1,23 @@
-"""Index of a collection: exact search in blocks, or approximate search with faiss."""
+"""Index of a collection: batches of queries, exact search over memory-mapped vectors, filters. Needs no torch."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-from torch.nn.functional import normalize
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-INDEX, NAMES, APPROXIMATE = "index.safetensors", "index.json", "index.faiss"
-BLOCK = 65_536
-"""Images per matrix product of the exact search."""
+from bifocal.search.exact import nearest_rows, rank
+from bifocal.search.filters import matching_rows
+
+Array = NDArray[Any]
+DESCRIPTION, ITEMS, VECTORS, BIAS = "index.json", "items.parquet", "vectors.f16", "bias.npy"
+SCHEMA = 1
+"""Version of the files."""
 
 
 @dataclass(frozen=True)
@@ -21,179 +25,213 @@ class SearchHit:
     """One result.
 
     Attributes:
-        image_id: id of the image.
-        score: cosine with the query; R_w + R_s of a ``GroundingModel``.
+        row: row of the item in the index.
+        item_id: id of the item.
+        score: cosine with the query, without the bias that the order depends on; R_w + R_s of a ``GroundingModel``.
+        probability: probability that the result is relevant; None if the index is not calibrated.
         explanation: result of ``explain``, such as a heatmap of ``Heatmaps``; None without ``explain``.
     """
 
-    image_id: str
+    row: int
+    item_id: str
     score: float
+    probability: float | None = None
     explanation: Any = None
 
 
-class NearestNeighbors(Protocol):
-    """A faiss index."""
+@dataclass(frozen=True)
+class IndexDescription:
+    """Contents of ``index.json``.
 
-    def search(self, queries: Any, k: int) -> tuple[Any, Any]:
-        """Return scores (Q, k) and rows (Q, k); a row is -1 if there are fewer results."""
-        ...
+    Attributes:
+        dimension: d.
+        count: items, with removed ones.
+        model: name, version and SHA-256 of the model that computed the vectors; empty if unknown.
+        preprocessing: how the model reads an image.
+        metric: always the cosine.
+        schema: version of the files.
+    """
+
+    dimension: int
+    count: int
+    model: Mapping[str, Any] = field(default_factory=dict)
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = "cosine"
+    schema: int = SCHEMA
 
 
-@dataclass
-class Index:
-    """Embeddings of a collection of images.
+class SearchIndex:
+    """Vectors and metadata of the N items of a collection.
 
     Args:
-        image_ids: ids of the N images.
-        embeddings: (N, d), of unit norm.
-        approximate: index of faiss over the embeddings, see ``build_approximate``; None for exact search.
-        bias: (N,), added to the scores of sentences, see ``bifocal.hubness``; None for no correction.
+        items: table with the column ``item_id``, and metadata in columns ``meta.<name>``.
+        vectors: (N, d) of unit norm; a memory-mapped file of float16 is read in blocks.
+        bias: (N,), added to the scores of corrected searches, see ``bifocal.hubness``; None for no correction.
+        description: model and preprocessing; None if unknown.
 
     Raises:
-        ValueError: the numbers of ids, embeddings and biases differ, an id occurs twice, or an embedding is not finite.
+        ValueError: the numbers of items, vectors and biases differ, or an id occurs twice.
 
     Example:
-        >>> index = Index(["sea", "wood"], torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-        >>> [hit.image_id for hit in index.nearest(torch.tensor([0.6, 0.8]), k=2)]
+        >>> index = SearchIndex.of(["sea", "wood"], np.array([[1.0, 0.0], [0.0, 1.0]]))
+        >>> [hit.item_id for hit in index.search(np.array([[0.6, 0.8]]), k=2)[0]]
         ['wood', 'sea']
     """
 
-    image_ids: Sequence[str]
-    embeddings: Tensor
-    approximate: NearestNeighbors | None = field(default=None, repr=False)
-    bias: Tensor | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
-        if len(self.image_ids) != len(self.embeddings) or len(self._row) != len(self.image_ids):
+    def __init__(
+        self, items: pa.Table, vectors: Array, bias: Array | None = None, description: IndexDescription | None = None
+    ) -> None:
+        self.items, self.vectors, self.bias = items, vectors, bias
+        self.ids: list[str] = items["item_id"].to_pylist()
+        self.description = description or IndexDescription(vectors.shape[1], len(items))
+        self._row = {item_id: row for row, item_id in enumerate(self.ids)}
+        if len(items) != len(vectors) or len(self._row) != len(items):
             raise ValueError(
-                f"{len(self.image_ids)} ids, {len(self._row)} of them different, and {len(self.embeddings)} "
-                "embeddings: give each embedding its own id"
+                f"{len(items)} ids, {len(self._row)} of them different, and {len(vectors)} vectors: give each "
+                "vector its own id"
             )
-        if self.bias is not None and self.bias.shape != (len(self),):
-            raise ValueError(f"bias {tuple(self.bias.shape)}, expected ({len(self)},): one number per image")
-        if not torch.isfinite(self.embeddings).all():
-            raise ValueError("an embedding is not finite")
+        if bias is not None and bias.shape != (len(items),):
+            raise ValueError(f"bias {bias.shape}, expected ({len(items)},): one number per item")
 
-    def __len__(self) -> int:
-        """Return N, the number of images."""
-        return len(self.image_ids)
-
-    def embedding(self, image_id: str) -> Tensor:
-        """Return the embedding (d,) of an image of the index.
-
-        Raises:
-            ValueError: the index does not have the image.
-        """
-        if image_id not in self._row:
-            raise ValueError(f"the index has no image {image_id!r} among its {len(self)}; search with its embedding")
-        return self.embeddings[self._row[image_id]]
-
-    def nearest(
-        self,
-        query: Tensor,
-        k: int,
-        *,
-        exclude: str | None = None,
-        explain: Callable[[str], Any] | None = None,
-        corrected: bool = False,
-    ) -> list[SearchHit]:
-        """Return the ``k`` images of the highest cosine with ``query`` (d,), best first.
-
-        Images with equal scores keep the order of the index.
+    @classmethod
+    def of(cls, item_ids: Sequence[str], vectors: Any, bias: Any = None) -> "SearchIndex":
+        """Return an index in memory of vectors (N, d), which are normalized and rounded to float16.
 
         Args:
-            exclude: id of an image to leave out of the results, such as the query image.
-            explain: computes the ``explanation`` of a result from its image_id.
-            corrected: order by the cosine plus the bias of each image, if the index has biases. They are meant for
+            vectors: an array, or a tensor of torch on the CPU.
+            bias: (N,), see the class.
+
+        Raises:
+            ValueError: a vector is zero or not finite.
+        """
+        unit = unit_vectors(np.asarray(vectors))
+        table = pa.table({"item_id": pa.array([str(item_id) for item_id in item_ids], pa.string())})
+        return cls(table, unit.astype(np.float16), None if bias is None else np.asarray(bias, dtype=np.float32))
+
+    def __len__(self) -> int:
+        """Return N, the number of items."""
+        return len(self.items)
+
+    def row(self, item_id: str) -> int:
+        """Return the row of an item.
+
+        Raises:
+            ValueError: the index does not have the item.
+        """
+        if item_id not in self._row:
+            raise ValueError(f"the index has no item {item_id!r} among its {len(self)}; search with its vector")
+        return self._row[item_id]
+
+    def vector(self, item_id: str) -> NDArray[np.float32]:
+        """Return the vector (d,) of an item.
+
+        Raises:
+            ValueError: the index does not have the item.
+        """
+        return np.asarray(self.vectors[self.row(item_id)], dtype=np.float32)
+
+    def search(
+        self,
+        vectors: Array,
+        k: int = 10,
+        *,
+        where: Mapping[str, Any] | None = None,
+        offset: int = 0,
+        exclude: Sequence[str] = (),
+        corrected: bool = False,
+    ) -> list[list[SearchHit]]:
+        """Return the ``k`` items of the highest cosine with each query, best first; equal scores by their row.
+
+        Args:
+            vectors: queries (Q, d); their norms do not matter.
+            where: filter of the metadata, see ``bifocal.search.filters.matching_rows``.
+            offset: best items to leave out, such as those of former pages.
+            exclude: ids of items to leave out, such as the query image.
+            corrected: order by the cosine plus the bias of each item, if the index has biases. They are meant for
                 sentences as queries.
 
         Raises:
-            ValueError: the query has another dimension, or is zero.
+            ValueError: a query has another dimension, is zero or not finite; ``k`` or ``offset`` is out of range; or
+                the filter does not fit the metadata.
         """
-        if query.shape != self.embeddings.shape[1:] or not float(query.norm()) > 0:
-            raise ValueError(
-                f"query {tuple(query.shape)}, expected a vector {tuple(self.embeddings.shape[1:])} that is not zero"
-            )
-        query = normalize(query.detach().to(self.embeddings), dim=0)
-        count = min(len(self), k + (exclude is not None))
-        search = self._exact if self.approximate is None else self._approximate
-        bias = torch.zeros(len(self)) if self.bias is None or not corrected else self.bias
-        scores, rows = search(query, count, bias)
-        scores = scores - bias[rows]
-        results = [
-            (self.image_ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row >= 0
+        if k < 1 or offset < 0:
+            raise ValueError(f"k is {k} and offset {offset}: expected at least 1 and 0")
+        queries = unit_vectors(vectors, self.description.dimension)
+        bias = self.bias if corrected else None
+        count = min(len(self), offset + k)
+        candidates = nearest_rows(self.vectors, queries, count, bias, self._allowed(where, exclude))
+        scores, rows = rank(self.vectors, queries, candidates, count, bias)
+        return [
+            [SearchHit(row, self.ids[row], score) for row, score in zip(*found, strict=True) if row >= 0]
+            for found in zip(rows[:, offset:].tolist(), scores[:, offset:].tolist(), strict=True)
         ]
-        kept = [(image_id, score) for image_id, score in results if image_id != exclude][:k]
-        return [SearchHit(image_id, score, explain(image_id) if explain else None) for image_id, score in kept]
 
-    def build_approximate(self, n_lists: int | None = None, n_probes: int = 16) -> None:
-        """Search with an inverted file of faiss from now on: faster for millions of images, but not exact.
+    def _allowed(self, where: Mapping[str, Any] | None, exclude: Sequence[str]) -> Array | None:
+        if not where and not exclude:
+            return None
+        allowed = matching_rows(self.items, where or {})
+        allowed[[self.row(item_id) for item_id in exclude]] = False
+        return allowed
 
-        Args:
-            n_lists: lists of the inverted file; None for about 4 sqrt(N).
-            n_probes: lists that a query searches.
-
-        Raises:
-            ImportError: faiss is not installed.
-        """
-        faiss = _faiss()
-        dim = self.embeddings.shape[1] + (self.bias is not None)
-        lists = max(1, min(len(self) // 39, int(4 * len(self) ** 0.5)) if n_lists is None else n_lists)
-        inverted = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, lists, faiss.METRIC_INNER_PRODUCT)
-        vectors = self.embeddings.numpy()
-        if self.bias is not None:  # the inner product with (query, 1) is the corrected score
-            vectors = torch.cat([self.embeddings, self.bias.unsqueeze(1).to(self.embeddings)], dim=1).numpy()
-        inverted.train(vectors)
-        inverted.add(vectors)
-        inverted.nprobe = n_probes
-        self.approximate = inverted
-
-    def save(self, directory: Path) -> None:
-        """Write ``index.safetensors``, ``index.json`` and, if it was built, the index of faiss."""
-        biases = {} if self.bias is None else {"bias": self.bias.contiguous()}
-        save_file({"embeddings": self.embeddings.contiguous(), **biases}, directory / INDEX)
-        (directory / NAMES).write_text(json.dumps(list(self.image_ids), ensure_ascii=False) + "\n", encoding="utf-8")
-        if self.approximate is not None:
-            _faiss().write_index(self.approximate, str(directory / APPROXIMATE))
+    def write(self, directory: Path) -> None:
+        """Write the files of the index to an existing directory; ``index.json`` is the last one."""
+        pq.write_table(self.items, directory / ITEMS)
+        with (directory / VECTORS).open("wb") as file:
+            for start in range(0, len(self), 65_536):
+                file.write(np.ascontiguousarray(self.vectors[start : start + 65_536], dtype=np.float16).tobytes())
+        if self.bias is not None:
+            np.save(directory / BIAS, self.bias)
+        description = asdict(replace(self.description, count=len(self)))
+        (directory / DESCRIPTION).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
     @classmethod
-    def load(cls, directory: Path) -> "Index":
-        """Read the index that :meth:`save` wrote.
+    def open(cls, directory: Path, model: str | None = None) -> "SearchIndex":
+        """Open an index; its vectors are memory-mapped.
+
+        Args:
+            model: SHA-256 of the model that computes the queries; None to compare it with nothing.
 
         Raises:
             FileNotFoundError: the directory holds no index.
+            ValueError: the index belongs to another model, or another version of bifocal wrote it.
         """
-        if not (directory / INDEX).is_file():
-            raise FileNotFoundError(f"{directory} holds no {INDEX}: save an Index there")
-        names = json.loads((directory / NAMES).read_text(encoding="utf-8"))
-        tensors = load_file(directory / INDEX)
-        index = cls(names, tensors["embeddings"], bias=tensors.get("bias"))
-        if (directory / APPROXIMATE).is_file():
-            index.approximate = _faiss().read_index(str(directory / APPROXIMATE))
-        return index
-
-    def _exact(self, query: Tensor, k: int, bias: Tensor) -> tuple[Tensor, Tensor]:
-        scores, rows = query.new_empty(0), torch.empty(0, dtype=torch.int64)
-        for start in range(0, len(self), BLOCK):
-            block = self.embeddings[start : start + BLOCK] @ query + bias[start : start + BLOCK]
-            scores = torch.cat([scores, block])
-            rows = torch.cat([rows, torch.arange(start, start + len(block))])
-            order = scores.argsort(descending=True, stable=True)[:k]
-            scores, rows = scores[order], rows[order]
-        return scores, rows
-
-    def _approximate(self, query: Tensor, k: int, bias: Tensor) -> tuple[Tensor, Tensor]:
-        assert self.approximate is not None
-        if self.bias is not None:  # 0 leaves the biases in the index out
-            query = torch.cat([query, query.new_tensor([float(bias.any())])])
-        scores, rows = self.approximate.search(query.unsqueeze(0).numpy(), k)
-        return torch.from_numpy(scores[0]), torch.from_numpy(rows[0])
+        if not (directory / DESCRIPTION).is_file():
+            raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")
+        content = json.loads((directory / DESCRIPTION).read_text("utf-8"))
+        if content.get("schema") != SCHEMA:
+            raise ValueError(
+                f"{directory} has schema {content.get('schema')}, expected {SCHEMA}: build the index again"
+            )
+        description = IndexDescription(**content)
+        if model is not None and description.model.get("sha256") != model:
+            raise ValueError(
+                f"the index in {directory} holds vectors of model {_name(description.model)}, but the queries are of a "
+                f"model with hash {model[:12]}: build the index again with this model"
+            )
+        shape = (description.count, description.dimension)
+        vectors: Array = np.zeros(shape, dtype=np.float16)
+        if len(vectors):  # an empty file cannot be mapped
+            vectors = np.memmap(directory / VECTORS, dtype=np.float16, mode="r", shape=shape)
+        bias = np.load(directory / BIAS) if (directory / BIAS).is_file() else None
+        return cls(pq.read_table(directory / ITEMS), vectors, bias, description)
 
 
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError("approximate search needs faiss: pip install 'bifocal[search]'") from error
-    return faiss
+def _name(model: Mapping[str, Any]) -> str:
+    version = f" version {model['version']}" if model.get("version") is not None else ""
+    return f"{model.get('name', 'without a name')}{version} with hash {str(model.get('sha256'))[:12]}"
+
+
+def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:
+    """Return vectors (Q, d) divided by their norms.
+
+    Raises:
+        ValueError: the shape is another one, or a vector is zero or not finite.
+    """
+    given = np.asarray(vectors, dtype=np.float64)
+    if given.ndim != 2 or (dimension is not None and given.shape[1] != dimension):
+        raise ValueError(f"vectors {given.shape}, expected (number, {dimension or 'dimension'})")
+    norms = np.linalg.norm(given, axis=1, keepdims=True)
+    if not (np.isfinite(norms) & (norms > 0)).all():
+        raise ValueError("a vector is zero or not finite: it has no direction")
+    unit: NDArray[np.float32] = (given / norms).astype(np.float32)
+    return unit

@@ -1,84 +1,93 @@
-"""Queries by text, by image, and by image with words added or subtracted."""
+"""Queries by text, by image, and by image with words added or subtracted. Needs no torch."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from bifocal.batch import to_device
-from bifocal.embedding import DualEncoder, dual_encoder
-from bifocal.search.index import Index, SearchHit
-from bifocal.text.vectorizers.base import FittedVectorizer
+from bifocal.search.index import SearchHit, SearchIndex, unit_vectors
 
-Explain = Callable[[str, Tensor], Any]
-"""Explanation of a result from its image_id and the query (d,), such as ``Heatmaps(model, features)``."""
+Array = NDArray[Any]
+Explain = Callable[[str, Array], Any]
+"""Explanation of a result from its item_id and the query (d,), such as ``Heatmaps(model, features)``."""
+
+
+class SentenceEmbedder(Protocol):
+    """A model that embeds sentences: an ``Embedder`` of ONNX graphs, or a ``TorchEmbedder``."""
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Array:
+        """Return the embeddings (B, d) of B sentences."""
+        ...
 
 
 @dataclass(frozen=True)
-class Search:
-    """Search in an index with a model that has one vector for each image and each text.
+class Searcher:
+    """Search in an index with the model that computed its vectors.
 
     Args:
-        model: a dual encoder, such as a ``TwoBranchModel``.
-        vectorizer: vectorizer of the text that the model was trained on, see
-            ``bifocal.text.vectorizers.base.load_vectorizer``.
-        index: embeddings of the images by the same model.
-
-    Raises:
-        TypeError: the model has no single vector for an image.
+        model: embeds sentences.
+        index: vectors of the items by the same model.
     """
 
-    model: DualEncoder
-    vectorizer: FittedVectorizer
-    index: Index
+    model: SentenceEmbedder
+    index: SearchIndex
 
-    def __post_init__(self) -> None:
-        dual_encoder(self.model, instead="search with GroundingSearch")
+    def embed(self, sentence: str) -> NDArray[np.float32]:
+        """Return the embedding (d,) of a sentence, of unit norm."""
+        return unit_vectors(self.model.embed_sentences([sentence]))[0]
 
-    def embed(self, sentence: str) -> Tensor:
-        """Return the embedding of a sentence, (d,), float32 on the CPU."""
-        self.model.eval()
-        text = to_device(self.vectorizer.vectorize([sentence]), self.model.device)
-        with torch.inference_mode():
-            vector = self.model.embed_captions(text)[0]
-        return vector.float().cpu().clone()
-
-    def text(self, sentence: str, k: int = 10, explain: Explain | None = None) -> list[SearchHit]:
-        """Return the ``k`` images that fit ``sentence`` best, with the biases of the index, if it has some.
+    def text(
+        self,
+        sentence: str,
+        k: int = 10,
+        *,
+        where: Mapping[str, Any] | None = None,
+        offset: int = 0,
+        explain: Explain | None = None,
+    ) -> list[SearchHit]:
+        """Return the ``k`` items that fit ``sentence`` best, in the order corrected by the biases of the index.
 
         Args:
+            where, offset: see ``SearchIndex.search``.
             explain: computes the ``explanation`` of each result.
         """
-        return self._nearest(self.embed(sentence), k, None, explain, corrected=True)
+        query = self.embed(sentence)
+        (hits,) = self.index.search(query[None], k, where=where, offset=offset, corrected=True)
+        return _explained(hits, query, explain)
 
     def image(
         self,
-        image: str | Tensor,
+        image: str | Array,
         plus: Sequence[str] = (),
         minus: Sequence[str] = (),
         k: int = 10,
+        *,
+        where: Mapping[str, Any] | None = None,
+        offset: int = 0,
         explain: Explain | None = None,
     ) -> list[SearchHit]:
-        """Return the ``k`` images most similar to ``image``, with the words of ``plus`` added and ``minus`` subtracted.
+        """Return the ``k`` items most similar to ``image``, with the words of ``plus`` added and ``minus`` subtracted.
 
         Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5: the query is
         the sum of the embeddings, those of ``minus`` with a negative sign.
 
         Args:
-            image: id of an image of the index, which is excluded from the results; or the embedding (d,) of any image.
+            image: id of an item of the index, which is excluded from the results; or the embedding (d,) of any image.
+            where, offset: see ``SearchIndex.search``.
             explain: computes the ``explanation`` of each result.
         """
-        query = self.index.embedding(image) if isinstance(image, str) else image.float().cpu()
+        by_id = isinstance(image, str)
+        query = self.index.vector(image) if isinstance(image, str) else np.asarray(image, dtype=np.float32)
         for sentence in plus:
             query = query + self.embed(sentence)
         for sentence in minus:
             query = query - self.embed(sentence)
-        return self._nearest(query, k, image if isinstance(image, str) else None, explain)
+        exclude = [str(image)] if by_id else []
+        (hits,) = self.index.search(query[None], k, where=where, offset=offset, exclude=exclude)
+        return _explained(hits, query, explain)
 
-    def _nearest(
-        self, query: Tensor, k: int, exclude: str | None, explain: Explain | None, corrected: bool = False
-    ) -> list[SearchHit]:
-        explain_image = None if explain is None else lambda image_id: explain(image_id, query)
-        return self.index.nearest(query, k, exclude=exclude, explain=explain_image, corrected=corrected)
+
+def _explained(hits: list[SearchHit], query: Array, explain: Explain | None) -> list[SearchHit]:
+    return hits if explain is None else [replace(hit, explanation=explain(hit.item_id, query)) for hit in hits]

@@ -8,8 +8,8 @@ import torch
 
 from bifocal.batch import ImageCaptionPairs
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.models import GroundingModel, build_model
-from bifocal.search import GroundingSearch, Heatmaps, Index, Search
+from bifocal.models import GroundingModel, TwoBranchModel, build_model
+from bifocal.search import GroundingSearch, Heatmaps, Searcher, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text
 
@@ -28,35 +28,35 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     return FeatureStore(folder)
 
 
-def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMILEEncoder") -> Search:
+def smile(pairs: ImageCaptionPairs, features: FeatureStore, encoder: str = "SMILEEncoder") -> TwoBranchModel:
     torch.manual_seed(0)
     model = build_model(
         {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "GRUEncoder"},
         feature_dim=features.dim, text_dim=pairs.text.dim,
         text_format="tokens", vocabulary_size=len(pairs.text.vocabulary),
     )  # fmt: skip
-    return Search(
-        model, load_vectorizer(pairs.text.directory), Index([f"image {n}" for n in range(4)], torch.eye(4, 5))
-    )
+    assert isinstance(model, TwoBranchModel)
+    return model
 
 
 def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
-    search = smile(pairs, features)
+    model = smile(pairs, features)
     with torch.no_grad():
-        search.model.image_encoder.convolution.weight.copy_(torch.eye(5))
-    for number, hit in enumerate(
-        search.image(torch.eye(4, 5)[n], k=1, explain=Heatmaps(search.model, features, size=6))[0] for n in range(4)
-    ):
-        assert hit.image_id == f"image {number}"
+        model.image_encoder.convolution.weight.copy_(torch.eye(5))
+    embedder = TorchEmbedder(model, load_vectorizer(pairs.text.directory))
+    search = Searcher(embedder, SearchIndex.of([f"image {n}" for n in range(4)], np.eye(4, 5)))
+    explain = Heatmaps(model, features, size=6)
+    for number, hit in enumerate(search.image(np.eye(4, 5)[n], k=1, explain=explain)[0] for n in range(4)):
+        assert hit.item_id == f"image {number}"
         expected = torch.zeros(3, 3)
         expected[number // 3, number % 3] = 1
         torch.testing.assert_close(hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
 
 
 def test_heatmaps_reject_an_encoder_without_localizer(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
-    search = smile(pairs, features, "LinearEncoder")
+    model = smile(pairs, features, "LinearEncoder")
     with pytest.raises(ValueError, match="a LinearEncoder has no localizer: search without explain"):
-        Heatmaps(search.model, features)
+        Heatmaps(model, features)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_grounding_search_ranks_images_by_the_scores_of_the_model(
         cells = model.embed_images(features.gather(features.rows(names)))
         scores = model.score(cells, (sentences, words)).cross[:, 0]
     order = scores.argsort(descending=True)[:3].tolist()
-    assert [hit.image_id for hit in hits] == [names[row] for row in order]
+    assert [hit.item_id for hit in hits] == [names[row] for row in order]
     assert [hit.score for hit in hits] == pytest.approx(scores[order].tolist())
     for hit, row in zip(hits, order, strict=True):
         torch.testing.assert_close(hit.explanation.flatten(), (cells[row, 0] @ sentences[0]).relu())
@@ -98,4 +98,4 @@ def test_grounding_search_ranks_images_by_the_scores_of_the_model(
 def test_search_rejects_a_grounding_model(grounding: tuple[GroundingModel, FittedVectorizer]) -> None:
     model, vectorizer = grounding
     with pytest.raises(TypeError, match="no single vector for an image: search with GroundingSearch"):
-        Search(model, vectorizer, Index(["a"], torch.ones(1, 6)))
+        TorchEmbedder(model, vectorizer)

@@ -1,0 +1,77 @@
+"""Filters on the metadata of a collection: equality, sets and ranges."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bifocal.registry import suggest
+
+PREFIX = "meta."
+"""Prefix of the columns of metadata in ``items.parquet``."""
+LIMITS = ("min", "max")
+
+
+def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return which items (N,) fulfill all conditions of a filter; an item without the value fulfills none.
+
+    Args:
+        items: table with the metadata in columns ``meta.<name>``.
+        where: condition of each name: a value (equality), a list (any of the values), or ``{"min": a, "max": b}`` (a
+            range with both ends; one of them may be missing).
+
+    Raises:
+        ValueError: there is no such metadata, or a condition does not fit its type.
+
+    Example:
+        >>> items = pa.table({"meta.year": [1998, 2004, 2011], "meta.city": ["Oslo", "Rome", None]})
+        >>> matching_rows(items, {"year": {"min": 2000}, "city": ["Rome", "Oslo"]}).tolist()
+        [False, True, False]
+    """
+    mask = np.ones(len(items), dtype=bool)
+    for name, condition in where.items():
+        if PREFIX + name not in items.column_names:
+            known = [column.removeprefix(PREFIX) for column in items.column_names if column.startswith(PREFIX)]
+            raise ValueError(f"the collection has no metadata {name!r}; {suggest(name, known)}")
+        column = items[PREFIX + name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        try:
+            fulfilled = _fulfilled(column, condition)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise ValueError(
+                f"condition {condition!r} does not fit the metadata {name!r} of type {column.type}: {error}"
+            ) from error
+        mask &= pc.fill_null(fulfilled, False).to_numpy(zero_copy_only=False).astype(bool)
+    return mask
+
+
+def _fulfilled(column: pa.ChunkedArray, condition: Any) -> pa.ChunkedArray:
+    if isinstance(condition, Mapping):
+        if not condition or not set(condition) <= set(LIMITS):
+            raise TypeError(f"a range has the keys {' and '.join(LIMITS)}, got {', '.join(map(str, condition))}")
+        parts = [
+            compare(column, _scalar(condition[key], column.type))
+            for key, compare in (("min", pc.greater_equal), ("max", pc.less_equal))
+            if key in condition
+        ]
+        return parts[0] if len(parts) == 1 else pc.and_(*parts)
+    if isinstance(condition, Sequence) and not isinstance(condition, str):
+        values = [_scalar(value, column.type).as_py() for value in condition]
+        return pc.is_in(column, value_set=pa.array(values, type=column.type))
+    return pc.equal(column, _scalar(condition, column.type))
+
+
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """Return a value of JSON as a value of the column; a text becomes a date or a time where the column has them."""
+    if value is None:
+        raise TypeError("null equals nothing: name a value")
+    if isinstance(value, bool) != pa.types.is_boolean(type_):
+        raise TypeError("true and false fit a column of booleans alone")
+    texts = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    if isinstance(value, str) != texts and not (isinstance(value, str) and pa.types.is_temporal(type_)):
+        raise TypeError("a text fits a column of texts, dates or times alone, and a column of texts a text alone")
+    return pa.scalar(value).cast(type_)

@@ -1,0 +1,57 @@
+"""Queries by text and by image, with a real model and a real vectorizer."""
+
+import numpy as np
+import pytest
+import torch
+
+from bifocal.batch import ImageCaptionPairs
+from bifocal.embedding import embed
+from bifocal.models import TwoBranchModel, build_model
+from bifocal.search import Searcher, SearchIndex, TorchEmbedder
+from bifocal.text.vectorizers.base import load_vectorizer
+
+
+@pytest.fixture(scope="module")
+def embedder(pairs: ImageCaptionPairs) -> TorchEmbedder:
+    torch.manual_seed(0)
+    model = build_model(
+        {"name": "TwoBranchModel", "dim": 6, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
+        feature_dim=pairs.features.dim,
+        text_dim=pairs.text.dim,
+        text_format="tokens",
+        vocabulary_size=len(pairs.text.vocabulary),
+    )
+    assert isinstance(model, TwoBranchModel)
+    return TorchEmbedder(model, load_vectorizer(pairs.text.directory))
+
+
+@pytest.fixture(scope="module")
+def search(embedder: TorchEmbedder, pairs: ImageCaptionPairs) -> Searcher:
+    return Searcher(embedder, SearchIndex.of(pairs.image_ids, embed(embedder.model, pairs)[0]))
+
+
+def test_text_search_ranks_images_by_their_cosine(search: Searcher, pairs: ImageCaptionPairs) -> None:
+    assert isinstance(search.model, TorchEmbedder)
+    images, captions = embed(search.model.model, pairs)
+    np.testing.assert_allclose(search.embed("a red ball with mark0"), captions[0].numpy(), atol=1e-6)
+    order = (images @ captions[0]).argsort(descending=True).tolist()
+    hits = search.text("a red ball with mark0", k=3)
+    assert [hit.item_id for hit in hits] == [pairs.image_ids[row] for row in order[:3]]
+    assert [hit.row for hit in search.text("a red ball with mark0", k=2, offset=1)] == order[1:3]
+
+
+def test_image_search_excludes_the_query_and_adds_words(search: Searcher) -> None:
+    index = search.index
+    name = index.ids[3]
+    hits = search.image(name, k=len(index))
+    assert len(hits) == len(index) - 1
+    assert name not in {hit.item_id for hit in hits}
+    query = index.vector(name) + search.embed("a blue cube") - search.embed("the sea")
+    changed = search.image(name, plus=["a blue cube"], minus=["the sea"], k=4)
+    assert changed == index.search(query[None], 4, exclude=[name])[0]
+    assert search.image(index.vector(name), k=1)[0].score == pytest.approx(1.0, abs=1e-3)
+
+
+def test_explain_adds_an_explanation_to_each_result(search: Searcher) -> None:
+    hits = search.text("the sea", k=2, explain=lambda item_id, query: (item_id, query.shape))
+    assert [hit.explanation for hit in hits] == [(hit.item_id, (6,)) for hit in hits]
