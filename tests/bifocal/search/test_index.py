@@ -150,7 +150,7 @@ def test_a_date_is_a_text_in_a_condition() -> None:
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ({"yaer": 1}, "no metadata 'yaer'; did you mean 'year'"),
+        ({"yeaar": 1}, "no metadata 'yeaar'; did you mean 'year'"),
         ({"item_id": "a"}, "no metadata 'item_id'"),
         ({"year": "1998"}, "does not fit the metadata 'year' of type int64"),
         ({"year": True}, "true and false fit a column of booleans alone"),
