@@ -7,11 +7,14 @@ from pathlib import Path
 
 import click
 
+from pipelines.app.addresses import FolderOrAddress
+from runtime.s3.uri import cache_path, is_remote
+
 MAX_PIXELS = 89_478_485
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.argument("directory", type=FolderOrAddress(exists=True, resolve_path=True))
 @click.option(
     "--page",
     type=click.Path(path_type=Path),
@@ -24,9 +27,10 @@ MAX_PIXELS = 89_478_485
 )
 @click.option("--captions", help="File name of the caption table, if there are several.")
 @click.option("--uncaptioned", is_flag=True, help="Images without captions are meant to be searched.")
-def inspect_command(directory: Path, page: Path, compare: int, captions: str | None, uncaptioned: bool) -> None:
+def inspect_command(directory: str, page: Path, compare: int, captions: str | None, uncaptioned: bool) -> None:
     """Check DIRECTORY, a folder of images with captions, and print what is in it and what is wrong.
 
+    DIRECTORY may be an address s3://bucket/folder: its files are copied to the cache of this machine.
     The exit code is 1 if there are errors: entries that cannot be used, or near-duplicates in two splits.
     """
     import pandas as pd
@@ -40,15 +44,21 @@ def inspect_command(directory: Path, page: Path, compare: int, captions: str | N
     from pipelines.app.findings import findings_tables
     from runtime.artifacts import write_text
 
+    root = Path(directory)
+    if is_remote(directory):
+        from runtime.s3.storage import Storage  # a local folder needs no client of S3
+
+        root = cache_path(directory)
+        Storage().download(directory, root)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        corpus = ImageFolder(directory, captions=captions, uncaptioned=uncaptioned).read(out / "images")
+        corpus = ImageFolder(root, captions=captions, uncaptioned=uncaptioned).read(out / "images")
         write_dataset(out, "ImageFolder", corpus, copy_images=False, max_pixels=MAX_PIXELS, max_rejected_fraction=1.0)
         dataset, rejected = read_dataset(out), pd.read_parquet(out / "rejected.parquet")
         by_image = dataset.captions.groupby("image_id")["text"].agg(list).tolist()
         languages = caption_languages(by_image) if find_spec("langdetect") else {}
         inspection = inspect_dataset(dataset, rejected, languages, compare)
-        write_text(page, render(inspection_page(directory.name, dataset, inspection)))
+        write_text(page, render(inspection_page(root.name, dataset, inspection)))
     Console().print(findings_tables(inspection))
     click.echo(f"-> {page}")
     if inspection.errors:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from bifocal.datasets import read_dataset
+from pipelines.app.addresses import FolderOrAddress
 from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
 from pipelines.app.budget import SAMPLE, choose, measure, parse_budget, read_choice, write_choice
 from pipelines.app.budget import settings as budget_settings
@@ -17,14 +18,6 @@ from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.metrics import metrics_table
 from runtime import parameters
 from runtime.s3.uri import is_remote
-
-
-class FolderOrAddress(click.Path):
-    """An existing folder or file, as an absolute path, or an address on S3."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path or the address."""
-        return value if is_remote(value) else str(super().convert(value, param, ctx))
 
 
 @click.command()

@@ -1,0 +1,15 @@
+"""A folder of the user that may be on S3."""
+
+from typing import Any
+
+import click
+
+from runtime.s3.uri import is_remote
+
+
+class FolderOrAddress(click.Path):
+    """An existing folder or file, as an absolute path, or an address on S3."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path or the address."""
+        return value if is_remote(value) else str(super().convert(value, param, ctx))
