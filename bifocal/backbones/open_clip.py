@@ -131,6 +131,12 @@ class OpenClipBackbone:
         """Ids of a sentence, with padding."""
         return int(getattr(self.network, "text", self.network).context_length)
 
+    @cached_property
+    def dim(self) -> int:
+        """d, numbers of a vector in the joint space."""
+        stated = open_clip_library().get_model_config(self.name) | self.model_arguments
+        return int(stated["embed_dim"])
+
     @property
     def device(self) -> torch.device:
         """Device of the weights."""

@@ -25,6 +25,7 @@ class ExpectedText:
         tokens_per_word: mean number of tokens that a word becomes.
         fitted_bytes: files of the fitted vectorizer.
         fit_bytes: memory of the fit, besides the captions.
+        fit_flops: operations of a network during the fit, whatever the number of captions.
         flops_per_token: operations of a network that encodes the captions.
         downloads: files to fetch.
     """
@@ -36,6 +37,7 @@ class ExpectedText:
     tokens_per_word: float = 1.0
     fitted_bytes: int = 0
     fit_bytes: int = 0
+    fit_flops: float = 0.0
     flops_per_token: float = 0.0
     downloads: tuple[Download, ...] = ()
 

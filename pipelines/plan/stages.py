@@ -126,9 +126,10 @@ def vectorize_captions(sizes: Sizes) -> StagePlan:
     words = corpus.words_per_caption
     stored = round(text.caption_bytes(words) * corpus.total_captions)
     tokens = round(words * corpus.total_captions)
-    network = text.flops_per_token > 0
+    operations = text.flops_per_token * tokens + text.fit_flops
+    network = operations > 0
     host, gpu = sizes.on_device(sizes.tables + text.fit_bytes, text.fitted_bytes + 2 * GB if network else 0)
-    seconds = sizes.device.seconds(Work(text.flops_per_token * tokens), "float32") + tokens / 300_000
+    seconds = sizes.device.seconds(Work(operations), "float32") + tokens / 300_000
     size = {"text": stored + text.fitted_bytes}
     return StagePlan("vectorize_captions", size, host, gpu if network else 0, seconds=seconds)
 

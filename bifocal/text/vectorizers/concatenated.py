@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bifocal.datasets.published import PublishedCorpus
+from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, save_vectorizer
+from bifocal.text.vectorizers.base import PACKAGE, Expecting, Vectorizer, load_vectorizer, save_vectorizer
 
 
 @dataclass
@@ -48,9 +50,27 @@ class Concatenated:
     @property
     def format(self) -> TextFormat:
         """Vectors with the sum of all dimensions; sparse if a part is."""
-        formats = [part.format for part in self.fitted_parts]
-        sparse = any(part.name == "sparse" for part in formats)
-        return TextFormat("sparse" if sparse else "vectors", sum(part.dim for part in formats))
+        return _joined_format([part.format for part in self.fitted_parts])
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText | None:
+        """Return the sizes of the text of a published corpus; None if those of a vectorizer are unknown."""
+        texts = [part.expect(corpus) if isinstance(part, Expecting) else None for part in self.vectorizers]
+        known = [text for text in texts if text is not None]
+        if len(known) < len(texts) or not known:
+            return None
+        words = max(corpus.words_per_caption, 1.0)
+        values = sum(
+            text.terms * text.tokens(words) if text.format.name == "sparse" else text.format.dim for text in known
+        )
+        return ExpectedText(
+            _joined_format([text.format for text in known]),
+            terms=values / words,
+            fitted_bytes=sum(text.fitted_bytes for text in known),
+            fit_bytes=sum(text.fit_bytes for text in known),
+            fit_flops=sum(text.fit_flops for text in known),
+            flops_per_token=sum(text.flops_per_token for text in known),
+            downloads=tuple(download for text in known for download in text.downloads),
+        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Fit each vectorizer; a metric has the number of its vectorizer before its name.
@@ -103,3 +123,8 @@ class Concatenated:
         """Read the vectorizers that :meth:`save` wrote."""
         folders = sorted((path for path in directory.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
         self.fitted_parts = [load_vectorizer(folder).vectorizer for folder in folders]
+
+
+def _joined_format(formats: Sequence[TextFormat]) -> TextFormat:
+    sparse = any(part.name == "sparse" for part in formats)
+    return TextFormat("sparse" if sparse else "vectors", sum(part.dim for part in formats))
