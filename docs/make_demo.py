@@ -17,10 +17,12 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from bifocal.datasets import open_image, read_dataset
+from bifocal.hubness.bank import HubnessBank
 from bifocal.serving.embedder import Embedder
 from bifocal.trained import encode_file
 from pipelines.app.demo_folder import (
     BACKBONE,
+    BIAS,
     COLUMNS,
     GRAPHS,
     RECIPE,
@@ -59,7 +61,7 @@ def main() -> None:
 
 
 def write_collection(artifacts: Path) -> None:
-    """Write the images of the test split as one sheet, their captions, and their vectors."""
+    """Write the images of the test split as one sheet, their captions, their vectors and the biases of the vectors."""
     split = read_dataset(artifacts / "dataset").split("test")
     ids = split.images["image_id"].tolist()
     sheet = Image.new("RGB", (COLUMNS * SIDE, -(-len(ids) // COLUMNS) * SIDE))
@@ -68,9 +70,15 @@ def write_collection(artifacts: Path) -> None:
     sheet.save(SHIPPED / SHEET, "WEBP", quality=SHEET_QUALITY, method=6)
     embedder, encoded = Embedder(SHIPPED / GRAPHS), [encode_file(image) for image in tiles(SHIPPED / SHEET, len(ids))]
     parts = [embedder.embed_images(encoded[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
-    np.save(SHIPPED / VECTORS, np.concatenate(parts).astype(np.float16))
+    vectors = np.concatenate(parts).astype(np.float16)
+    np.save(SHIPPED / VECTORS, vectors)
+    bank = HubnessBank.read(artifacts / "embedding")
+    (SHIPPED / BIAS).unlink(missing_ok=True)
+    if bank is not None:
+        np.save(SHIPPED / BIAS, bank.image_bias(vectors))
     texts = split.captions.groupby("image_id")["text"].agg(list)
-    digest = sha256(b"".join(path.read_bytes() for path in sorted((SHIPPED / GRAPHS).iterdir()))).hexdigest()
+    files = [*sorted((SHIPPED / GRAPHS).iterdir()), *SHIPPED.glob(BIAS)]
+    digest = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     content = {"model": digest, "captions": [texts[image_id][:2] for image_id in ids]}
     (SHIPPED / TABLE).write_text(json.dumps(content, indent=0) + "\n")
 

@@ -17,6 +17,8 @@ from pipelines.app.run_folder import ARTIFACTS, COLLECTION, PARAMETERS
 
 SHIPPED = Path(__file__).parent / "demo_model"
 RECIPE, GRAPHS, SHEET, TABLE, VECTORS = "recipe.yaml", "onnx", "images.webp", "collection.json", "vectors.npy"
+BIAS = "bias.npy"
+"""Biases of the images, see ``bifocal.hubness``; missing if the model was trained without a bank."""
 BACKBONE = "backbone.safetensors"
 """Weights of the backbone as float16, for 'bifocal train' without a network."""
 SIDE, COLUMNS = 128, 16
@@ -47,7 +49,8 @@ def unpack(folder: Path) -> TrainedModel:
     shutil.copy(SHIPPED / RECIPE, folder / PARAMETERS)
     names = [f"test-{number:05d}" for number in range(len(paths))]
     images = pd.DataFrame({"image_id": names, "path": list(map(str, paths)), "captions": table["captions"]})
-    RunCollection(np.load(SHIPPED / VECTORS), images, table["model"]).write(folder / COLLECTION)
+    bias = np.load(SHIPPED / BIAS) if (SHIPPED / BIAS).is_file() else None
+    RunCollection(np.load(SHIPPED / VECTORS), images, table["model"], bias).write(folder / COLLECTION)
     return load(folder)
 
 

@@ -1,6 +1,7 @@
 """``bifocal demo``: the shipped model answers, and the light commands run without torch."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bifocal.datasets import write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SceneObject
+from bifocal.hubness.bank import HubnessBank
 from bifocal.trained import TrainedModel
+from docs import make_demo
+from pipelines.app import demo_folder
 from pipelines.app.demo import QUERIES
 from pipelines.app.demo_folder import RECIPE, SHIPPED, tiles, unpack
 from runtime import parameters
@@ -111,3 +116,32 @@ def test_the_demo_keeps_what_is_there(command: Command, demo: TrainedModel, tmp_
     (tmp_path / "holiday.jpg").write_bytes(b"mine")
     result = command("demo", "--folder", tmp_path)
     assert isinstance(result.exception, FileExistsError)
+
+
+def test_the_demo_has_the_corrected_order_of_its_bank(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(SHIPPED, tmp_path / "shipped")
+    for module in (make_demo, demo_folder):
+        monkeypatch.setattr(module, "SHIPPED", tmp_path / "shipped")
+    for name in ("dataset", "embedding"):
+        (tmp_path / "artifacts" / name).mkdir(parents=True)
+    corpus = Scenes(train=1, val=0, test=12, size=128).read(tmp_path / "images")
+    limits = {"max_pixels": 20_000, "max_rejected_fraction": 0.0}
+    write_dataset(tmp_path / "artifacts" / "dataset", "Scenes", corpus, copy_images=True, **limits)
+    query, folder = "a red star", tmp_path / "demo"
+    for k in (1, 3):
+        random = np.random.default_rng(k).normal(size=(20, 192))
+        bank = HubnessBank.build(random, random, {"name": "CSLS", "k": k})
+        bank.write(tmp_path / "artifacts" / "embedding")
+        make_demo.write_collection(tmp_path / "artifacts")
+        model = unpack(folder)
+        vectors = model.collection.vectors.astype(np.float64)
+        cosines = vectors @ model.encode_text([query])[0]
+        # CSLS, Conneau et al., ICLR 2018: 2 cos(x, y) - r(x) - r(y), with r the mean of the k nearest of the bank.
+        nearest = np.sort(vectors @ bank.captions.astype(np.float64).T, axis=1)[:, -k:].mean(axis=1)
+        expected = np.argsort(-(2 * cosines - nearest))
+        assert expected.tolist() != np.argsort(-cosines).tolist()
+        result = command("search", query, "--run", folder, "-k", "12")
+        found = [int(line.split(".jpg")[0][-5:]) for line in result.output.splitlines() if ".jpg" in line]
+        assert found == expected.tolist()
