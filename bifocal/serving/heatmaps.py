@@ -60,10 +60,24 @@ class HeatmapModel:
         Raises:
             ValueError: the string is not the base64 of an image file.
         """
+        heatmap: NDArray[np.float32] = self.heatmaps(image, text[None], side)[0]
+        return heatmap
+
+    def heatmaps(self, image: str, texts: Array, side: int) -> NDArray[np.float32]:
+        """Return the heatmaps (P, side, side) of P phrases; the image is encoded once.
+
+        Args:
+            image: an image file in base64.
+            texts: vectors (P, d) of the phrases.
+
+        Raises:
+            ValueError: the string is not the base64 of an image file.
+        """
         (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
         left, top, right, bottom = read_square(image, self.encoder.preprocessing)
         corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
-        return rasterize(self.scores(vectors, text), (corner + self.boxes * sides).astype(np.float32), side)
+        boxes = (corner + self.boxes * sides).astype(np.float32)
+        return np.stack([rasterize(self.scores(vectors, text), boxes, side) for text in texts])
 
 
 def read_square(image: str, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "train": "Train a model on a folder of images with captions.",
         "search": "Show the images that fit a sentence best.",
         "where": "Show where in an image a phrase is.",
+        "serve": "Serve search, heatmaps and a page over HTTP.",
         "evaluate": "Evaluate a trained model, and print its figures.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",
@@ -68,7 +69,8 @@ class LazyGroup(click.Group):
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
     """Return the error of a command that needs a package: it names the extras that install it."""
-    extras = "cpu" if error.name == "onnxruntime" else "train,cpu"
+    serving = command == "serve" and error.name != "mlflow"
+    extras = "cpu" if error.name == "onnxruntime" else "serve,cpu" if serving else "train,cpu"
     return click.ClickException(f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal[{extras}]'")
 
 

@@ -11,7 +11,7 @@ import mlflow
 import pandas as pd
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
-from mlflow.models import ModelSignature, infer_signature
+from mlflow.models import Model, ModelSignature, infer_signature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
@@ -143,6 +143,14 @@ class Version:
             run_id=self.run_id, artifact_path=EVALUATION_DIR, dst_path=str(folder / "run")
         )
         return Path(model), Path(evaluation)
+
+    def download_graphs(self, folder: Path) -> Path:
+        """Download the model to ``folder``; return the directory of its ONNX graphs."""
+        with mlflow_errors_as_oserror():
+            connect()
+            uri = f"models:/{self.model}/{self.number}"
+            model = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
+            return model / str(Model.load(model).flavors["python_function"]["data"])
 
     def log_decision(self, tags: Mapping[str, str], name: str, decision: Mapping[str, Any]) -> None:
         """Set ``tags`` on the version and log ``decision`` with its run, as the JSON file ``name``."""

@@ -1,0 +1,111 @@
+"""Routes under ``/api/v1``."""
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.exceptions import HTTPException
+
+from bifocal.serving.service.admission import API
+from bifocal.serving.service.schema import (
+    ExplainRequest,
+    Explanation,
+    Information,
+    Item,
+    Results,
+    SearchRequest,
+    Sentence,
+)
+from bifocal.serving.service.searching import Searching
+from bifocal.serving.service.thumbnails import SIDES
+from bifocal.serving.service.uploads import BINARY, check_content_type
+
+ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
+IMAGE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("image/*", BINARY)},
+    }
+}
+
+
+def api_router(searching: Searching) -> APIRouter:
+    """Return the routes."""
+    router, settings = APIRouter(prefix=API.rstrip("/")), searching.settings
+
+    def log(request: Request, results: int, **query: Any) -> None:
+        request.state.log = {"results": results, **(query if settings.log_queries else {})}
+
+    @router.get("/info")
+    async def info() -> Information:
+        """Return what the page shows: model, columns of metadata, examples, limits."""
+        return searching.information()
+
+    @router.post("/search")
+    async def search(body: SearchRequest, request: Request) -> Results:
+        """Search by a sentence, by an item, or by both with sentences added and taken away."""
+        found = await searching.search(body)
+        log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
+        return found
+
+    @router.post("/search/image", openapi_extra=IMAGE_BODY)
+    async def search_image(
+        request: Request,
+        content_type: Annotated[str, Header()] = BINARY,
+        plus: Annotated[list[Sentence] | None, Query()] = None,
+        minus: Annotated[list[Sentence] | None, Query()] = None,
+        where: Annotated[str, Query(description='JSON, such as {"year": {"min": 2000}}')] = "{}",
+        k: Annotated[int, Query(ge=1)] = 24,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> Results:
+        """Search by the image file in the body; the file is not stored."""
+        check_content_type(content_type)
+        query = SearchRequest(plus=plus or [], minus=minus or [], where=_condition(where), k=k, offset=offset)
+        found = await searching.search(query, await request.body())
+        log(request, len(found.results), plus=query.plus, minus=query.minus)
+        return found
+
+    @router.post("/explain")
+    async def explain(body: ExplainRequest, request: Request) -> Explanation:
+        """Return where the phrases of a sentence are in the image of an item."""
+        found = await searching.explain(body.id, body.text)
+        log(request, len(found.phrases), text=body.text)
+        return found
+
+    @router.get("/item")
+    async def item(id: ItemId) -> Item:
+        """Return captions and metadata of an item."""
+        return searching.item(id)
+
+    @router.delete("/item", status_code=204)
+    async def delete(id: ItemId) -> None:
+        """Delete an item from vectors, thumbnails and index; needs the admin key."""
+        await searching.delete(id)
+
+    @router.get("/thumbnail", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}, 304: {}})
+    async def thumbnail(
+        id: ItemId,
+        side: Annotated[int, Query(description=f"longer side in pixels, one of {SIDES}")] = SIDES[0],
+        if_none_match: Annotated[str, Header()] = "",
+    ) -> Response:
+        """Return a small picture of an item, without the metadata of its file."""
+        if side not in SIDES:
+            raise HTTPException(400, f"side is {side}, expected one of {', '.join(map(str, SIDES))}")
+        picture, tag = await searching.thumbnail(id, side)
+        # A browser asks again each time, because the item may have been deleted.
+        headers = {"etag": tag, "cache-control": "private, no-cache"}
+        if if_none_match == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(picture, media_type="image/jpeg", headers=headers)
+
+    return router
+
+
+def _condition(where: str) -> dict[str, Any]:
+    try:
+        condition = json.loads(where)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "where is no JSON") from error
+    if not isinstance(condition, dict):
+        raise HTTPException(400, 'where is no JSON object, such as {"year": {"min": 2000}}')
+    return condition

@@ -1,0 +1,106 @@
+"""ASGI app of the service."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from bifocal.serving.service.admission import API, Admission
+from bifocal.serving.service.api import api_router
+from bifocal.serving.service.current import Source
+from bifocal.serving.service.deletions import Deletions
+from bifocal.serving.service.observation import Metrics
+from bifocal.serving.service.pages import page_router, probe_router
+from bifocal.serving.service.schema import Error
+from bifocal.serving.service.searching import Searching
+from bifocal.serving.service.settings import Settings
+
+ERRORS: Mapping[int, str] = {
+    400: "The request is wrong.",
+    401: "The key is missing or wrong.",
+    403: "The key may not do this.",
+    404: "There is no such item.",
+    408: "The body was too slow.",
+    409: "The model cannot do this.",
+    413: "The body or the image is too large.",
+    415: "The body has another type.",
+    429: "Too many requests.",
+    503: "No model is loaded.",
+}
+
+
+class Service(FastAPI):
+    """FastAPI whose OpenAPI document has no 422: a wrong request is answered with 400."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document."""
+        document = super().openapi()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                operation["responses"].pop("422", None)
+        return document
+
+
+def create_app(
+    source: Source, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0
+) -> FastAPI:
+    """Return the ASGI app of the service.
+
+    Args:
+        source: of models and indexes.
+        settings: limits and keys.
+        deletions: deleted items; None to keep them in memory alone.
+        poll_seconds: time between two looks at the source.
+    """
+    metrics = Metrics()
+    searching = Searching(source, settings, metrics, deletions or Deletions())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await searching.current.refresh()
+        watch = asyncio.create_task(searching.current.watch(poll_seconds))
+        yield
+        watch.cancel()
+        searching.executor.shutdown(cancel_futures=True)
+
+    answers: dict[int | str, dict[str, Any]] = {
+        status: {"model": Error, "description": text} for status, text in ERRORS.items()
+    }
+    app = Service(
+        title="Bifocal search", version="1", description="Search images by sentences and images, and see where.",
+        lifespan=lifespan, responses=answers, openapi_url=f"{API}openapi.json", docs_url=None, redoc_url=None,
+        redirect_slashes=False,
+    )  # fmt: skip
+    for router in (api_router(searching), probe_router(searching, metrics), page_router()):
+        app.include_router(router)
+    app.add_exception_handler(RequestValidationError, _bad_request)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_middleware(Admission, settings=settings, metrics=metrics)
+    app.add_middleware(
+        CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["authorization", "content-type"],
+    )  # fmt: skip
+    return app
+
+
+async def _bad_request(request: Request, error: Exception) -> JSONResponse:
+    """Answer 400 with the first error of the validation; what the client sent is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][1:])
+    return _error(400, f"{place[:100]}: {first['msg']}" if place else str(first["msg"]))
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, str(error.detail), error.headers)
+
+
+def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": reason}, status, headers)

@@ -1,0 +1,90 @@
+"""The engine in use, and its replacement while requests are answered."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol
+
+from bifocal.serving.service.batching import SentenceBatcher
+from bifocal.serving.service.engine import Engine
+
+logger = logging.getLogger(__name__)
+WARM_UP = "a dog"
+
+
+class Source(Protocol):
+    """Where models and indexes come from: a run folder, or a registry with a folder of the index."""
+
+    def key(self) -> str:
+        """Return a text that changes with the model or the index; called every few seconds.
+
+        Raises:
+            Exception: the source cannot be read now.
+        """
+
+    def load(self) -> Engine:
+        """Return the present model with its index.
+
+        Raises:
+            Exception: they are incomplete, or do not belong together.
+        """
+
+
+@dataclass(frozen=True)
+class Generation:
+    """An engine with the batches of its text encoder. A request keeps the one that it started with."""
+
+    engine: Engine
+    batcher: SentenceBatcher
+
+
+class Current:
+    """The generation in use.
+
+    Args:
+        source: of the engines.
+        executor: threads that load and compute.
+        on_swap: called with each engine that comes into use.
+
+    Attributes:
+        generation: in use; None before the first one is loaded.
+        failure: why the newest model or index is not in use; None if it is.
+    """
+
+    def __init__(self, source: Source, executor: Executor, on_swap: Callable[[Engine], None]) -> None:
+        self.source, self.executor, self.on_swap = source, executor, on_swap
+        self.generation: Generation | None = None
+        self.failure: str | None = None
+        self._key: str | None = None
+
+    async def refresh(self) -> None:
+        """Load model and index if one of them has changed; if that fails, the present ones stay in use."""
+        loop = asyncio.get_running_loop()
+        try:
+            key = await loop.run_in_executor(None, self.source.key)
+            if key == self._key:
+                return
+            engine = await loop.run_in_executor(None, self._load)
+        except Exception as error:  # any damage of the files: report it, and go on with the loaded model
+            if self.failure != str(error):
+                logger.error("model or index not loaded", extra={"fields": {"reason": str(error)}})
+            self.failure = str(error)
+            return
+        self._key, self.failure = key, None
+        self.generation = Generation(engine, SentenceBatcher(engine.embed_sentences, self.executor))
+        self.on_swap(engine)
+        logger.info("model in use", extra={"fields": {"model": engine.version.model, "items": len(engine)}})
+
+    def _load(self) -> Engine:
+        engine = self.source.load()
+        engine.embed_sentences([WARM_UP])
+        assert engine.description is not None  # computed before the first request asks
+        return engine
+
+    async def watch(self, seconds: float) -> None:
+        """Refresh every ``seconds`` until the task is cancelled."""
+        while True:
+            await asyncio.sleep(seconds)
+            await self.refresh()

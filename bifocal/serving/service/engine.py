@@ -1,0 +1,146 @@
+"""A model with the index of its collection: what one answer is computed from, and what is replaced as a whole."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from bifocal.search.index import SearchHit, SearchIndex
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
+from bifocal.serving.service.information import Description, describe
+from bifocal.serving.service.items import Items
+from bifocal.serving.service.phrases import Phrase
+
+Array = NDArray[Any]
+SIDE = 64
+"""Pixels along each side of a heatmap."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """Identity of a model with its index.
+
+    Attributes:
+        model: name and version of the model, or its folder.
+        model_hash: SHA-256 of the exported model.
+    """
+
+    model: str
+    model_hash: str
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """Place of a phrase in an image; ``values`` (64, 64) in [0, 1] are over the image stretched to a square."""
+
+    phrase: Phrase
+    values: NDArray[np.float32]
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """X and y of the highest value, as fractions of width and height; of several, the one nearest their center."""
+        rows, columns = np.nonzero(self.values == self.values.max())
+        nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
+        return (float(columns[nearest]) + 0.5) / SIDE, (float(rows[nearest]) + 0.5) / SIDE
+
+    def data_url(self) -> str:
+        """Return a PNG whose opacity is the blurred cube of the heatmap, so that low values hide nothing."""
+        opacity = Image.fromarray((255 * self.values**3).round().astype(np.uint8))
+        opacity = opacity.filter(ImageFilter.GaussianBlur(SIDE / 40))
+        buffer = BytesIO()
+        Image.merge("LA", (Image.new("L", opacity.size, 255), opacity)).save(buffer, "PNG")
+        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+class Engine:
+    """Search, heatmaps and items of one model and the index of its collection.
+
+    Args:
+        onnx: directory of the exported model.
+        index: vectors of the items by this model.
+        items: captions, values and image files.
+        version: identity of model and index.
+        threads: threads of an operation of the model.
+    """
+
+    def __init__(self, onnx: Path, index: SearchIndex, items: Items, version: Version, threads: int = 1) -> None:
+        self.index, self.items, self.version, self._onnx = index, items, version, onnx
+        self.embedder = Embedder(onnx, threads)
+        self.heatmap_model = HeatmapModel(onnx, self.embedder) if (onnx / LOCALIZER).is_file() else None
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.index)
+
+    def __contains__(self, item_id: str) -> bool:
+        """Return whether the collection has an item."""
+        return item_id in self._ids
+
+    @cached_property
+    def description(self) -> Description:
+        """Languages, metadata and examples of the collection."""
+        return describe(self.index.ids, self.items, self.index.items)
+
+    @cached_property
+    def _ids(self) -> frozenset[str]:
+        return frozenset(self.index.ids)
+
+    @property
+    def accepts_images(self) -> bool:
+        """Whether the model reads image files."""
+        return "image" in self.embedder.inputs
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Array:
+        """Return the vectors (B, d) of B sentences."""
+        return self.embedder.embed_sentences(sentences)
+
+    def embed_image(self, image: str) -> Array:
+        """Return the vector (d,) of an image file in base64.
+
+        Raises:
+            ValueError: the string is not the base64 of a complete image file, or the model reads features alone.
+        """
+        if not self.accepts_images:
+            raise ValueError("this model reads published features, not image files: search by a sentence")
+        vector: Array = self.embedder.embed_images([image])[0]
+        return vector
+
+    def search(
+        self, query: Array, k: int, offset: int, where: Mapping[str, Any], exclude: Sequence[str], corrected: bool
+    ) -> list[SearchHit]:
+        """Return ``k`` items that fit a query (d,) best; see ``SearchIndex.search``."""
+        left_out = [item_id for item_id in exclude if item_id in self]
+        (hits,) = self.index.search(query[None], k, where=where, offset=offset, exclude=left_out, corrected=corrected)
+        return hits
+
+    def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
+        """Return the heatmap of each phrase in an image file.
+
+        Raises:
+            ValueError: the model has no localizer, or the file is not a complete image.
+        """
+        if self.heatmap_model is None:
+            raise ValueError("this model has no localizer: it cannot show where a phrase is")
+        image = base64.b64encode(file.read_bytes()).decode()
+        texts = self.embed_sentences([phrase.text for phrase in phrases])
+        found = self.heatmap_model.heatmaps(image, texts, SIDE)
+        return [Heatmap(phrase, scale(values)) for phrase, values in zip(phrases, found, strict=True)]
+
+
+def scale(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return values mapped linearly to [0, 1]; equal values become 0.
+
+    Example:
+        >>> scale(np.array([1.0, 2.0, 5.0], np.float32)).tolist()
+        [0.0, 0.25, 1.0]
+    """
+    low, high = values.min(), values.max()
+    return np.asarray((values - low) / (high - low if high > low else 1), dtype=np.float32)

@@ -1,0 +1,98 @@
+"""What a client needs to know before it searches: languages, metadata, examples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bifocal.inspection.languages import caption_languages
+from bifocal.search.filters import PREFIX
+from bifocal.serving.service.items import Items
+from bifocal.serving.service.schema import Column
+
+EXAMPLES = 6
+EXAMPLE_CHARACTERS = 60
+MAX_VALUES = 30
+"""Different values of a column that a client can choose from."""
+SAMPLE = 200
+"""Items whose captions are read."""
+GROUP = 10
+"""Items whose captions are one text for the detection of a language."""
+RARE = 0.05
+"""Share of the captions below which a language is not named."""
+
+
+class Example(NamedTuple):
+    """Caption of an item, as a query to start with."""
+
+    item_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """Languages, columns of metadata and examples of a collection."""
+
+    languages: list[str]
+    columns: list[Column]
+    examples: list[Example]
+
+
+def example_queries(ids: Sequence[str], items: Items) -> list[Example]:
+    """Return short captions of items that are spread over the collection."""
+    found: dict[str, Example] = {}
+    for row in _spread(len(ids), SAMPLE):
+        captions = sorted(items.captions(ids[row]), key=len)
+        if captions and 0 < len(captions[0]) <= EXAMPLE_CHARACTERS:
+            text = captions[0].rstrip(" .")
+            found.setdefault(text, Example(ids[row], text))
+    return [list(found.values())[row] for row in _spread(len(found), EXAMPLES)]
+
+
+def languages(ids: Sequence[str], items: Items) -> list[str]:
+    """Return the languages of the captions as ISO 639-1 codes, the most frequent first; empty without captions."""
+    captions = [text for row in _spread(len(ids), SAMPLE) for text in items.captions(ids[row])[:1]]
+    groups = [captions[start : start + GROUP] for start in range(0, len(captions), GROUP)]
+    if not groups:
+        return []
+    return [code for code, share in caption_languages(groups).items() if share >= RARE and code != "unknown"]
+
+
+def columns(items: pa.Table) -> list[Column]:
+    """Return the metadata that a search can be restricted by, with the values of texts that have few."""
+    found = []
+    for name in items.column_names:
+        if name.startswith(PREFIX) and (kind := _kind(items.schema.field(name).type)) is not None:
+            values = pc.unique(items[name]).drop_null() if kind == "text" else []
+            shown = sorted(map(str, values)) if 0 < len(values) <= MAX_VALUES else []
+            found.append(Column(name.removeprefix(PREFIX), kind, shown))
+    return found
+
+
+def describe(ids: Sequence[str], items: Items, table: pa.Table) -> Description:
+    """Return languages, columns and examples of a collection.
+
+    Args:
+        table: one row per item, with metadata in columns ``meta.<name>``.
+    """
+    return Description(languages(ids, items), columns(table), example_queries(ids, items))
+
+
+def _spread(count: int, wanted: int) -> list[int]:
+    """Return at most ``wanted`` of the numbers below ``count``, evenly spread."""
+    return np.linspace(0, count - 1, min(count, wanted)).astype(int).tolist() if count else []
+
+
+def _kind(type_: pa.DataType) -> Literal["text", "number", "time", "boolean"] | None:
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "text"
+    if pa.types.is_boolean(type_):
+        return "boolean"
+    if pa.types.is_temporal(type_):
+        return "time"
+    return "number" if pa.types.is_integer(type_) or pa.types.is_floating(type_) else None

@@ -1,0 +1,71 @@
+"""Metrics for Prometheus, and a log of one JSON object per request."""
+
+import json
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+
+from bifocal.serving.service.engine import Engine
+
+logger = logging.getLogger("bifocal.requests")
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+COUNTS = (0, 1, 5, 10, 25, 50, 100)
+
+
+class JSONFormatter(logging.Formatter):
+    """Formatter that writes a record as one line of JSON; ``extra={"fields": ...}`` adds keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        entry |= getattr(record, "fields", {})
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
+
+
+@dataclass
+class Metrics:
+    """Metrics of one service."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        registry = self.registry
+        labels = ("route", "status")
+        self.requests = Histogram(
+            "bifocal_request_seconds", "Latency of requests", labels, buckets=SECONDS, registry=registry
+        )
+        self.results = Histogram("bifocal_results", "Results of searches", buckets=COUNTS, registry=registry)
+        self.active = Gauge("bifocal_active_requests", "Requests that are being answered", registry=registry)
+        self.items = Gauge("bifocal_items", "Items that are searched", registry=registry)
+        self.swaps = Counter("bifocal_swaps", "Models with their index that came into use", registry=registry)
+        self.model = Info("bifocal_model", "Model in use", registry=registry)
+
+    def use(self, engine: Engine) -> None:
+        """Record the engine that came into use."""
+        self.swaps.inc()
+        self.items.set(len(engine))
+        self.model.info({"model": engine.version.model, "sha256": engine.version.model_hash})
+
+    def text(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
+        return generate_latest(self.registry)
+
+
+def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float) -> None:
+    """Count a request, and log it with the ``log`` that its route left in ``state``.
+
+    Args:
+        route: template of the path, never what the client sent.
+        start: of the request, by ``time.perf_counter``.
+    """
+    seconds = time.perf_counter() - start
+    metrics.requests.labels(route, str(status)).observe(seconds)
+    fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 1)}
+    logger.info("request", extra={"fields": fields | state.get("log", {})})

@@ -1,0 +1,56 @@
+// Requests to the service, with the key of this browser tab. Errors have a status and a reason.
+const KEY = "bifocal-key";
+
+export class ServiceError extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+export const setKey = (key) => sessionStorage.setItem(KEY, key);
+
+async function send(path, options = {}) {
+  const key = sessionStorage.getItem(KEY);
+  const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  let answer;
+  try {
+    answer = await fetch(`api/v1/${path}`, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServiceError(0, error.message);
+  }
+  if (answer.ok) return answer;
+  let reason = answer.statusText;
+  try {
+    reason = (await answer.json()).error;
+  } catch {
+    // a proxy's answer is no JSON
+  }
+  throw new ServiceError(answer.status, reason);
+}
+
+const post = (path, body, signal) =>
+  send(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal })
+    .then((answer) => answer.json());
+
+export const info = () => send("info").then((answer) => answer.json());
+export const item = (id) => send(`item?${new URLSearchParams({ id })}`).then((answer) => answer.json());
+export const explain = (id, text, signal) => post("explain", { id, text }, signal);
+
+export function search(query, file, signal) {
+  if (!file) return post("search", query, signal);
+  const parameters = new URLSearchParams({ k: query.k, offset: query.offset, where: JSON.stringify(query.where) });
+  for (const text of [...(query.text ? [query.text] : []), ...query.plus]) parameters.append("plus", text);
+  for (const text of query.minus) parameters.append("minus", text);
+  const headers = { "content-type": file.type.startsWith("image/") ? file.type : "application/octet-stream" };
+  return send(`search/image?${parameters}`, { method: "POST", headers, body: file, signal }).then((answer) => answer.json());
+}
+
+// Images come by fetch, because an <img> sends no key.
+export async function showThumbnail(image, id, side) {
+  const answer = await send(`thumbnail?${new URLSearchParams({ id, side })}`);
+  const address = URL.createObjectURL(await answer.blob());
+  image.addEventListener("load", () => URL.revokeObjectURL(address), { once: true });
+  image.src = address;
+}

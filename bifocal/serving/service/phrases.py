@@ -1,0 +1,53 @@
+"""Phrases of an English query: the parts whose place in an image is shown."""
+
+import re
+from typing import NamedTuple
+
+SEPARATORS = frozenset([
+    "about", "above", "across", "after", "against", "along", "among", "and", "around", "as", "at", "before",
+    "behind", "below", "beneath", "beside", "between", "but", "by", "down", "during", "for", "from", "in",
+    "inside", "into", "is", "are", "near", "next", "of", "off", "on", "onto", "or", "out", "outside", "over",
+    "past", "through", "to", "toward", "towards", "under", "up", "upon", "while", "with", "within", "without",
+    "that", "which", "who",
+])  # fmt: skip
+"""Words between two phrases."""
+ARTICLES = frozenset(["a", "an", "the", "some", "its", "his", "her", "their", "this", "these"])
+"""Words that a phrase does not start with."""
+MAX_PHRASES = 6
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+class Phrase(NamedTuple):
+    """Part of a query.
+
+    Attributes:
+        start, end: characters of the query.
+    """
+
+    text: str
+    start: int
+    end: int
+
+
+def split_phrases(query: str) -> list[Phrase]:
+    """Return the phrases of a query: words between prepositions, conjunctions and punctuation, without articles.
+
+    A query of such words alone is one phrase; phrases after ``MAX_PHRASES`` are left out.
+
+    Example:
+        >>> [phrase.text for phrase in split_phrases("Three red stars on a beach, and a dog")]
+        ['Three red stars', 'beach', 'dog']
+    """
+    groups: list[list[re.Match[str]]] = [[]]
+    end = 0
+    for word in _WORD.finditer(query):
+        lower = word.group().lower()
+        if lower in SEPARATORS or query[end : word.start()].strip():
+            groups.append([])
+        end = word.end()
+        if lower not in SEPARATORS and (groups[-1] or lower not in ARTICLES):
+            groups[-1].append(word)
+    spans = [(group[0].start(), group[-1].end()) for group in groups if group]
+    if not spans:
+        spans = [(0, len(query))]
+    return [Phrase(query[start:end], start, end) for start, end in spans[:MAX_PHRASES]]

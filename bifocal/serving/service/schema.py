@@ -1,0 +1,175 @@
+"""Bodies of requests and answers; FastAPI checks the former, and describes both in its OpenAPI document."""
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, MaxLen, MinLen
+
+Relevance = Literal["relevant", "maybe"]
+Sentence = Annotated[str, MinLen(1)]
+STRICT = MappingProxyType({"extra": "forbid"})
+"""Configuration of pydantic: an unknown key is an error."""
+
+
+@dataclass(kw_only=True)
+class SearchRequest:
+    """Search by a sentence, by an item, or by both with sentences added and taken away.
+
+    Attributes:
+        text: sentence to search by.
+        like: id of an item to search by its image; the item is not a result.
+        plus: sentences whose vectors are added to the query.
+        minus: sentences whose vectors are subtracted.
+        where: condition of each metadata column: a value, a list of values, or {"min": a, "max": b}.
+        k: results of the answer.
+        offset: better results to leave out, such as those of former pages.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    text: Sentence | None = None
+    like: Sentence | None = None
+    plus: list[Sentence] = field(default_factory=list)
+    minus: list[Sentence] = field(default_factory=list)
+    where: dict[str, Any] = field(default_factory=dict)
+    k: Annotated[int, Ge(1)] = 24
+    offset: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(kw_only=True)
+class ExplainRequest:
+    """Heatmaps of the phrases of a sentence in the image of an item.
+
+    Attributes:
+        id: id of the item.
+        text: sentence, which is split into phrases.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    id: Sentence
+    text: Sentence
+
+
+@dataclass
+class Result:
+    """One result.
+
+    Attributes:
+        id: id of the item.
+        score: cosine with the query, in [-1, 1].
+        probability: probability that the item is relevant; null if the index is not calibrated.
+        relevance: "relevant" from a probability of 0.5, else "maybe"; null without a probability.
+        captions: sentences of the item.
+        metadata: values of the item.
+        has_image: whether the item has a thumbnail.
+    """
+
+    id: str
+    score: float
+    probability: float | None
+    relevance: Relevance | None
+    captions: list[str]
+    metadata: dict[str, Any]
+    has_image: bool
+
+
+@dataclass
+class Results:
+    """Answer to a search.
+
+    Attributes:
+        results: best first; empty if nothing is relevant.
+        items: number of items that were searched.
+        more: whether a further page has results.
+        model: version of the model and index that answered.
+    """
+
+    results: list[Result]
+    items: int
+    more: bool
+    model: str
+
+
+@dataclass
+class PhraseHeatmap:
+    """Place of a phrase in an image.
+
+    Attributes:
+        text: the phrase.
+        start, end: its characters in the sentence.
+        point: x and y of the highest value, as fractions of width and height.
+        heatmap: data URL of a PNG over the image stretched to a square; its opacity is the blurred cube of the heatmap,
+            which is scaled to [0, 1].
+    """
+
+    text: str
+    start: int
+    end: int
+    point: tuple[float, float]
+    heatmap: str
+
+
+@dataclass
+class Explanation:
+    """Heatmaps of the phrases of a sentence."""
+
+    id: str
+    phrases: list[PhraseHeatmap]
+
+
+@dataclass
+class Item:
+    """An item of the collection."""
+
+    id: str
+    captions: list[str]
+    metadata: dict[str, Any]
+    has_image: bool
+
+
+@dataclass
+class Column:
+    """Metadata that a search can be restricted by.
+
+    Attributes:
+        name: key in ``where``.
+        kind: type of its values.
+        values: the values, if there are few; else empty.
+    """
+
+    name: str
+    kind: Literal["text", "number", "time", "boolean"]
+    values: list[str]
+
+
+@dataclass
+class Information:
+    """The model, the collection and the limits of the service."""
+
+    model: str
+    model_hash: str
+    items: int
+    languages: list[str]
+    accepts_images: bool
+    explains: bool
+    deletes: bool
+    columns: list[Column]
+    examples: list[str]
+    max_results: int
+    max_depth: int
+    max_image_bytes: int
+
+
+@dataclass
+class State:
+    """Whether the service is alive, or ready to search."""
+
+    status: str
+    model: str | None = None
+
+
+@dataclass
+class Error:
+    """Why a request was not answered."""
+
+    error: Annotated[str, MaxLen(1000)]

@@ -1,0 +1,163 @@
+"""Engines from the folders of a model, its collection and its index."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bifocal.remote_files import is_address
+from bifocal.search.collection import Collection
+from bifocal.search.collection_format import DESCRIPTION, META
+from bifocal.search.index import IndexDescription, SearchIndex
+from bifocal.search.run_collection import RunCollection
+from bifocal.serving.identity import model_hash
+from bifocal.serving.service.engine import Engine, Version
+from bifocal.serving.service.items import Items
+from bifocal.trained import COLLECTION, ONNX
+
+INDEX = Path("artifacts") / "index"
+
+
+class CollectionItems:
+    """Items of a collection."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._rows = {item_id: row for row, item_id in enumerate(collection.ids)}
+        self._columns = [name for name in collection.items.column_names if name.startswith(META)]
+
+    def captions(self, item_id: str) -> list[str]:
+        """Return the sentences of an item."""
+        return self._collection.captions(self._rows[item_id])
+
+    def metadata(self, item_id: str) -> dict[str, Any]:
+        """Return the values of an item; times are texts."""
+        row = self._rows[item_id]
+        values = {name.removeprefix(META): self._collection.items[name][row].as_py() for name in self._columns}
+        return {name: value if _is_json(value) else str(value) for name, value in values.items()}
+
+    def file(self, item_id: str) -> Path | None:
+        """Return the file of an item's image; None if it is at an address, which the service does not read."""
+        image = self._collection.image(self._rows[item_id])
+        return image if isinstance(image, Path) else None
+
+
+class RunItems:
+    """Items of the collection of a run folder."""
+
+    def __init__(self, collection: RunCollection) -> None:
+        self._captions: list[list[str]] = [list(captions) for captions in collection.images["captions"]]
+        self._paths = collection.images["path"].tolist()
+        self._rows = {item_id: row for row, item_id in enumerate(collection.images["image_id"])}
+
+    def captions(self, item_id: str) -> list[str]:
+        """Return the sentences of an item."""
+        return self._captions[self._rows[item_id]]
+
+    def metadata(self, item_id: str) -> dict[str, Any]:
+        """Return nothing: such a collection has no metadata."""
+        return {}
+
+    def file(self, item_id: str) -> Path | None:
+        """Return the file of an item's image; None if the corpus publishes only features."""
+        path = self._paths[self._rows[item_id]]
+        return Path(path) if isinstance(path, str) and not is_address(path) else None
+
+
+class RunSource:
+    """Model, collection and index of a run folder.
+
+    Args:
+        folder: as ``bifocal train`` and ``make repro`` write it.
+        collection: folder of the collection; None for that of the run.
+        index: folder of the index; None for that of the run, or exact search if it has none.
+        threads: threads of an operation of the model.
+    """
+
+    def __init__(
+        self, folder: Path, collection: Path | None = None, index: Path | None = None, threads: int = 1
+    ) -> None:
+        self.folder, self.threads = folder, threads
+        self.collection = folder / COLLECTION if collection is None else collection
+        self._index = index
+
+    @property
+    def index(self) -> Path | None:
+        """Folder of the index; None for exact search."""
+        own = self.folder / INDEX
+        return self._index if self._index is not None else own if own.is_dir() else None
+
+    def key(self) -> str:
+        """Return the state of the files that a new model, collection or index replaces.
+
+        Raises:
+            FileNotFoundError: the folder has no model or no collection.
+        """
+        folders = [self.folder / ONNX, self.collection, *([] if self.index is None else [self.index])]
+        return file_states(folders)
+
+    def load(self) -> Engine:
+        """Return the model of the run with its collection.
+
+        Raises:
+            FileNotFoundError: the folder has no model or no collection.
+            ValueError: collection or index belong to another model.
+        """
+        name = self.folder.resolve().name
+        return open_engine(self.folder / ONNX, self.collection, self.index, name, self.threads)
+
+
+def open_engine(onnx: Path, collection: Path, index: Path | None, name: str, threads: int = 1) -> Engine:
+    """Return the engine of an exported model with its collection.
+
+    Args:
+        index: folder of the index; None for exact search in the vectors of the collection.
+        name: of the model, for people.
+
+    Raises:
+        FileNotFoundError: a folder has not what it should.
+        ValueError: collection or index belong to another model.
+    """
+    digest = model_hash(onnx)
+    items, exact = _open_collection(collection, digest)
+    searched = exact if index is None else SearchIndex.open(index, model=digest)
+    return Engine(onnx, searched, items, Version(name, digest), threads)
+
+
+def file_states(folders: Iterable[Path]) -> str:
+    """Return a hash of the names, sizes and times of the files in folders.
+
+    Raises:
+        FileNotFoundError: a folder does not exist.
+    """
+    states = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} does not exist")
+        for file in sorted(folder.rglob("*")):
+            state = file.stat()
+            states.append((str(file), state.st_mtime_ns, state.st_size, state.st_ino))
+    return hashlib.sha256(repr(states).encode()).hexdigest()
+
+
+def _open_collection(folder: Path, digest: str) -> tuple[Items, SearchIndex]:
+    """Return the items and the exact index of a collection."""
+    if not (folder / DESCRIPTION).is_file():
+        raise FileNotFoundError(f"{folder} holds no collection: it has no {DESCRIPTION}")
+    if "schema_version" not in json.loads((folder / DESCRIPTION).read_text("utf-8")):
+        run = RunCollection.read(folder)
+        return RunItems(run), SearchIndex.of(run.images["image_id"].tolist(), run.vectors, run.bias)
+    collection = Collection.open(folder)
+    if collection.model.sha256 != digest:
+        raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")
+    live = np.flatnonzero(~collection.deleted)
+    description = IndexDescription(collection.dimension, len(live), {"sha256": digest})
+    table, vectors = collection.items.take(live), collection.vectors[live]
+    return CollectionItems(collection), SearchIndex(table, vectors, description=description)
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,0 +1,67 @@
+"""Small pictures of the items, without the metadata of their files."""
+
+import threading
+from collections import OrderedDict
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from bifocal.datasets.images import open_image
+
+SIDES = (256, 1024)
+"""Longest sides of a thumbnail, pixels."""
+QUALITY = 80
+
+
+class Thumbnails:
+    """Thumbnails in memory; nothing is written to disk.
+
+    Args:
+        max_bytes: of all kept thumbnails; those used last stay.
+        max_pixels: of an image; a larger one is not decoded.
+    """
+
+    def __init__(self, max_bytes: int = 64 * 2**20, max_pixels: int = 50_000_000) -> None:
+        self.max_bytes, self.max_pixels = max_bytes, max_pixels
+        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._size, self._lock = 0, threading.Lock()
+
+    def get(self, item_id: str, file: Path, side: int) -> bytes:
+        """Return the JPEG of an image whose longer side has at most ``side`` pixels.
+
+        Raises:
+            ValueError: the file is not a complete image, or is too large.
+        """
+        with self._lock:
+            if (item_id, side) in self._kept:
+                self._kept.move_to_end((item_id, side))
+                return self._kept[item_id, side]
+        made = make_thumbnail(file, side, self.max_pixels)
+        with self._lock:
+            self._remove(item_id, side)
+            self._kept[item_id, side] = made
+            self._size += len(made)
+            while self._size > self.max_bytes:
+                self._remove(*next(iter(self._kept)))
+        return made
+
+    def drop(self, item_id: str) -> None:
+        """Remove the thumbnails of an item."""
+        with self._lock:
+            for side in SIDES:
+                self._remove(item_id, side)
+
+    def _remove(self, item_id: str, side: int) -> None:
+        self._size -= len(self._kept.pop((item_id, side), b""))
+
+
+def make_thumbnail(file: Path, side: int, max_pixels: int) -> bytes:
+    """Return a JPEG of an image file, in the colors of sRGB pixels and without EXIF, GPS, XMP, profile and comment."""
+    image = open_image(file, max_pixels, side)
+    image.thumbnail((side, side))
+    pixels = Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file
+    buffer = BytesIO()
+    pixels.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()

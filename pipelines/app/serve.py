@@ -1,0 +1,83 @@
+"""``bifocal serve``."""
+
+import logging
+import os
+from pathlib import Path
+
+import click
+
+from pipelines.app.run_folder import run_option
+
+DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command()
+@run_option
+@click.option("--model", metavar="URI", help="Registered model instead of a run, such as models:/bifocal@champion.")
+@click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default that of the run.")
+@click.option("--index", type=DIRECTORY, help="Folder of the index; by default that of the run, or exact search.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--allowed-host", "hosts", multiple=True, help="Name that clients call the service by; repeatable.")
+@click.option("--cors-origin", "origins", multiple=True, help="Origin whose pages may call the API; repeatable.")
+@click.option("--max-requests", type=click.IntRange(1), default=1024, show_default=True, help="Requests at a time.")
+@click.option(
+    "--rate", type=click.FloatRange(0), default=0.0, show_default=True, help="Requests per second of a client; 0: any."
+)
+@click.option(
+    "--deletions",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that keeps the ids of deleted items; without it, nothing can be deleted.",
+)
+@click.option("--log-queries", is_flag=True, help="Write the sentences of the requests to the log.")
+@click.option(
+    "--poll", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Seconds between looks for a new model."
+)
+def serve_command(
+    folder: Path | None,
+    model: str | None,
+    collection: Path | None,
+    index: Path | None,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    max_requests: int,
+    rate: float,
+    deletions: Path | None,
+    log_queries: bool,
+    poll: float,
+) -> None:
+    """Serve search, heatmaps and a page over HTTP.
+
+    BIFOCAL_API_KEYS has the keys of clients, separated by commas; without it, no key is needed. BIFOCAL_ADMIN_KEY may
+    delete items. BIFOCAL_MAX_CHARACTERS, BIFOCAL_MAX_IMAGE_BYTES and BIFOCAL_MAX_PIXELS limit a request.
+    """
+    import uvicorn
+
+    from bifocal.serving.limits import Limits
+    from bifocal.serving.service.app import create_app
+    from bifocal.serving.service.deletions import Deletions
+    from bifocal.serving.service.observation import JSONFormatter
+    from bifocal.serving.service.settings import Settings, read_keys
+    from pipelines.app.serve_sources import open_source
+
+    source = open_source(folder, model, collection, index)
+    source.key()  # report a wrong folder or address at once
+    keys, admin = read_keys(os.environ)
+    if admin is not None and deletions is None:
+        raise click.UsageError("BIFOCAL_ADMIN_KEY may delete: name the file that keeps the ids, with --deletions")
+    local = (*LOCAL, f"[{LOCAL[-1]}]") if host in LOCAL else ("*",)
+    settings = Settings(
+        limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
+        admin_key=admin, origins=origins, hosts=hosts or local, log_queries=log_queries, threads=os.cpu_count() or 1,
+    )  # fmt: skip
+    handler = logging.StreamHandler()
+    handler.setFormatter(JSONFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    app = create_app(source, settings, Deletions(deletions), poll)
+    uvicorn.run(
+        app, host=host, port=port, log_config=None, access_log=False,
+        server_header=False, timeout_graceful_shutdown=10, h11_max_incomplete_event_size=32_768,
+    )  # fmt: skip

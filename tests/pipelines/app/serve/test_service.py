@@ -1,0 +1,143 @@
+"""``bifocal serve`` over a socket: answers equal those of the library; deleting, limits, metrics and the log."""
+
+import base64
+import json
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bifocal.serving.heatmaps import HeatmapModel
+from bifocal.serving.service.engine import SIDE
+from bifocal.trained import ONNX, TrainedModel
+from tests.pipelines.app.serve.server import JSON, Server
+
+QUERY = "three red stars on a beach"
+
+
+def ids(answer: dict) -> list[str]:
+    return [result["id"] for result in answer["results"]]
+
+
+def ranked(demo: TrainedModel, query: np.ndarray) -> list[str]:
+    """Ids of all items by their cosine, in float64."""
+    vectors = np.asarray(demo.collection.vectors, np.float64)
+    order = np.argsort(-(vectors @ query.astype(np.float64)), kind="stable")
+    return demo.collection.images["image_id"].iloc[order].tolist()
+
+
+def test_search_by_text_equals_the_library(server: Server, demo: TrainedModel) -> None:
+    answer = server.search(text=QUERY, k=7)
+    expected = demo.search(QUERY, k=7)
+    assert ids(answer) == [hit.image_id for hit in expected]
+    assert [result["score"] for result in answer["results"]] == pytest.approx([h.score for h in expected], abs=1e-3)
+    assert answer["results"][0]["captions"] == expected[0].captions
+    assert answer["items"] == 256
+    assert answer["more"]
+
+
+def test_pages_are_parts_of_one_order(server: Server) -> None:
+    whole = server.search(text=QUERY, k=100)
+    pages = [server.search(text=QUERY, k=25, offset=start) for start in (0, 25, 50, 75)]
+    assert [item_id for page in pages for item_id in ids(page)] == ids(whole)
+    last = server.search(text=QUERY, k=100, offset=200)
+    assert len(ids(last)) == 56
+    assert not last["more"]
+
+
+def test_vectors_are_added_and_subtracted(server: Server, demo: TrainedModel) -> None:
+    item = demo.collection.images["image_id"].iloc[11]
+    star, snow, wood = demo.encode_text(["a star", "snow", "wood"])
+    query = np.asarray(demo.collection.vectors[11], np.float32) + star + snow - wood
+    answer = server.search(like=item, text="a star", plus=["snow"], minus=["wood"], k=20)
+    assert ids(answer) == [found for found in ranked(demo, query) if found != item][:20]
+
+
+def test_search_by_an_upload_equals_the_library(server: Server, demo: TrainedModel) -> None:
+    path = Path(demo.collection.images["path"].iloc[42])
+    body = path.read_bytes()
+    address = f"/api/v1/search/image?k=9&plus={quote('a star')}&minus={quote('wood')}"
+    status, content, _ = server.request("POST", address, body, {"content-type": "image/jpeg"})
+    assert status == 200, content
+    star, wood = demo.encode_text(["a star", "wood"])
+    assert ids(json.loads(content)) == ranked(demo, demo.encode_image([path])[0] + star - wood)[:9]
+
+
+def test_heatmaps_equal_the_library(server: Server, demo: TrainedModel) -> None:
+    hit = demo.search(QUERY, k=1)[0]
+    phrases = server.post("explain", {"id": hit.image_id, "text": QUERY})["phrases"]
+    assert [QUERY[phrase["start"] : phrase["end"]] for phrase in phrases] == ["three red stars", "beach"]
+    model = HeatmapModel(demo.directory / ONNX, demo.embedder)
+    image = base64.b64encode(hit.path.read_bytes()).decode()
+    expected = model.heatmap(image, demo.encode_text(["three red stars"])[0], SIDE)
+    x, y = phrases[0]["point"]
+    assert expected[int(y * SIDE), int(x * SIDE)] == pytest.approx(expected.max(), rel=1e-3)
+    with Image.open(BytesIO(base64.b64decode(phrases[0]["heatmap"].partition(",")[2]))) as picture:
+        opacity = np.asarray(picture.getchannel("A"), float).ravel()
+    assert np.corrcoef(opacity, ((expected - expected.min()) / np.ptp(expected)).ravel() ** 3)[0, 1] > 0.95
+
+
+def test_thumbnails_have_a_tag_and_security_headers(server: Server) -> None:
+    item = ids(server.search(text=QUERY, k=1))[0]
+    status, body, answer = server.get(f"/api/v1/thumbnail?id={item}")
+    assert (status, answer.headers["content-type"]) == (200, "image/jpeg")
+    with Image.open(BytesIO(body)) as image:
+        assert max(image.size) <= 256
+    tag = {"if-none-match": answer.headers["etag"]}
+    assert server.get(f"/api/v1/thumbnail?id={item}", **tag)[:2] == (304, b"")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "server" not in answer.headers
+
+
+def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
+    document = json.loads(server.get("/api/v1/openapi.json")[1])
+    paths = {"info", "search", "search/image", "explain", "item", "thumbnail"}
+    assert {f"/api/v1/{path}" for path in paths} | {"/healthz", "/readyz", "/metrics"} == set(document["paths"])
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert "422" not in operation["responses"], path
+            assert "400" in operation["responses"], path
+
+
+def test_information_names_what_the_page_needs(server: Server) -> None:
+    information = json.loads(server.get("/api/v1/info")[1])
+    assert information["languages"] == ["en"]
+    assert (information["items"], information["explains"], information["accepts_images"]) == (256, True, True)
+    assert len(information["examples"]) == 6
+    assert all(len(ids(server.search(text=text, k=1))) == 1 for text in information["examples"][:2])
+
+
+def test_metrics_and_log_count_requests_and_keep_queries_secret(server: Server) -> None:
+    secret = "a secret green cross"
+    server.search(text=secret, k=3)
+    text = server.get("/metrics")[1].decode()
+    assert 'bifocal_request_seconds_count{route="/api/v1/search",status="200"}' in text
+    assert "bifocal_items 256.0" in text
+    assert secret not in server.log.read_text()
+    entry = [entry for entry in server.entries() if entry.get("route") == "/api/v1/search"][-1]
+    assert (entry["status"], entry["results"], entry["event"]) == (200, 3, "request")
+    assert entry["ms"] > 0
+
+
+def test_a_deleted_item_is_in_no_answer_and_stays_deleted(server: Server, demo: TrainedModel) -> None:
+    item = ids(server.search(text="a yellow ring", k=1))[0]
+    server.get(f"/api/v1/thumbnail?id={item}")
+    assert server.request("DELETE", f"/api/v1/item?id={item}")[0] == 403
+    assert server.delete("no such item") == 404
+    assert server.delete(item) == 204
+    assert item not in [
+        found for start in (0, 100, 200) for found in ids(server.search(text="ring", k=100, offset=start))
+    ]
+    gone = json.dumps({"id": item, "text": "ring"}).encode()
+    answers = [
+        server.get(f"/api/v1/thumbnail?id={item}"), server.get(f"/api/v1/item?id={item}"),
+        server.request("POST", "/api/v1/explain", gone, JSON),
+        server.request("POST", "/api/v1/search", json.dumps({"like": item}).encode(), JSON),
+    ]  # fmt: skip
+    assert [status for status, _, _ in answers] == [404] * 4
+    assert server.search(text="ring", k=1)["items"] == 255
+    assert server.delete(item) == 404
