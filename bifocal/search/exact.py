@@ -14,11 +14,11 @@ SPARE = 8
 """Candidates beyond the wanted number: float32 may order two nearly equal scores wrongly, float64 then does not."""
 
 
-def nearest_rows(vectors: Array, queries: Array, count: int, bias: Array | None, allowed: Array | None) -> Array:
+def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, allowed: Array | None) -> Array:
     """Return candidates for the ``count`` rows of the highest score, for each query.
 
     Args:
-        vectors: (N, d) float16, an array or a memory-mapped file.
+        vectors: (N, d) float16: an array, a memory-mapped file, or ``Vectors``.
         queries: (Q, d) float32.
         bias: (N,), added to the scores; None for none.
         allowed: (N,) bool, rows that may be returned; None for all.
@@ -32,21 +32,21 @@ def nearest_rows(vectors: Array, queries: Array, count: int, bias: Array | None,
     return np.concatenate([np.zeros((0, kept), dtype=np.int64), *found])
 
 
-def _nearest_rows(vectors: Array, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
+def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
     count = len(queries)
     best = np.full((count, kept), -np.inf, dtype=np.float32)
     rows = np.full((count, kept), -1, dtype=np.int64)
     for start in range(0, len(vectors), BLOCK):
-        stop = min(start + BLOCK, len(vectors))
-        if allowed is not None and not allowed[start:stop].any():
+        block, block_rows = vectors[start : start + BLOCK], np.arange(start, min(start + BLOCK, len(vectors)))
+        if allowed is not None and not (chosen := allowed[start : start + BLOCK]).all():
+            block, block_rows = block[chosen], block_rows[chosen]
+        if not len(block):
             continue
-        scores = queries @ vectors[start:stop].astype(np.float32).T
+        scores = queries @ np.asarray(block, dtype=np.float32).T
         if bias is not None:
-            scores += bias[start:stop].astype(np.float32)
-        if allowed is not None:
-            scores[:, ~allowed[start:stop]] = -np.inf
+            scores += bias[block_rows].astype(np.float32)
         query, column = _above(scores, best[:, -1], kept)
-        best, rows = _merge(best, rows, query, scores[query, column], start + column)
+        best, rows = _merge(best, rows, query, scores[query, column], block_rows[column])
     return rows
 
 
@@ -72,7 +72,7 @@ def _merge(best: Array, rows: Array, query: Array, scores: Array, new_rows: Arra
 
 
 def rank(
-    vectors: Array, queries: Array, candidates: Array, count: int, bias: Array | None
+    vectors: Any, queries: Array, candidates: Array, count: int, bias: Array | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return scores (Q, count), without bias, and rows (Q, count) of the best candidates, computed in float64.
 

@@ -1,8 +1,7 @@
-"""Index of a collection: batches of queries, exact search over memory-mapped vectors, filters. Needs no torch."""
+"""Index of a collection: batches of queries, exact or approximate search, filters, changes. Needs no torch."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.search.approximate import ApproximateIndex
+from bifocal.search.calibration import DEPTH, Calibration
 from bifocal.search.exact import nearest_rows, rank
 from bifocal.search.filters import matching_rows
+from bifocal.search.index_format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
+from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
-DESCRIPTION, ITEMS, VECTORS, BIAS = "index.json", "items.parquet", "vectors.f16", "bias.npy"
-SCHEMA = 1
-"""Version of the files."""
+EXACT_SHARE = 0.05
+"""Share of items that fulfill a filter below which an approximate index searches them exactly."""
 
 
 @dataclass(frozen=True)
@@ -39,35 +41,17 @@ class SearchHit:
     explanation: Any = None
 
 
-@dataclass(frozen=True)
-class IndexDescription:
-    """Contents of ``index.json``.
-
-    Attributes:
-        dimension: d.
-        count: items, with removed ones.
-        model: name, version and SHA-256 of the model that computed the vectors; empty if unknown.
-        preprocessing: how the model reads an image.
-        metric: always the cosine.
-        schema: version of the files.
-    """
-
-    dimension: int
-    count: int
-    model: Mapping[str, Any] = field(default_factory=dict)
-    preprocessing: Mapping[str, Any] = field(default_factory=dict)
-    metric: str = "cosine"
-    schema: int = SCHEMA
-
-
 class SearchIndex:
     """Vectors and metadata of the N items of a collection.
 
     Args:
         items: table with the column ``item_id``, and metadata in columns ``meta.<name>``.
-        vectors: (N, d) of unit norm; a memory-mapped file of float16 is read in blocks.
+        vectors: (N, d) of unit norm: an array, a memory-mapped file, or the ``Vectors`` of a collection.
         bias: (N,), added to the scores of corrected searches, see ``bifocal.hubness``; None for no correction.
-        description: model and preprocessing; None if unknown.
+        description: model, preprocessing and parameters; None if unknown.
+        approximate: index of faiss over the vectors; None for exact search.
+        removed: (N,) bool, True for removed items, which no search returns; None for none.
+        calibration: gives each result its probability; None for none.
 
     Raises:
         ValueError: the numbers of items, vectors and biases differ, or an id occurs twice.
@@ -79,23 +63,33 @@ class SearchIndex:
     """
 
     def __init__(
-        self, items: pa.Table, vectors: Array, bias: Array | None = None, description: IndexDescription | None = None
+        self,
+        items: pa.Table,
+        vectors: Any,
+        bias: Array | None = None,
+        description: IndexDescription | None = None,
+        approximate: ApproximateIndex | None = None,
+        removed: Array | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
-        self.items, self.vectors, self.bias = items, vectors, bias
+        count = len(items)
+        self.items, self.vectors, self.bias, self.approximate = items, vectors, bias, approximate
+        self.calibration = calibration
+        self.removed = np.zeros(count, dtype=bool) if removed is None else removed
+        self.description = replace(description or IndexDescription(vectors.shape[1], count), count=count)
         self.ids: list[str] = items["item_id"].to_pylist()
-        self.description = description or IndexDescription(vectors.shape[1], len(items))
-        self._row = {item_id: row for row, item_id in enumerate(self.ids)}
-        if len(items) != len(vectors) or len(self._row) != len(items):
+        self._row = {item_id: row for row, item_id in enumerate(self.ids) if not self.removed[row]}
+        if count != len(vectors) or len(self._row) != count - self.removed.sum():
             raise ValueError(
-                f"{len(items)} ids, {len(self._row)} of them different, and {len(vectors)} vectors: give each "
+                f"{count} ids, {len(self._row)} of them different, and {len(vectors)} vectors: give each "
                 "vector its own id"
             )
-        if bias is not None and bias.shape != (len(items),):
-            raise ValueError(f"bias {bias.shape}, expected ({len(items)},): one number per item")
+        if bias is not None and bias.shape != (count,):
+            raise ValueError(f"bias {bias.shape}, expected ({count},): one number per item")
 
     @classmethod
     def of(cls, item_ids: Sequence[str], vectors: Any, bias: Any = None) -> "SearchIndex":
-        """Return an index in memory of vectors (N, d), which are normalized and rounded to float16.
+        """Return an exact index in memory of vectors (N, d), which are normalized and rounded to float16.
 
         Args:
             vectors: an array, or a tensor of torch on the CPU.
@@ -109,8 +103,8 @@ class SearchIndex:
         return cls(table, unit.astype(np.float16), None if bias is None else np.asarray(bias, dtype=np.float32))
 
     def __len__(self) -> int:
-        """Return N, the number of items."""
-        return len(self.items)
+        """Return the number of items that are not removed."""
+        return len(self._row)
 
     def row(self, item_id: str) -> int:
         """Return the row of an item.
@@ -132,13 +126,14 @@ class SearchIndex:
 
     def search(
         self,
-        vectors: Array,
+        vectors: Any,
         k: int = 10,
         *,
         where: Mapping[str, Any] | None = None,
         offset: int = 0,
         exclude: Sequence[str] = (),
         corrected: bool = False,
+        relevant: bool = False,
     ) -> list[list[SearchHit]]:
         """Return the ``k`` items of the highest cosine with each query, best first; equal scores by their row.
 
@@ -149,89 +144,123 @@ class SearchIndex:
             exclude: ids of items to leave out, such as the query image.
             corrected: order by the cosine plus the bias of each item, if the index has biases. They are meant for
                 sentences as queries.
+            relevant: return only results whose probability reaches the threshold of the calibration: none if nothing
+                was found.
 
         Raises:
-            ValueError: a query has another dimension, is zero or not finite; ``k`` or ``offset`` is out of range; or
-                the filter does not fit the metadata.
+            ValueError: a query has another dimension, is zero or not finite; ``k`` or ``offset`` is out of range; the
+                filter does not fit the metadata; or the index is not calibrated and ``relevant`` is true.
         """
+        if relevant and self.calibration is None:
+            raise ValueError("the index is not calibrated: build it with held-out captions")
         if k < 1 or offset < 0:
             raise ValueError(f"k is {k} and offset {offset}: expected at least 1 and 0")
         queries = unit_vectors(vectors, self.description.dimension)
-        bias = self.bias if corrected else None
-        count = min(len(self), offset + k)
-        candidates = nearest_rows(self.vectors, queries, count, bias, self._allowed(where, exclude))
-        scores, rows = rank(self.vectors, queries, candidates, count, bias)
+        allowed = self._allowed(where, exclude)
+        count = offset + k if self.calibration is None else max(offset + k, DEPTH)
+        rows, scores = self.nearest(queries, count, allowed, self.bias if corrected else None)
+        probabilities: list[list[float]] | list[list[None]] = [[None] * rows.shape[1]] * len(rows)
+        if self.calibration is not None:
+            probabilities = self.calibration.probabilities(scores).tolist()
+            rows = np.where(np.array(probabilities) >= self.calibration.threshold, rows, -1) if relevant else rows
         return [
-            [SearchHit(row, self.ids[row], score) for row, score in zip(*found, strict=True) if row >= 0]
-            for found in zip(rows[:, offset:].tolist(), scores[:, offset:].tolist(), strict=True)
+            [
+                SearchHit(row, self.ids[row], score, probability)
+                for row, score, probability in list(zip(*found, strict=True))[offset : offset + k]
+                if row >= 0
+            ]
+            for found in zip(rows.tolist(), scores.tolist(), probabilities, strict=True)
         ]
 
+    def nearest(
+        self, queries: Array, count: int, allowed: Array | None, bias: Array | None, *, exact: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return rows, -1 where there are fewer, and scores, both (Q, at most ``count``), of unit queries (Q, d).
+
+        Args:
+            allowed: (N,) bool, items that may be returned; None for all.
+            bias: (N,), see the class.
+            exact: whether to leave the index of faiss out.
+        """
+        possible = len(self.ids) if allowed is None else int(allowed.sum())
+        count = min(count, possible)
+        if self.approximate is None or exact or possible < EXACT_SHARE * len(self.ids):
+            candidates = nearest_rows(self.vectors, queries, count, bias, allowed)
+        else:
+            candidates = self._candidates(queries, count, allowed, possible)
+            few = (candidates >= 0).sum(axis=1) < count
+            if few.any():  # faiss has too few items in the lists that it searched
+                found = nearest_rows(self.vectors, queries[few], count, bias, allowed)
+                candidates = np.pad(candidates, [(0, 0), (0, found.shape[1])], constant_values=-1)
+                candidates[few] = -1
+                candidates[few, : found.shape[1]] = found
+        scores, rows = rank(self.vectors, queries, candidates, count, bias)
+        return rows, scores
+
+    def _candidates(self, queries: Array, count: int, allowed: Array | None, possible: int) -> Array:
+        """Return candidates (Q, C) of faiss; -1 where there are fewer."""
+        assert self.approximate is not None
+        wanted = self.description.candidates * count * len(self.ids) // max(possible, 1)
+        rows = self.approximate.search(queries, min(wanted, len(self.ids)), self.description.effort)
+        if allowed is not None:
+            rows = np.where((rows >= 0) & allowed[np.maximum(rows, 0)], rows, -1)
+        return rows
+
     def _allowed(self, where: Mapping[str, Any] | None, exclude: Sequence[str]) -> Array | None:
-        if not where and not exclude:
+        if not where and not exclude and not self.removed.any():
             return None
-        allowed = matching_rows(self.items, where or {})
+        allowed = matching_rows(self.items, where or {}) & ~self.removed
         allowed[[self.row(item_id) for item_id in exclude]] = False
         return allowed
 
+    @property
+    def removed_share(self) -> float:
+        """Share of removed items among all rows."""
+        return float(self.removed.mean()) if len(self.removed) else 0.0
+
     def write(self, directory: Path) -> None:
         """Write the files of the index to an existing directory; ``index.json`` is the last one."""
-        pq.write_table(self.items, directory / ITEMS)
+        pq.write_table(self._items_to_write(), directory / ITEMS)
         with (directory / VECTORS).open("wb") as file:
-            for start in range(0, len(self), 65_536):
-                file.write(np.ascontiguousarray(self.vectors[start : start + 65_536], dtype=np.float16).tobytes())
+            for start in range(0, len(self.ids), 65_536):
+                block = np.array(self.vectors[start : start + 65_536], dtype=np.float16)
+                block[self.removed[start : start + 65_536]] = 0
+                file.write(block.tobytes())
         if self.bias is not None:
             np.save(directory / BIAS, self.bias)
-        description = asdict(replace(self.description, count=len(self)))
-        (directory / DESCRIPTION).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        if self.approximate is not None:
+            self.approximate.write(directory / APPROXIMATE)
+        np.save(directory / REMOVED, self.removed)
+        if self.calibration is not None:
+            self.calibration.write(directory)
+        self.description.write(directory)
+
+    def _items_to_write(self) -> pa.Table:
+        """Return the items with nulls in place of all that is known of a removed item, but its id."""
+        rows = pa.array(np.arange(len(self.ids)), mask=self.removed)
+        kept = self.items.take(rows)
+        return kept.set_column(kept.column_names.index("item_id"), "item_id", self.items["item_id"])
 
     @classmethod
     def open(cls, directory: Path, model: str | None = None) -> "SearchIndex":
-        """Open an index; its vectors are memory-mapped.
+        """Open an index; its vectors and the index of faiss are memory-mapped.
 
         Args:
-            model: SHA-256 of the model that computes the queries; None to compare it with nothing.
+            model: SHA-256 of the model that computes the queries, see ``bifocal.serving.identity.model_hash``; None to
+                compare it with nothing.
 
         Raises:
             FileNotFoundError: the directory holds no index.
             ValueError: the index belongs to another model, or another version of bifocal wrote it.
         """
-        if not (directory / DESCRIPTION).is_file():
-            raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")
-        content = json.loads((directory / DESCRIPTION).read_text("utf-8"))
-        if content.get("schema") != SCHEMA:
-            raise ValueError(
-                f"{directory} has schema {content.get('schema')}, expected {SCHEMA}: build the index again"
-            )
-        description = IndexDescription(**content)
-        if model is not None and description.model.get("sha256") != model:
-            raise ValueError(
-                f"the index in {directory} holds vectors of model {_name(description.model)}, but the queries are of a "
-                f"model with hash {model[:12]}: build the index again with this model"
-            )
+        description = IndexDescription.read(directory)
+        if model is not None:
+            description.check_model(model)
         shape = (description.count, description.dimension)
         vectors: Array = np.zeros(shape, dtype=np.float16)
         if len(vectors):  # an empty file cannot be mapped
             vectors = np.memmap(directory / VECTORS, dtype=np.float16, mode="r", shape=shape)
         bias = np.load(directory / BIAS) if (directory / BIAS).is_file() else None
-        return cls(pq.read_table(directory / ITEMS), vectors, bias, description)
-
-
-def _name(model: Mapping[str, Any]) -> str:
-    version = f" version {model['version']}" if model.get("version") is not None else ""
-    return f"{model.get('name', 'without a name')}{version} with hash {str(model.get('sha256'))[:12]}"
-
-
-def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:
-    """Return vectors (Q, d) divided by their norms.
-
-    Raises:
-        ValueError: the shape is another one, or a vector is zero or not finite.
-    """
-    given = np.asarray(vectors, dtype=np.float64)
-    if given.ndim != 2 or (dimension is not None and given.shape[1] != dimension):
-        raise ValueError(f"vectors {given.shape}, expected (number, {dimension or 'dimension'})")
-    norms = np.linalg.norm(given, axis=1, keepdims=True)
-    if not (np.isfinite(norms) & (norms > 0)).all():
-        raise ValueError("a vector is zero or not finite: it has no direction")
-    unit: NDArray[np.float32] = (given / norms).astype(np.float32)
-    return unit
+        approximate = None if description.factory is None else ApproximateIndex.open(directory / APPROXIMATE)
+        removed, calibration = np.load(directory / REMOVED), Calibration.read(directory)
+        return cls(pq.read_table(directory / ITEMS), vectors, bias, description, approximate, removed, calibration)

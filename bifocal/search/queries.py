@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.search.index import SearchHit, SearchIndex, unit_vectors
+from bifocal.search.index import SearchHit, SearchIndex
+from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
 Explain = Callable[[str, Array], Any]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bifocal.search import SearchIndex, exact
+from bifocal.search.collection_format import ModelIdentity
 from bifocal.search.filters import matching_rows
-from bifocal.search.index import IndexDescription
+from bifocal.search.index_format import IndexDescription
 
 
 def example(items: int = 50, dimension: int = 8, seed: int = 0) -> tuple[SearchIndex, NDArray[np.float64]]:
@@ -69,7 +70,7 @@ def test_equal_scores_keep_the_order_of_the_items(block: int, monkeypatch: pytes
 def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     index, queries = example()
     items = index.items.append_column("meta.year", pa.array(range(50)))
-    description = IndexDescription(8, 50, {"name": "mine", "version": "3", "sha256": "ab" * 32}, {"size": 64})
+    description = IndexDescription(8, 50, ModelIdentity("mine", "3", "ab" * 32), {"size": 64})
     index = SearchIndex(items, index.vectors, np.arange(50, dtype=np.float32), description)
     index.write(tmp_path)
     opened = SearchIndex.open(tmp_path, model="ab" * 32)
@@ -77,13 +78,13 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     assert opened.description == description
     for arguments in ({}, {"corrected": True}, {"where": {"year": [7, 9]}}):
         assert opened.search(queries, 5, **arguments) == index.search(queries, 5, **arguments)
-    with pytest.raises(ValueError, match=r"model mine version 3 with hash abababababab, but .* hash cdcdcdcdcdcd"):
+    with pytest.raises(ValueError, match=r"model 'mine' version 3 with hash abababababab, but .* hash cdcdcdcdcdcd"):
         SearchIndex.open(tmp_path, model="cd" * 32)
     with pytest.raises(FileNotFoundError, match=r"holds no index: it has no index\.json"):
         SearchIndex.open(tmp_path / "elsewhere")
     content = json.loads((tmp_path / "index.json").read_text())
-    (tmp_path / "index.json").write_text(json.dumps(content | {"schema": 99}))
-    with pytest.raises(ValueError, match="has schema 99, expected 1"):
+    (tmp_path / "index.json").write_text(json.dumps(content | {"schema_version": 99}))
+    with pytest.raises(ValueError, match="has schema version 99, expected 1"):
         SearchIndex.open(tmp_path)
 
 

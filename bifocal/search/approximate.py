@@ -1,0 +1,155 @@
+"""Approximate search with faiss: the index for a collection, and its candidates for queries."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+NUMBERS_PER_MS = 300_000
+"""Numbers of float16 that exact search compares with one query per millisecond on one core, as an estimate."""
+TRAINING_PER_LIST = 64
+"""Vectors that a list of an inverted file is trained with; faiss asks for at least 39."""
+BATCH = 65_536
+SQ8_OVERHEAD = 8
+"""Bytes of an id in an inverted file."""
+
+
+def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: float) -> str | None:
+    """Return the ``index_factory`` string for N vectors of dimension d; None for exact search.
+
+    Exact search is chosen if its vectors fit into the memory, and one query into the latency. The alternatives are an
+    inverted file of about 4 sqrt(N) lists with 8 bits per number, or with as many bytes of a product quantizer as fit.
+
+    Args:
+        memory_mb: memory for a search, megabytes of 10^6 bytes.
+        latency_ms: time of a query on one core, milliseconds.
+
+    Raises:
+        ValueError: not even 8 bytes per vector fit into the memory.
+
+    Example:
+        >>> choose_factory(5_000, 512, memory_mb=1000, latency_ms=20)
+        >>> choose_factory(1_000_000, 256, memory_mb=1000, latency_ms=20)
+        'IVF4000,SQ8'
+        >>> choose_factory(5_000_000, 256, memory_mb=1000, latency_ms=20)
+        'IVF8944,PQ128'
+    """
+    if 2 * count * dimension <= 1e6 * memory_mb and count * dimension <= NUMBERS_PER_MS * latency_ms:
+        return None
+    lists = max(1, min(int(4 * count**0.5), count // TRAINING_PER_LIST))
+    budget = 1e6 * memory_mb / max(count, 1) - SQ8_OVERHEAD
+    if dimension <= budget:
+        return f"IVF{lists},SQ8"
+    sizes = [size for size in range(8, dimension + 1, 8) if dimension % size == 0 and size <= budget]
+    if not sizes:
+        raise ValueError(
+            f"{count} vectors do not fit into {memory_mb:g} MB: a product quantizer whose size divides {dimension} "
+            f"needs at least {count * (8 + SQ8_OVERHEAD) / 1e6:.0f} MB"
+        )
+    return f"IVF{lists},PQ{max(sizes)}"
+
+
+class ApproximateIndex:
+    """An index of faiss over unit vectors, by the inner product.
+
+    Args:
+        index: of faiss.
+        file: file that ``index`` is mapped from; None if it is in memory.
+    """
+
+    def __init__(self, index: Any, file: Path | None = None) -> None:
+        self._index, self._file, self._faiss = index, file, import_faiss()
+
+    @classmethod
+    def build(cls, vectors: Array, factory: str, seed: int = 0) -> "ApproximateIndex":
+        """Train and fill an index for vectors (N, d).
+
+        Args:
+            factory: string of ``faiss.index_factory``.
+            seed: of the vectors that the index is trained with.
+
+        Raises:
+            ImportError: faiss is not installed.
+            ValueError: faiss knows no such factory string, or there are too few vectors to train it.
+        """
+        faiss = import_faiss()
+        count, dimension = vectors.shape
+        try:
+            index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+            inverted = faiss.try_extract_index_ivf(index)
+            wanted = max(BATCH, TRAINING_PER_LIST * (inverted.nlist if inverted is not None else 0))
+            rows = np.sort(np.random.default_rng(seed).permutation(count)[:wanted])
+            index.train(vectors[rows].astype(np.float32))
+        except RuntimeError as error:
+            reason = str(error).rpartition("Error: ")[2]
+            raise ValueError(f"faiss cannot build {factory!r} for {count} vectors of {dimension}: {reason}") from error
+        built = cls(index)
+        built._append(vectors)
+        return built
+
+    def _append(self, vectors: Array) -> None:
+        for start in range(0, len(vectors), BATCH):
+            self._index.add(np.ascontiguousarray(vectors[start : start + BATCH], dtype=np.float32))
+
+    def added(self, vectors: Array) -> "ApproximateIndex":
+        """Return a copy in memory with more vectors (n, d), whose rows follow those of the index."""
+        faiss = self._faiss
+        copy = faiss.clone_index(self._index) if self._file is None else faiss.read_index(str(self._file))
+        extended = ApproximateIndex(copy)
+        extended._append(vectors)
+        return extended
+
+    def efforts(self) -> Iterator[int]:
+        """Yield values for ``search``'s ``effort`` in increasing order; none if the index has no such parameter."""
+        name, most = self._parameter()
+        if name is not None:
+            yield from (2**power for power in range(most.bit_length()) if 2**power < most)
+            yield most
+
+    def search(self, queries: Array, count: int, effort: int | None) -> NDArray[np.int64]:
+        """Return the rows (Q, count) of candidates for queries (Q, d) float32; -1 if there are fewer.
+
+        Args:
+            effort: ``nprobe`` of an inverted file, ``efSearch`` of HNSW; None for the default of faiss.
+        """
+        name, _ = self._parameter()
+        if name is not None and effort is not None:
+            self._faiss.ParameterSpace().set_index_parameter(self._index, name, effort)
+        rows: NDArray[np.int64] = self._index.search(np.ascontiguousarray(queries), count)[1]
+        return rows
+
+    def _parameter(self) -> tuple[str | None, int]:
+        inverted = self._faiss.try_extract_index_ivf(self._index)
+        if inverted is not None:
+            return "nprobe", int(inverted.nlist)
+        return ("efSearch", 1024) if hasattr(self._faiss.downcast_index(self._index), "hnsw") else (None, 0)
+
+    def write(self, file: Path) -> None:
+        """Write the index for ``open``."""
+        self._faiss.write_index(self._index, str(file))
+
+    @classmethod
+    def open(cls, file: Path) -> "ApproximateIndex":
+        """Map an index from its file.
+
+        Raises:
+            ImportError: faiss is not installed.
+        """
+        faiss = import_faiss()
+        return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY), file)
+
+
+def import_faiss() -> Any:
+    """Return the module faiss.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError("approximate search needs faiss: pip install 'bifocal[search]'") from error
+    return faiss

@@ -1,0 +1,116 @@
+"""Builds an index, and measures its recall against exact search and its latency."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.search.approximate import ApproximateIndex, choose_factory
+from bifocal.search.exact import rank
+from bifocal.search.index import SearchIndex
+from bifocal.search.index_format import Measured
+from bifocal.search.vectors import unit_vectors
+
+Array = NDArray[Any]
+K = 10
+EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """How an index is built.
+
+    Attributes:
+        factory: "auto" to choose by size, memory and latency, see ``choose_factory``; "exact"; or an
+            ``index_factory`` string of faiss.
+        memory_mb: memory for a search, megabytes of 10^6 bytes; read with "auto".
+        latency_ms: time of a query on one core, milliseconds; read with "auto".
+        recall: least recall@10 against exact search. The effort of an approximate index is the least that reaches it.
+        max_removed_share: share of removed items from which ``rebuilt`` builds a new index.
+        seed: of the vectors that an approximate index is trained with.
+    """
+
+    factory: str = "auto"
+    memory_mb: float = 1200.0
+    latency_ms: float = 20.0
+    recall: float = 0.95
+    max_removed_share: float = 0.2
+    seed: int = 0
+
+
+def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
+    """Return an index of the items of an exact one that are not removed, with its measured recall and latency.
+
+    Args:
+        exact: items, vectors, biases and description.
+        queries: (Q, d), such as embeddings of held-out captions; the searches that are measured use the biases.
+
+    Raises:
+        ValueError: faiss does not know the factory, the items do not fit into the memory, or no effort reaches the
+            recall.
+    """
+    kept = np.flatnonzero(~exact.removed)
+    vectors = exact.vectors if len(kept) == len(exact.ids) else exact.vectors[kept]
+    bias = None if exact.bias is None else exact.bias[kept]
+    index = SearchIndex(exact.items.take(kept), vectors, bias, replace(exact.description, factory=None, effort=None))
+    dimension = index.description.dimension
+    factory: str | None = None if settings.factory == EXACT else settings.factory
+    if factory == "auto":
+        factory = choose_factory(len(index), dimension, settings.memory_mb, settings.latency_ms)
+    if factory is not None:
+        index.approximate = ApproximateIndex.build(vectors, factory, settings.seed)
+        index.description = replace(index.description, factory=factory)
+        index.description = replace(index.description, effort=_least_effort(index, settings.recall, queries))
+    return index
+
+
+def rebuilt(index: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
+    """Return the index itself, or a new one without the removed items if their share is too large."""
+    return build_index(index, settings, queries) if index.removed_share > settings.max_removed_share else index
+
+
+def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | None:
+    assert index.approximate is not None
+    units = unit_vectors(queries, index.description.dimension)
+    truth = index.nearest(units, K, None, index.bias, exact=True)[0]
+    recall, efforts = 0.0, [*index.approximate.efforts()] or [None]
+    for effort in efforts:
+        candidates = index.approximate.search(units, min(K * index.description.candidates, len(index)), effort)
+        recall = recall_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])
+        if recall >= wanted:
+            return effort
+    raise ValueError(
+        f"{index.description.factory} finds {recall:.3f} of the exact ten best items with the greatest effort, "
+        f"expected {wanted}: give more memory, or another factory"
+    )
+
+
+def recall_at(truth: Array, found: Array) -> float:
+    """Return the mean share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
+    if not truth.size:
+        return 1.0
+    return float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(truth, found, strict=True)]))
+
+
+def measure(index: SearchIndex, queries: Array, directory: Path) -> SearchIndex:
+    """Return an index with its recall@10 and its latency on this process's threads, one query at a time.
+
+    Args:
+        queries: (Q, d), as for ``build_index``.
+        directory: where the index was written.
+    """
+    units = unit_vectors(queries, index.description.dimension)
+    truth = index.nearest(units, K, None, index.bias, exact=True)[0]
+    seconds, rows = [], []
+    for query in units:
+        start = time.perf_counter()
+        rows.append(index.nearest(query[None], K, None, index.bias)[0])
+        seconds.append(time.perf_counter() - start)
+    p50, p99 = (1000 * np.percentile(seconds, [50, 99])).tolist()
+    size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")
+    measured = Measured(recall_at(truth, np.concatenate(rows)), p50, p99, size, len(units))
+    index.description = replace(index.description, measured=measured)
+    return index

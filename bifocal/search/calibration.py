@@ -1,0 +1,156 @@
+"""Calibration of scores: the probability that a result is relevant, and a threshold for "nothing found"."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.search.vectors import unit_vectors
+
+if TYPE_CHECKING:
+    from bifocal.search.index import SearchIndex
+
+Array = NDArray[Any]
+CALIBRATION = "calibration.json"
+DEPTH = 10
+"""Results whose scores the margin compares."""
+FALSE_POSITIVES = 0.05
+"""Share of held-out queries without a match that get a result; the threshold is the lowest that keeps it."""
+FOLDS, BINS = 5, 10
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logistic regression of the relevance of a result on its score and its margin.
+
+    Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The margin is the score
+    minus the mean score of the results 2 to 10 of the query.
+
+    Attributes:
+        intercept, score, margin: coefficients.
+        threshold: probability from which a result counts as relevant.
+        error: expected calibration error of held-out queries in ten bins, cross-validated: mean difference between
+            probability and relevance (Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3)).
+        false_positive_rate: share of queries without a match whose first result reaches the threshold, cross-validated.
+        recall: share of relevant first results that reach the threshold, cross-validated.
+        queries: number of held-out queries.
+
+    Example:
+        >>> calibration = Calibration(0.0, 2.0, 0.0, 0.5, 0.0, 0.0, 1.0, 100)
+        >>> calibration.probabilities(np.array([[0.5, 0.0]])).round(2).tolist()
+        [[0.73, 0.5]]
+    """
+
+    intercept: float
+    score: float
+    margin: float
+    threshold: float
+    error: float
+    false_positive_rate: float
+    recall: float
+    queries: int
+
+    def probabilities(self, scores: Array) -> NDArray[np.float64]:
+        """Return the probability of each result from the scores (Q, k) of the best k results, k at least ``DEPTH``.
+
+        Fewer scores are those of a collection with fewer items.
+        """
+        margins = scores - reference_scores(scores)[:, None]
+        logits = self.intercept + self.score * scores + self.margin * margins
+        probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+        return probabilities
+
+    def write(self, directory: Path) -> None:
+        """Write ``calibration.json``."""
+        (directory / CALIBRATION).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> "Calibration | None":
+        """Return the calibration in a directory; None if it has none."""
+        file = directory / CALIBRATION
+        return cls(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+
+
+def reference_scores(scores: Array) -> Array:
+    """Return the mean score (Q,) of the results 2 to 10 from scores (Q, k), best first; a single result is its own."""
+    if scores.shape[1] < 2:
+        return scores[:, 0] if scores.shape[1] else np.zeros(len(scores))
+    mean: Array = scores[:, 1:DEPTH].mean(axis=1)
+    return mean
+
+
+def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> Calibration:
+    """Fit a calibration on pairs that were held out of the training of the model.
+
+    Each query is searched in the collection with its own item, and without it. The first result of the former search is
+    relevant if it is the own item. The first result of the latter search is not relevant: a query that a further item
+    matches as well counts as an error, so the probabilities are too low rather than too high.
+
+    Args:
+        index: the collection, with the items of the pairs.
+        queries: (Q, d), captions such as users write.
+        item_ids: item that each query describes.
+
+    Raises:
+        ValueError: fewer than 20 pairs, fewer than 12 items, or no first result is relevant.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GroupKFold, cross_val_predict
+
+    if len(queries) < 20 or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
+        raise ValueError(
+            f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the collection: calibration "
+            f"needs 20 pairs of {FOLDS} items and {DEPTH + 2} items"
+        )
+    own = np.array([index.row(item_id) for item_id in item_ids])
+    scores, relevant = _first_results(index, queries, own)
+    if not relevant.any():
+        raise ValueError("no held-out caption finds its own item first: the model cannot be calibrated")
+    best = scores[:, 0]
+    variables = np.stack([best, best - reference_scores(scores)], axis=1)
+    groups = np.concatenate([own, own])
+    model = LogisticRegression(C=1e3)
+    predicted = cross_val_predict(
+        model, variables, relevant, groups=groups, cv=GroupKFold(FOLDS), method="predict_proba"
+    )[:, 1]
+    without = np.arange(len(predicted)) >= len(queries)
+    model.fit(variables, relevant)
+    fitted = model.predict_proba(variables)[:, 1]
+    threshold = float(np.quantile(fitted[without], 1 - FALSE_POSITIVES, method="higher")) + 1e-9
+    return Calibration(
+        intercept=float(model.intercept_[0]),
+        score=float(model.coef_[0, 0]),
+        margin=float(model.coef_[0, 1]),
+        threshold=threshold,
+        error=calibration_error(predicted, relevant),
+        false_positive_rate=float((predicted[without] >= threshold).mean()),
+        recall=float((predicted[relevant] >= threshold).mean()),
+        queries=len(queries),
+    )
+
+
+def _first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Return scores (2 Q, 10) of the searches with and without the own items, and whether the first is relevant."""
+    units = unit_vectors(queries, index.description.dimension)
+    allowed = ~index.removed if index.removed.any() else None
+    rows, scores = index.nearest(units, DEPTH + 1, allowed, index.bias)
+    others = rows != own[:, None]
+    others[others.all(axis=1), -1] = False  # keep ten results of each query
+    without = scores[others].reshape(len(units), DEPTH)
+    return np.concatenate([scores[:, :DEPTH], without]), np.concatenate([rows[:, 0] == own, np.zeros(len(own), bool)])
+
+
+def calibration_error(probabilities: Array, relevant: Array) -> float:
+    """Return the expected calibration error of probabilities (n,) for relevance (n,) in ten bins of equal width.
+
+    Example:
+        >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)
+        0.15
+    """
+    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    gaps = [abs((probabilities - relevant)[bins == bin_].sum()) for bin_ in range(BINS)]
+    return float(sum(gaps) / len(probabilities))
