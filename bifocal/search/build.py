@@ -76,7 +76,7 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
     assert index.approximate is not None
     units = unit_vectors(queries, index.description.dimension)
     truth = index.nearest(units, K, None, index.bias, exact=True)[0]
-    recall, efforts = 0.0, [*index.approximate.efforts()] or [None]
+    recall, efforts = 0.0, list[int | None](index.approximate.efforts()) or [None]
     for effort in efforts:
         candidates = index.approximate.search(units, min(K * index.description.candidates, len(index)), effort)
         recall = recall_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])

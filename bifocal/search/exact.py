@@ -56,8 +56,8 @@ def _above(scores: Array, thresholds: Array, kept: int) -> tuple[Array, Array]:
         columns = np.argpartition(-scores, kept - 1, axis=1)[:, :kept]
         limit = np.take_along_axis(scores, columns, axis=1).min(axis=1)
         thresholds = np.maximum(thresholds, np.nextafter(limit, -np.inf, dtype=limit.dtype))
-    found: tuple[Array, Array] = np.nonzero(scores > thresholds[:, None])
-    return found
+    query, column = np.nonzero(scores > thresholds[:, None])
+    return query, column
 
 
 def _merge(best: Array, rows: Array, query: Array, scores: Array, new_rows: Array) -> tuple[Array, Array]:

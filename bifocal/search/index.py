@@ -159,18 +159,19 @@ class SearchIndex:
         allowed = self._allowed(where, exclude)
         count = offset + k if self.calibration is None else max(offset + k, DEPTH)
         rows, scores = self.nearest(queries, count, allowed, self.bias if corrected else None)
-        probabilities: list[list[float]] | list[list[None]] = [[None] * rows.shape[1]] * len(rows)
+        probabilities = np.full(scores.shape, np.nan)
         if self.calibration is not None:
-            probabilities = self.calibration.probabilities(scores).tolist()
-            rows = np.where(np.array(probabilities) >= self.calibration.threshold, rows, -1) if relevant else rows
+            probabilities = self.calibration.probabilities(scores)
+            rows = np.where(probabilities >= self.calibration.threshold, rows, -1) if relevant else rows
+        page = slice(offset, offset + k)
         return [
-            [
-                SearchHit(row, self.ids[row], score, probability)
-                for row, score, probability in list(zip(*found, strict=True))[offset : offset + k]
-                if row >= 0
-            ]
-            for found in zip(rows.tolist(), scores.tolist(), probabilities, strict=True)
+            self._hits(*found) for found in zip(rows[:, page], scores[:, page], probabilities[:, page], strict=True)
         ]
+
+    def _hits(self, rows: Array, scores: Array, probabilities: Array) -> list[SearchHit]:
+        found = zip(rows.tolist(), scores.tolist(), probabilities.tolist(), strict=True)
+        calibrated = self.calibration is not None
+        return [SearchHit(row, self.ids[row], score, p if calibrated else None) for row, score, p in found if row >= 0]
 
     def nearest(
         self, queries: Array, count: int, allowed: Array | None, bias: Array | None, *, exact: bool = False

@@ -37,7 +37,8 @@ class Searcher:
 
     def embed(self, sentence: str) -> NDArray[np.float32]:
         """Return the embedding (d,) of a sentence, of unit norm."""
-        return unit_vectors(self.model.embed_sentences([sentence]))[0]
+        vector: NDArray[np.float32] = unit_vectors(self.model.embed_sentences([sentence]))[0]
+        return vector
 
     def text(
         self,
