@@ -9,8 +9,12 @@ from bifocal.registry import suggest
 from runtime.spec import Component
 
 ROOT = Path(__file__).parent
-PIPELINES = {"embedding": "register_model", "ranking_head": "register_ranking_head"}
-"""Last stage of each pipeline; the others are the stages that it depends on."""
+PIPELINES = {
+    "embedding": ("register_model", "embed_collection"),
+    "late_interaction": ("register_model",),
+    "ranking_head": ("register_ranking_head",),
+}
+"""Last stages of each pipeline, the first of which registers its result; the others are those that they depend on."""
 
 
 @cache
@@ -39,7 +43,7 @@ def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
     stages = configurable_components()
     writer = {output: name for name, stage in stages.items() for output in stage.outputs}
     needed: set[str] = set()
-    waiting = [final_component(pipeline).name]
+    waiting = list(_last_stages(pipeline))
     while waiting:
         name = waiting.pop()
         needed.add(name)
@@ -54,6 +58,10 @@ def final_component(pipeline: str) -> Component:
     Raises:
         ValueError: there is no such pipeline.
     """
+    return configurable_components()[_last_stages(pipeline)[0]]
+
+
+def _last_stages(pipeline: str) -> tuple[str, ...]:
     if pipeline not in PIPELINES:
         raise ValueError(f"pipeline is {pipeline!r}; {suggest(pipeline, PIPELINES)}")
-    return configurable_components()[PIPELINES[pipeline]]
+    return PIPELINES[pipeline]

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 RECIPES = [
     path
     for path in sorted((ROOT / "recipes").rglob("*.yaml"))
-    if load(ROOT / "params.yaml", [path])["pipeline"] == "embedding"
+    if load(ROOT / "params.yaml", [path])["pipeline"] != "ranking_head"
 ]
 PIXELS, PUBLISHED = 3, 2048
 """Channels of extractors of pixels, and of published features of regions."""

@@ -3,7 +3,7 @@
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
@@ -56,6 +56,21 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(f"{archive} is damaged or is no archive: {error}; pack it again") from error
     return rejected
+
+
+def remove_all_but(folder: Path, kept: Sequence[str | None]) -> None:
+    """Delete the other files of an unpacked archive, such as tables and texts.
+
+    Args:
+        kept: paths of the images, relative to ``folder``.
+    """
+    wanted = {str(folder / path) for path in kept if path}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            if not any(path.iterdir()):
+                shutil.rmtree(path)
+        elif str(path) not in wanted:
+            path.unlink()
 
 
 def _members(archive: Path) -> Iterator[tuple[Member, IO[bytes]]]:

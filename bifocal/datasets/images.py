@@ -13,6 +13,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from bifocal.datasets.image_formats import image_formats, unsupported
 
 MAX_16_BIT = 2**16 - 1
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
+"""EXIF tag of the orientation, and its values that exchange width and height."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,22 @@ def inspect_image(
             with copy.open("wb") as target:
                 shutil.copyfileobj(file, target)
     return ImageFile(width, height, sha256)
+
+
+def image_size(file: IO[bytes]) -> tuple[int, int]:
+    """Return width and height of an open image file in pixels after EXIF rotation, from its header alone.
+
+    Raises:
+        ValueError: the file is no image.
+    """
+    try:
+        with Image.open(file, formats=image_formats()) as image:
+            width, height = image.size
+            return (height, width) if image.getexif().get(ORIENTATION) in TURNED else (width, height)
+    except ValueError:
+        raise
+    except Exception as error:  # Pillow's readers raise many exception types on damaged headers.
+        raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
 
 
 def _open(path: Path) -> BufferedReader:

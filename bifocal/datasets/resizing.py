@@ -16,10 +16,19 @@ def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Imag
         >>> resize_shorter(Image.new("RGB", (90, 60)), 20, "bicubic").size
         (30, 20)
     """
-    width, height = image.size
-    longer = int(shorter * max(width, height) / min(width, height))
-    size = (shorter, longer) if width <= height else (longer, shorter)
+    size = shorter_size(*image.size, shorter)
     return image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
+
+
+def shorter_size(width: int, height: int, shorter: int) -> tuple[int, int]:
+    """Return width and height of an image after ``resize_shorter``.
+
+    Example:
+        >>> shorter_size(90, 60, 20)
+        (30, 20)
+    """
+    longer = int(shorter * max(width, height) / min(width, height))
+    return (shorter, longer) if width <= height else (longer, shorter)
 
 
 def center_box(width: int, height: int, side: int) -> tuple[int, int, int, int]:

@@ -1,11 +1,8 @@
 """Extraction: decode images in threads, run the network, write the feature store."""
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +12,8 @@ from bifocal.datasets import Dataset, open_image
 from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
 from bifocal.features.ground_truth import training_boxes
 from bifocal.features.writer import FeatureWriter
+from bifocal.prefetch import prefetch
 from bifocal.progress import track
-
-T = TypeVar("T")
-S = TypeVar("S")
 
 
 def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureWriter, total: int) -> None:
@@ -85,23 +80,3 @@ class NetworkFeatures:
         if isinstance(self.extractor, BoxExtractor):
             return self.extractor.preprocess(image, self._truth.get(image_id))
         return self.extractor.preprocess(image)
-
-
-def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int) -> Iterator[S]:
-    """Yield ``function(item)`` for each item, in order, computed by threads.
-
-    Args:
-        ahead: maximum number of results that wait for the consumer.
-
-    Example:
-        >>> list(prefetch(abs, [-1, 2, -3], ahead=2))
-        [1, 2, 3]
-    """
-    waiting: deque[Future[S]] = deque()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bifocal.datasets import Dataset, open_image
-from bifocal.features.extraction import prefetch
 from bifocal.features.extractors.grid import Grid
+from bifocal.prefetch import prefetch
 from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.schedules import Cosine

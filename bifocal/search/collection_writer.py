@@ -82,6 +82,14 @@ class CollectionWriter:
         elif json.loads(file.read_text()) != content:
             raise ValueError(f"{self.directory} holds shards of another model or root: delete it and start again")
 
+    def clear(self) -> None:
+        """Delete the complete shards of a killed run."""
+        for folder in (PARTS, VECTORS, REGIONS):
+            for path in (self.directory / folder).glob("*.*"):
+                path.unlink()
+        self.written, self._shards = [], []
+        self._start_shard()
+
     def _start_shard(self) -> None:
         self._items: list[Item] = []
         self._vectors: list[NDArray[np.float16]] = []

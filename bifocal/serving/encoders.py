@@ -55,7 +55,10 @@ class ImageGraph:
         Raises:
             ValueError: a string is not the base64 of an image file.
         """
-        pixels = np.stack([read_pixels(image, **self.preprocessing) for image in images])
+        return self.read_squares(np.stack([read_pixels(image, **self.preprocessing) for image in images]))
+
+    def read_squares(self, pixels: Array) -> list[Array]:
+        """Return the inputs of the graph for preprocessed images (B, 3, size, size) uint8; see ``read_images``."""
         if self.backbone is None:
             return list(pixels.astype(np.float32))
         # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
@@ -71,19 +74,15 @@ class ImageGraph:
 
     def encode_inputs(self, inputs: Sequence[Array], output: str | None = None) -> Array:
         """Return an output of the graph, by default the first, for B features (R, D) or pixels (3, H, W)."""
-        if self.reads_pixels:
-            return run_graph(self.images, (np.stack(inputs),), output)[0]
-        return self.encode_features(inputs, output)
+        return run_graph(self.images, self.graph_arrays(inputs), output)[0]
+
+    def graph_arrays(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the arrays that the graph reads for B features (R, D) or pixels (3, H, W)."""
+        return (np.stack(inputs),) if self.reads_pixels else pad_features(inputs)
 
     def encode_features(self, features: Sequence[Any], output: str | None = None) -> Array:
         """Return an output of the graph, by default the first, for B arrays (R, D), or nested lists; R may differ."""
-        regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
-        longest = max(len(image) for image in regions)
-        padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
-        mask = np.zeros((len(regions), longest), dtype=bool)
-        for row, image in enumerate(regions):
-            padded[row, : len(image)], mask[row, : len(image)] = image, True
-        return run_graph(self.images, (padded, mask), output)[0]
+        return run_graph(self.images, pad_features(features), output)[0]
 
 
 class Encoders(ImageGraph):
@@ -108,6 +107,17 @@ class Encoders(ImageGraph):
         return run_graph(self.texts, self.sentences.read(sentences))
 
 
+def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:
+    """Return features (B, R, D) float32 and their mask (B, R) for B arrays (R, D), or nested lists; R may differ."""
+    regions = [np.asarray([np.asarray(region) for region in image], dtype=np.float32) for image in features]
+    longest = max(len(image) for image in regions)
+    padded = np.zeros((len(regions), longest, regions[0].shape[-1]), dtype=np.float32)
+    mask = np.zeros((len(regions), longest), dtype=bool)
+    for row, image in enumerate(regions):
+        padded[row, : len(image)], mask[row, : len(image)] = image, True
+    return padded, mask
+
+
 def read_pixels(
     encoded: str, size: int, interpolation: str, scaled: int | None = None, decoded_side: int | None = None
 ) -> Array:
@@ -126,6 +136,11 @@ def read_pixels(
         image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS, decoded_side)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
+    return square_pixels(image, size, interpolation, scaled)
+
+
+def square_pixels(image: Image.Image, size: int, interpolation: str, scaled: int | None = None) -> Array:
+    """Return the pixels (3, size, size) uint8 of a decoded image; the arguments are those of ``read_pixels``."""
     if scaled is not None:
         image = resize_shorter(image, scaled, interpolation)
         image = image.crop(center_box(*image.size, size))

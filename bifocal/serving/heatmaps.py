@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
-from bifocal.datasets.resizing import center_box, resize_shorter
+from bifocal.datasets.images import image_size
+from bifocal.datasets.resizing import center_box, shorter_size
 from bifocal.serving.encoders import Array, ImageGraph
 from bifocal.serving.sessions import REGIONS
 
@@ -82,12 +82,16 @@ class HeatmapModel:
 
 def read_square(image: str, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a central crop, or all."""
+    return square_of(*image_size(BytesIO(base64.b64decode(image))), preprocessing)
+
+
+def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the part of an image of a size that the graphs read, see ``read_square``."""
     if "scaled" not in preprocessing:
         return 0.0, 0.0, 1.0, 1.0
-    with Image.open(BytesIO(base64.b64decode(image))) as opened:
-        small = resize_shorter(ImageOps.exif_transpose(opened), preprocessing["scaled"], preprocessing["interpolation"])
-    box = center_box(*small.size, preprocessing["size"])
-    return tuple(value / side for value, side in zip(box, 2 * small.size, strict=True))
+    small = shorter_size(width, height, preprocessing["scaled"])
+    box = center_box(*small, preprocessing["size"])
+    return tuple(value / side for value, side in zip(box, 2 * small, strict=True))
 
 
 def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:

@@ -27,16 +27,21 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(file, options, providers=providers)
 
 
-def run_graph(session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | None = None) -> list[Array]:
-    """Return the outputs of a graph without what only a localizer needs, or one output; nothing else is computed.
+def run_graph(
+    session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | Sequence[str] | None = None
+) -> list[Array]:
+    """Return the outputs of a graph without what only a localizer needs, or given outputs; nothing else is computed.
 
     Args:
         arrays: inputs of the graph, in their order.
-        output: name of the output; None for all that are vectors, layers or scores.
+        output: name of the output, or names of several; None for all that are vectors, layers or scores.
     """
     names = (value.name for value in session.get_inputs())
     options = onnxruntime.RunOptions()
     options.only_execute_path_to_fetches = True
-    wanted = [value.name for value in session.get_outputs() if value.name != REGIONS] if output is None else [output]
+    if output is None:
+        wanted = [value.name for value in session.get_outputs() if value.name != REGIONS]
+    else:
+        wanted = [output] if isinstance(output, str) else list(output)
     outputs: list[Array] = session.run(wanted, dict(zip(names, arrays, strict=True)), options)
     return outputs

@@ -197,3 +197,11 @@ def reader_batch(document: Document) -> str:
 def _name(reference: Any) -> Any:
     """Return the name of a part; the reference itself if it is no mapping."""
     return reference.get("name") if isinstance(reference, Mapping) else reference
+
+
+def late_interaction(document: Document) -> str:
+    """Name the pipeline of a model that has no collection."""
+    if document.get("train_embedding.model.name") != "GroundingModel" or document.get("pipeline") is not MISSING:
+        return ""
+    document.values.insert(1 if "seed" in document.values else 0, "pipeline", "late_interaction")
+    return "pipeline: late_interaction is new, for a GroundingModel"

@@ -12,6 +12,7 @@ from pipelines.migration.conversions import (
     evaluators,
     frozen_words,
     halving,
+    late_interaction,
     learning_rates,
     reader_batch,
     sorter_training,
@@ -133,6 +134,7 @@ TABLE: tuple[Change, ...] = (
     Renamed("0.3", "train_ranking_head.epochs", f"{RANKING_PHASE}.epochs"),
     Converted("0.3", ("train_ranking_head.learning_rates",), f"{RANKING_PHASE}.learning_rate", learning_rates),
     Renamed("0.3", "train_ranking_head.schedule", f"{RANKING_PHASE}.schedule"),
+    Adjusted("0.3", late_interaction),
     Added("0.3", "pipeline", "embedding"),
     Added("0.3", "train_embedding.initialization", None),
     Added("0.3", "train_ranking_head.backbone", None),
@@ -146,5 +148,13 @@ TABLE: tuple[Change, ...] = (
     Added("0.3", "train_ranking_head.checkpoint_every_seconds", 300.0),
     Added("0.3", "export_ranking_head.tolerance", 0.0001),
     Added("0.3", "register_ranking_head", {"model": "bifocal-ranking", "alias": "candidate"}),
+    Added(
+        "0.3",
+        "embed_collection",
+        {
+            "source": None, "former": None, "name": "bifocal", "regions": True, "batch_size": 32,
+            "items_per_shard": 4096, "max_pixels": 50_000_000,
+        },
+    ),
 )  # fmt: skip
 """Every change since version 0.1. A change of parameters adds its line here, and a file to the test's old versions."""

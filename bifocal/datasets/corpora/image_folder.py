@@ -1,10 +1,8 @@
 """A folder of the user's own images with captions."""
 
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
-from bifocal.datasets.archives import unpack
+from bifocal.datasets.archives import remove_all_but, unpack
 from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry, RejectedEntry
 from bifocal.datasets.folder import Folder, list_folder
 from bifocal.datasets.formats.caption_columns import CaptionColumns, choose_columns
@@ -155,7 +153,7 @@ class ImageFolder:
                     excluded.append(RejectedEntry("image", image, reason, intentional=True))
         captions = [CaptionEntry(number, image, text) for number, (image, text) in enumerate(rows.captions)]
         if folder.root == drawn_into:
-            _remove_all_but(drawn_into, [image.path for image in images])
+            remove_all_but(drawn_into, [image.path for image in images])
         return Corpus(
             folder.root,
             images,
@@ -177,14 +175,3 @@ def _recognized(table: CaptionTable, columns: CaptionColumns) -> str:
     return (
         f"{table.path.name}: {len(table.rows):,} rows, {used}; kept as metadata: {', '.join(columns.others) or 'none'}"
     )
-
-
-def _remove_all_but(folder: Path, kept: Sequence[str | None]) -> None:
-    """Delete the tables and texts of an unpacked archive: the folder of a dataset holds its images alone."""
-    wanted = {str(folder / path) for path in kept if path}
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir():
-            if not any(path.iterdir()):
-                shutil.rmtree(path)
-        elif str(path) not in wanted:
-            path.unlink()

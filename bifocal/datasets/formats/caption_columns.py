@@ -81,6 +81,15 @@ def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], tabl
     )
 
 
+def recognize(columns: Sequence[str], role: str) -> str | None:
+    """Return the column of a role, None if there is none.
+
+    >>> recognize(["File Name", "city"], "image"), recognize(["File Name", "city"], "caption")
+    ('File Name', None)
+    """
+    return _recognize(columns, KNOWN[role], taken=set())
+
+
 def _recognize(columns: Sequence[str], names: Sequence[str], taken: set[str]) -> str | None:
     plain = {"_".join(column.lower().split()): column for column in columns if column not in taken}
     return next((plain[name] for name in names if name in plain), None)

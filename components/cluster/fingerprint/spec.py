@@ -30,6 +30,7 @@ COMPONENT = Component(
         "train_embedding",
         "train_ranking_head",
         "evaluate",
+        "embed_collection",
         MLFLOW_PAGE,
     ),
     has_parameters=False,

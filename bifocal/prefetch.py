@@ -1,0 +1,30 @@
+"""Compute results in threads before they are needed, in order."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int) -> Iterator[S]:
+    """Yield ``function(item)`` for each item, in order, computed by threads.
+
+    Args:
+        ahead: maximum number of results that wait for the consumer.
+
+    Example:
+        >>> list(prefetch(abs, [-1, 2, -3], ahead=2))
+        [1, 2, 3]
+    """
+    waiting: deque[Future[S]] = deque()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,240 @@
+"""Embed a collection: decode images in threads while the network runs, and take over what is known already."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bifocal.prefetch import prefetch
+from bifocal.progress import log_line, track
+from bifocal.search.collection import Collection
+from bifocal.search.collection_format import Description, ModelIdentity
+from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.image_vectors import ImageVectors
+from bifocal.search.sources import Entry, Source
+from bifocal.serving.encoders import Array
+from bifocal.serving.identity import model_hash
+
+REASONS_SHOWN = 3
+MOST_AT_ONCE = 1024
+"""Items that are added together."""
+Features = Callable[[Sequence[str]], Sequence[Array]]
+"""Returns the features (R, D) of images by their ids, for a model that reads published features alone."""
+
+
+class Embedded(NamedTuple):
+    """An image that is ready to be added.
+
+    Attributes:
+        item: the image.
+        pixels: its preprocessed pixels; None if the vector is known or is computed from features.
+        former: row in the former collection; None for an image that must be embedded.
+    """
+
+    item: Item
+    pixels: Array | None
+    former: int | None
+
+
+@dataclass(frozen=True)
+class CollectionEmbedder:
+    """Embeds the images of a source into a collection.
+
+    Args:
+        onnx: directory of the exported model.
+        name: of the model, for ``collection.json``.
+        source: the images.
+        former: a collection whose vectors are taken over for images with the same id and SHA-256, if the same model
+            computed them; its other items become tombstones.
+        features: features of the images of a dataset, for a model that reads published features alone.
+        batch_size: images per forward pass.
+        items_per_shard: vectors in a file.
+        max_pixels: width x height; a larger image is rejected before it is decoded.
+        regions: write the vectors of regions too, if the model has a localizer.
+    """
+
+    onnx: Path
+    name: str
+    source: Source
+    former: Collection | None = None
+    features: Features | None = None
+    batch_size: int = 32
+    items_per_shard: int = 4096
+    max_pixels: int = 50_000_000
+    regions: bool = True
+
+    def write(self, directory: Path, entries: Sequence[Entry], first_shard: bool = True) -> dict[str, float]:
+        """Write the collection of ``entries``; return counts and rates.
+
+        A killed run goes on after its last complete shard.
+
+        Args:
+            entries: images of the source, all of them or one machine's share.
+            first_shard: whether this share lists the tombstones of images that the source has no longer.
+
+        Returns:
+            ``items``, of them ``embedded`` and ``kept`` from the former collection; ``deleted``; ``rejected``; images
+            per second of the whole stage, and of the networks alone.
+
+        Raises:
+            ValueError: the model has no single vector for an image, it cannot read these images, or no image is valid.
+        """
+        vectors = ImageVectors(self.onnx, self.regions)
+        if not vectors.reads_images and self.features is None:
+            raise ValueError(
+                f"no graph of {self.onnx} computes this model's features from images: it reads published features, so "
+                "it embeds the images of its dataset alone"
+            )
+        identity = ModelIdentity(self.name, None, model_hash(self.onnx))
+        description = Description(
+            identity, self.source.root, vectors.dimension, vectors.region_dimension, vectors.graph.preprocessing
+        )
+        former = self._usable(description)
+        known = {} if former is None else _rows_by_id(former)
+        writer = self._open_writer(directory, description, entries)
+        done = {item.item_id for item in writer.written}
+        waiting = [entry for entry in entries if entry.item_id not in done]
+        start, counts = time.perf_counter(), {"embedded": 0, "kept": 0}
+        unknown = (entry for entry in waiting if _unchanged(entry, known) is None)
+        loaded = prefetch(lambda entry: self._load(entry, vectors, known), unknown, ahead=4 * self.batch_size)
+        batch: list[Embedded] = []
+        problems: list[tuple[str, str]] = []
+        new = 0
+        for entry in track(waiting, "embedding images", total=len(entries), done=len(done)):
+            result = _unchanged(entry, known) or next(loaded)
+            if not isinstance(result, Embedded):
+                problems.append(result)
+                continue
+            batch.append(result)
+            new += result.former is None
+            if new == self.batch_size or len(batch) == MOST_AT_ONCE:
+                self._add(batch, vectors, writer, former, counts)
+                batch, new = [], 0
+        self._add(batch, vectors, writer, former, counts)
+        seconds = time.perf_counter() - start
+        for image, reason in [*(self.source.rejected if first_shard else ()), *problems]:
+            writer.reject(image, reason)
+        self.source.keep(entries)
+        gone = self._gone(known, former, entries, problems, first_shard)
+        finished = writer.finish(self.source.captions, self.source.metadata, gone)
+        if not finished.items and len(entries) == len(self.source.entries):
+            first = "; ".join(f"{image}: {reason}" for image, reason in problems[:REASONS_SHOWN])
+            raise ValueError(f"no image of {self.source.root} can be embedded. The first problems: {first}")
+        if finished.rejected:
+            log_line(f"rejected: {finished.rejected} images, see rejected.parquet")
+        return {
+            "items": finished.items, **counts, "deleted": finished.deleted, "rejected": finished.rejected,
+            "dimension": vectors.dimension,
+            "images_per_second": counts["embedded"] / seconds,
+            "network_images_per_second": counts["embedded"] / vectors.seconds if vectors.seconds else 0.0,
+        }  # fmt: skip
+
+    def _usable(self, description: Description) -> Collection | None:
+        if self.former is None:
+            return None
+        theirs = self.former.description
+        same = theirs.model.sha256 == description.model.sha256
+        if not same or theirs.region_dimension != description.region_dimension:
+            log_line(f"{self.former.directory} is of another model, or has other regions: all images are embedded")
+            return None
+        return self.former
+
+    def _open_writer(self, directory: Path, description: Description, entries: Sequence[Entry]) -> CollectionWriter:
+        """Return a writer, without the shards of a killed run whose images have changed since."""
+        writer = CollectionWriter(directory, description, self.items_per_shard)
+        listed = {entry.item_id: entry.sha256 for entry in entries}
+        if any(listed.get(item.item_id, "") not in (None, item.sha256) for item in writer.written):
+            writer.clear()
+        return writer
+
+    def _load(
+        self, entry: Entry, vectors: ImageVectors, known: Mapping[str, tuple[int, Item]]
+    ) -> Embedded | tuple[str, str]:
+        """Read, hash and decode an image, or return its name and why it cannot be embedded."""
+        if not vectors.reads_images:
+            width, height = entry.size or (0, 0)
+            return Embedded(Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None)
+        try:
+            file = self.source.open(entry).read_bytes()
+            digest = hashlib.sha256(file).hexdigest()
+            unchanged = _unchanged(replace(entry, sha256=digest), known)
+            if unchanged is not None:
+                return unchanged
+            image = vectors.decode(file, self.max_pixels)
+        except ValueError as error:
+            return str(entry.image or entry.item_id), str(error)
+        except OSError as error:
+            return str(entry.image or entry.item_id), error.strerror or str(error)
+        return Embedded(Item(entry.item_id, entry.image, digest, image.width, image.height), image.pixels, None)
+
+    def _add(
+        self,
+        batch: Sequence[Embedded],
+        vectors: ImageVectors,
+        writer: CollectionWriter,
+        former: Collection | None,
+        counts: dict[str, int],
+    ) -> None:
+        """Embed the new images of a batch, and add all of it in order."""
+        new = [number for number, entry in enumerate(batch) if entry.former is None]
+        rows = [entry.former for entry in batch if entry.former is not None]
+        found = np.zeros((len(batch), vectors.dimension), np.float32)
+        regions: list[tuple[Any, Any]] = [(None, None)] * len(batch)
+        if new:
+            encoded, of_regions = self._encode([batch[number] for number in new], vectors)
+            found[new] = encoded
+            for number, region in zip(new, of_regions or (), strict=False):
+                regions[number] = region, vectors.boxes(batch[number].item.width, batch[number].item.height)
+        if rows and former is not None:
+            old = [number for number, entry in enumerate(batch) if entry.former is not None]
+            found[old] = former.vectors[rows]
+            if vectors.region_dimension is not None:
+                for number, row in zip(old, rows, strict=True):
+                    regions[number] = former.regions(row) or (None, None)
+        for entry, vector, (region, boxes) in zip(batch, found, regions, strict=True):
+            writer.add(entry.item, vector, region, boxes)
+        counts["embedded"] += len(new)
+        counts["kept"] += len(rows)
+
+    def _encode(self, batch: Sequence[Embedded], vectors: ImageVectors) -> tuple[Array, list[Array] | None]:
+        if vectors.reads_images:
+            return vectors.encode_images([entry.pixels for entry in batch if entry.pixels is not None])
+        assert self.features is not None
+        return vectors.encode_inputs(self.features([entry.item.item_id for entry in batch]))
+
+    def _gone(
+        self,
+        known: Mapping[str, tuple[int, Item]],
+        former: Collection | None,
+        entries: Sequence[Entry],
+        problems: Sequence[tuple[str, str]],
+        first_shard: bool,
+    ) -> list[Item]:
+        """Return the tombstones: items of the former collection that this one has no longer."""
+        if former is None:
+            return []
+        broken = {image for image, _ in problems}
+        mine = {entry.item_id for entry in entries if str(entry.image or entry.item_id) in broken}
+        listed = {entry.item_id for entry in self.source.entries}
+        rows = former.items.select(["item_id", "image", "sha256", "width", "height"]).to_pylist()
+        return [Item(**row) for row in rows if row["item_id"] in mine or (first_shard and row["item_id"] not in listed)]
+
+
+def _unchanged(entry: Entry, known: Mapping[str, tuple[int, Item]]) -> Embedded | None:
+    """Return the item of the former collection, if it has the SHA-256 of the entry."""
+    row, item = known.get(entry.item_id, (None, None))
+    return Embedded(item, None, row) if item is not None and item.sha256 == entry.sha256 else None
+
+
+def _rows_by_id(collection: Collection) -> dict[str, tuple[int, Item]]:
+    """Return row and item of every item that is not deleted."""
+    table = collection.items.select(["item_id", "image", "sha256", "width", "height"])
+    return {
+        row["item_id"]: (number, Item(**row))
+        for number, (row, deleted) in enumerate(zip(table.to_pylist(), collection.deleted, strict=True))
+        if not deleted
+    }

@@ -1,0 +1,111 @@
+"""Vectors of images, and of their regions, from the ONNX graphs of an exported model. Needs no torch."""
+
+import json
+import time
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.datasets.images import decode_image, image_size
+from bifocal.serving.encoders import Array, ImageGraph, square_pixels
+from bifocal.serving.heatmaps import LOCALIZER, image_vectors, square_of
+from bifocal.serving.pair_scorer import scores_pairs
+from bifocal.serving.sessions import REGIONS, run_graph
+
+GRAPH = "image_encoder.onnx"
+
+
+class DecodedImage(NamedTuple):
+    """An image as the graphs read it.
+
+    Attributes:
+        pixels: (3, side, side) uint8.
+        width, height: of the original image, pixels after EXIF rotation.
+    """
+
+    pixels: Array
+    width: int
+    height: int
+
+
+class ImageVectors:
+    """The image encoder of an exported model with one vector per image.
+
+    Args:
+        directory: of the graphs.
+        regions: compute the vectors of regions too, if the model has a localizer.
+
+    Attributes:
+        reads_images: whether the graphs read images; if not, the model reads published features alone.
+        dimension: D of a vector.
+        region_dimension: d of the vector of a region; None without regions.
+        seconds: time that the networks took.
+
+    Raises:
+        ValueError: the model has no single vector for an image.
+    """
+
+    def __init__(self, directory: Path, regions: bool = True) -> None:
+        if scores_pairs(directory):
+            raise ValueError(
+                f"{directory} is a late-interaction model: it compares the words of a query with all cells of an "
+                "image, so no single vector of an image can be stored; use a dual encoder, such as SMILE or BEAN"
+            )
+        self.graph = ImageGraph(directory, GRAPH)
+        self.reads_images = "image" in self.graph.inputs
+        self.seconds = 0.0
+        localizer = directory / LOCALIZER
+        description = json.loads(localizer.read_text()) if regions and localizer.is_file() else None
+        self._kind: str | None = None if description is None else description["vectors"]
+        self._boxes = np.array(description["boxes"] if description else [], np.float32).reshape(-1, 4)
+        dimensions = {value.name: value.shape[-1] for value in self.graph.images.get_outputs()}
+        self._output = self.graph.images.get_outputs()[0].name
+        self.dimension: int = dimensions[self._output]
+        self.region_dimension: int | None = None if self._kind is None else dimensions.get(self._kind, self.dimension)
+
+    def decode(self, file: bytes, max_pixels: int) -> DecodedImage:
+        """Decode an image file; called by several threads at once.
+
+        Args:
+            max_pixels: a larger image is rejected by its header, before it is decoded.
+
+        Raises:
+            ValueError: the file is no image, or a too large one.
+        """
+        preprocessing = dict(self.graph.preprocessing)
+        side = preprocessing.pop("decoded_side", None)
+        image = decode_image(BytesIO(file), max_pixels, side)
+        return DecodedImage(square_pixels(image, **preprocessing), *image_size(BytesIO(file)))
+
+    def encode_images(self, pixels: Sequence[Array]) -> tuple[Array, list[Array] | None]:
+        """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, side, side)."""
+        start = time.perf_counter()
+        inputs = self.graph.read_squares(np.stack(pixels))
+        self.seconds += time.perf_counter() - start
+        return self.encode_inputs(inputs)
+
+    def encode_inputs(self, inputs: Sequence[Array]) -> tuple[Array, list[Array] | None]:
+        """Return the vectors (B, D) and the regions' vectors (R, d) of B features (R, D), or pixels for the encoder."""
+        start = time.perf_counter()
+        arrays = self.graph.graph_arrays(inputs)
+        regions: list[Array] | None = None
+        if self._kind == REGIONS:
+            vectors, of_regions = run_graph(self.graph.images, arrays, (self._output, REGIONS))
+            regions = list(of_regions)
+        else:
+            (vectors,) = run_graph(self.graph.images, arrays, (self._output,))
+            if self._kind is not None:
+                regions = image_vectors(self.graph, self._kind, inputs)
+        self.seconds += time.perf_counter() - start
+        return vectors, regions
+
+    def boxes(self, width: int, height: int) -> NDArray[np.float32]:
+        """Return the boxes (R, 4) of the regions of an image, x0 y0 x1 y1, in its pixels."""
+        left, top, right, bottom = square_of(width, height, self.graph.preprocessing)
+        relative = np.array([left, top] * 2) + self._boxes * np.array([right - left, bottom - top] * 2)
+        boxes: NDArray[Any] = relative * np.array([width, height] * 2)
+        return boxes.astype(np.float32)

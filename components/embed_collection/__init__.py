@@ -1,0 +1,1 @@
+"""Embed the images of a collection with the exported model."""

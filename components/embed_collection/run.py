@@ -1,0 +1,67 @@
+"""Stage embed_collection: run."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from bifocal.datasets import read_dataset
+from bifocal.features import FeatureStore
+from bifocal.search.collection import Collection
+from bifocal.search.embedding import CollectionEmbedder
+from bifocal.search.sources import dataset_source, files_source
+from bifocal.serving.encoders import Array
+from bifocal.serving.pair_scorer import scores_pairs
+from components.embed_collection.spec import EmbedCollectionParams
+from runtime.s3.remote_files import address_of_copy
+from runtime.shards import items_of_shard, parse_shard
+
+
+def run(
+    params: EmbedCollectionParams, *, dataset: Path, features: Path, onnx: Path, collection: Path, shard: str = "1/1"
+) -> dict[str, float]:
+    """Write the collection and return its counts and rates.
+
+    Args:
+        shard: ``"2/4"`` for the second quarter of the images only; the step ``merge_collection`` combines shards.
+
+    Raises:
+        ValueError: the model has no single vector for an image, it cannot read the images, or no image is valid.
+    """
+    if scores_pairs(onnx):
+        raise ValueError(
+            "the model is of late interaction: it compares the words of a query with all cells of an image, so no "
+            "single vector of an image can be stored. Set pipeline: late_interaction, which ends without a collection, "
+            "or train a dual encoder such as SMILE or BEAN"
+        )
+    if params.source is None:
+        source = dataset_source(dataset, read_dataset(dataset), collection)
+    else:
+        source = files_source(params.source, collection, address_of_copy(params.source))
+    embedder = CollectionEmbedder(
+        onnx,
+        params.name,
+        source,
+        former=None if params.former is None else Collection.open(params.former),
+        features=None if params.source is not None else _StoredFeatures(features),
+        batch_size=params.batch_size,
+        items_per_shard=params.items_per_shard,
+        max_pixels=params.max_pixels,
+        regions=params.regions,
+    )
+    return embedder.write(collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1)
+
+
+class _StoredFeatures:
+    """Features of the dataset's images, opened when the model needs them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @cached_property
+    def store(self) -> FeatureStore:
+        """The feature store."""
+        return FeatureStore(self.directory)
+
+    def __call__(self, image_ids: Sequence[str]) -> Sequence[Array]:
+        batch = self.store.gather(self.store.rows(image_ids))
+        return [features[mask].numpy() for features, mask in zip(batch.features, batch.mask, strict=True)]

@@ -1,0 +1,50 @@
+"""Stage embed_collection: parameters, inputs and outputs."""
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from runtime.spec import Component, Params, UserPath
+
+# Pillow warns above this number of pixels and rejects images with twice as many, whatever the parameter says.
+PILLOW_LIMIT = 89_478_485
+
+
+class EmbedCollectionParams(Params):
+    """Section ``embed_collection`` of params.yaml."""
+
+    source: UserPath | None = Field(
+        description="folder of images, of tar shards (WebDataset) or of a zip file, or a table with a column of "
+        "images; null for the images of the dataset"
+    )
+    former: UserPath | None = Field(
+        description="an earlier collection of the same model: the vectors of its unchanged images are taken over, and "
+        "its other images become tombstones; it may be the one that is replaced"
+    )
+    name: str = Field(min_length=1, description="name of the model in collection.json")
+    regions: bool = Field(
+        description="write the vectors and boxes of regions too, if the model localizes; they are many times larger"
+    )
+    batch_size: int = Field(ge=1, description="images per forward pass")
+    items_per_shard: int = Field(ge=1, description="vectors in a file; a killed run loses at most one file")
+    max_pixels: int = Field(
+        ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is rejected before it is decoded"
+    )
+
+    def local_files(self) -> Iterator[str]:
+        if self.source is not None and not str(self.source).startswith("s3:"):
+            yield (
+                f"the collection would refer to the images at {self.source}, which other machines do not have: name an "
+                "s3:// address as source"
+            )
+
+
+COMPONENT = Component(
+    name="embed_collection",
+    summary="Embed a collection of images with the exported model: ids, metadata, vectors, and regions with boxes.",
+    image="cpu",
+    params=EmbedCollectionParams,
+    inputs=("dataset", "features", "onnx"),
+    outputs=("collection",),
+    merge_step="merge_collection",
+)
