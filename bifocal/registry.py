@@ -34,6 +34,18 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {by_lower_case[close[0]]!r}? {available}" if close else available
 
 
+class CheckedByConstruction:
+    """Base of the parts whose constructor rejects invalid arguments and does no work, so that it is the check."""
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Explain arguments that the constructor rejects."""
+        try:
+            cls(**arguments)
+        except ValueError as error:
+            yield str(error)
+
+
 def registered(package: str) -> dict[str, type]:
     """Return every part of ``package`` by its name."""
     return _library_parts(package) | _REGISTERED.get(package, {})

@@ -1,5 +1,6 @@
 """Export of text encoders behind a pretrained transformer: one ONNX graph from the ids of subwords to embeddings."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from bifocal.text.vectorizers.sentence_vectors import SentenceVectors
 from bifocal.text.vectorizers.transformer_tokens import TransformerTokens
 
 
-class _TextFront(nn.Module):
+class _TextFront(nn.Module, ABC):
     """Values and lengths of a text encoder, from the arrays that ``bifocal.serving.text.SentenceReader`` reads.
 
     Attributes:
@@ -32,9 +33,9 @@ class _TextFront(nn.Module):
 
     shapes: dict[str, Shape]
 
+    @abstractmethod
     def example(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return random inputs."""
-        raise NotImplementedError
 
 
 class _Network(_TextFront):

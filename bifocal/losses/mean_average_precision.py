@@ -3,10 +3,10 @@
 from torch import Tensor
 
 from bifocal.losses.multi_label_soft_margin import MultiLabelSoftMarginLoss
-from bifocal.losses.sorter_loss import SorterLoss
+from bifocal.losses.sorter_loss import RowRankLoss
 
 
-class MeanAveragePrecisionLoss(SorterLoss):
+class MeanAveragePrecisionLoss(RowRankLoss):
     """Mean rank of the matching elements of each class, through a sorter.
 
     Thesis eq. (5.9): low ranks of the matches give a high average precision. The sum of a class is divided by its

@@ -1,5 +1,6 @@
 """Base of the losses on ranks: a sorter, and an auxiliary loss on scores."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -87,8 +88,8 @@ class AuxiliaryLoss(nn.Module):
         return scores.cross.new_zeros(()) if disabled else self.weight * self.loss(scores, matches)
 
 
-class SorterLoss(nn.Module):
-    """Loss on the ranks of each row: base of ``SpearmanLoss``, ``MeanAveragePrecisionLoss`` and ``RecallLoss``.
+class SorterLoss(nn.Module, ABC):
+    """Loss on ranks: base of ``RowRankLoss`` and ``RecallLoss``.
 
     Args:
         sorter: scores (..., n) -> ranks (..., n); None for a ``BifocalSorter`` with the ``exact`` of the class.
@@ -129,16 +130,27 @@ class SorterLoss(nn.Module):
                 "set auxiliary_weight too, or leave auxiliary_steps out"
             )
 
+    @abstractmethod
+    def forward(self, scores: Scores, matches: Tensor) -> Tensor:
+        """Return the loss."""
+
+
+class RowRankLoss(SorterLoss):
+    """Loss on the ranks of each row: base of ``SpearmanLoss`` and ``MeanAveragePrecisionLoss``.
+
+    The arguments are those of ``SorterLoss``.
+    """
+
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)
         ranks, cost = self.sorter_ranks(scores.cross)
         total: Tensor = self.rank_cost(ranks, matches) + cost + self.auxiliary_loss(scores, matches)
         return total
 
+    @abstractmethod
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
         """Return the cost of the ranks.
 
         Shape:
             ranks (rows, n), matches (rows, n) -> scalar.
         """
-        raise NotImplementedError

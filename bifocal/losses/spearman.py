@@ -5,11 +5,11 @@ from functools import partial
 from torch import Tensor
 
 from bifocal.losses.regression import RegressionLoss
-from bifocal.losses.sorter_loss import SorterLoss
+from bifocal.losses.sorter_loss import RowRankLoss
 from bifocal.sorters import exact_ranks
 
 
-class SpearmanLoss(SorterLoss):
+class SpearmanLoss(RowRankLoss):
     """One minus the Spearman correlation of scores and targets, through a sorter.
 
     Thesis eq. (5.6), divided by n (n² - 1) / 6 and by the number of rows: with exact ranks and no ties the value is

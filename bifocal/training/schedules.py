@@ -4,23 +4,12 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from bifocal.registry import CheckedByConstruction as _Checked  # a public name would be a part of this module
 
 Schedule = Callable[[float, int], float]
-
-
-class _Checked:
-    """Base of the schedules whose constructor checks its arguments."""
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that the constructor rejects."""
-        try:
-            cls(**arguments)
-        except ValueError as error:
-            yield str(error)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Base class of the sources of weights."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,6 +11,7 @@ from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FittedExtractor
+from bifocal.registry import CheckedByConstruction
 
 
 class PreparedWeights(NamedTuple):
@@ -25,7 +26,7 @@ class PreparedWeights(NamedTuple):
     metrics: dict[str, float]
 
 
-class Weights(ABC):
+class Weights(CheckedByConstruction, ABC):
     """A source of an extractor's weights.
 
     Attributes:
@@ -43,14 +44,6 @@ class Weights(ABC):
             arguments: all arguments of the extractor, including its defaults.
         """
         return None
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Yield errors in ``arguments``. Construction does no work, so it is the check."""
-        try:
-            cls(**arguments)
-        except ValueError as error:
-            yield str(error)
 
     @abstractmethod
     def prepare(

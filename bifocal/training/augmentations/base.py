@@ -1,20 +1,20 @@
 """The contract of augmentations."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
 
 from bifocal.batch import Batch
+from bifocal.registry import CheckedByConstruction
 from bifocal.training.inputs import TrainingInputs
 
 Augment = Callable[[Batch, Generator], Batch]
 """Returns a changed copy of a batch; all random numbers come from the generator, which belongs to the step."""
 
 
-class Augmentation(ABC):
+class Augmentation(CheckedByConstruction, ABC):
     """Random change of training batches: base of the parts of ``bifocal.training.augmentations``."""
 
     @abstractmethod
@@ -24,14 +24,6 @@ class Augmentation(ABC):
         Raises:
             ValueError: the features or the text cannot be changed in this way.
         """
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that the constructor rejects."""
-        try:
-            cls(**arguments)
-        except ValueError as error:
-            yield str(error)
 
 
 def check_probability(probability: float) -> None:

@@ -1,15 +1,16 @@
 """Base class of the batch samplers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
 from bifocal.batch import BatchSource
 from bifocal.datasets.published import PublishedCorpus
+from bifocal.registry import CheckedByConstruction
 from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.base import Validation
@@ -38,7 +39,7 @@ class PreparedBatches:
     begin: Callable[[Path], None] = lambda directory: None
 
 
-class Batches(ABC):
+class Batches(CheckedByConstruction, ABC):
     """Choice of the examples that share a batch: base of the parts of ``bifocal.training.batches``.
 
     Attributes:
@@ -64,14 +65,6 @@ class Batches(ABC):
         """Return the sizes of the batches of a published corpus; here, an image per caption."""
         steps = -(-corpus.captions("train") // self.batch_size)
         return ExpectedBatches(self.batch_size, self.batch_size, steps)
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that the constructor rejects."""
-        try:
-            cls(**arguments)
-        except ValueError as error:
-            yield str(error)
 
 
 def check_positive(**values: int) -> None:

@@ -1,29 +1,20 @@
 """Base class of the initializations."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.models.base import Model
+from bifocal.registry import CheckedByConstruction
 from bifocal.training.distributed import World
 from bifocal.training.inputs import TrainingInputs
 
 
-class Initialization(ABC):
+class Initialization(CheckedByConstruction, ABC):
     """Weights that a model has before its training: base of the parts of ``bifocal.training.initialization``.
 
     A training without phases ends with these weights.
     """
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that the constructor rejects."""
-        try:
-            cls(**arguments)
-        except ValueError as error:
-            yield str(error)
 
     @abstractmethod
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:

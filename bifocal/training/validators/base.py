@@ -1,11 +1,11 @@
 """The contract of validators."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from torch import nn
 
+from bifocal.registry import CheckedByConstruction
 from bifocal.training.inputs import TrainingInputs
 
 
@@ -22,7 +22,7 @@ class Validator(Protocol):
         ...
 
 
-class Validation(ABC):
+class Validation(CheckedByConstruction, ABC):
     """Choice of the validation metric: base of the parts of ``bifocal.training.validators``.
 
     Attributes:
@@ -42,11 +42,3 @@ class Validation(ABC):
     def kept_images(self, images: int) -> int:
         """Return how many of the split's ``images`` images have embeddings in memory at once."""
         return images
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that the constructor rejects."""
-        try:
-            cls(**arguments)
-        except ValueError as error:
-            yield str(error)

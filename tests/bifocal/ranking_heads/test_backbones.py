@@ -144,6 +144,19 @@ class Pixelwise(RankingBackbone):
     def forward(self, pixels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return torch.tanh(self.layer(pixels.flatten(2).mT / 255)), mask.flatten(1)
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        return ("batch", 3, "height", "width")
+
+    def keeps_square(self, size: int) -> bool:
+        return True
+
+    def embed_pixels(self, pixels: Tensor) -> Tensor:
+        return torch.tanh(self.layer(pixels.flatten(2).mT / 255))
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Keep the random weights."""
+
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path, samples: LabeledFeatures) -> None:
     results = []
