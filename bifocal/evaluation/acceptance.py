@@ -14,6 +14,7 @@ from bifocal.evaluation.comparison import RETRIEVAL, join_queries
 from bifocal.evaluation.exported_model import ExportedModel, encode_image
 from bifocal.evaluation.latency import latency_ratios
 from bifocal.evaluation.looks import Look, image_sketch, next_look
+from bifocal.evaluation.zero_shot_floor import zero_shot_check
 from bifocal.features import FeatureStore
 
 
@@ -139,6 +140,7 @@ def assess(
             result.checks.append(Check("ranks", f"{who} cannot be ranked again: {error}"))
             return result
     result.checks += _floor_checks(candidate, tables[0], criteria)
+    result.checks += _zero_shot_checks(candidate, common, criteria)
     if len(models) > 1:
         result.look = next_look(criteria.false_promotion_rate, criteria.looks, names, sketch, looks)
         result.checks += _comparison_checks(models, tables, common, criteria, result.look.level)
@@ -183,6 +185,15 @@ def _floor_checks(model: ExportedModel, ranks: pd.DataFrame, criteria: Criteria)
     others = model.ranks[~model.ranks["direction"].isin(RETRIEVAL)]
     for name, floor in criteria.floors.items():
         yield floor_check(pd.concat([ranks, others]), name, criteria.recall_at, floor, criteria.alpha, criteria.seed)
+
+
+def _zero_shot_checks(model: ExportedModel, common: CommonImages, criteria: Criteria) -> Iterator[Check]:
+    """Yield the check of trained heads above a contrastive model; the graphs cannot repeat the ranks without heads."""
+    known = model.evaluated_on["image_id"][model.evaluated_contents.isin(set(common.contents))]
+    limits = criteria.min_gain, criteria.alpha, criteria.seed
+    check = zero_shot_check(model.ranks, set(known), list(criteria.recall_at), *limits)
+    if check is not None:
+        yield check
 
 
 def _comparison_checks(

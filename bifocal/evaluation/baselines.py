@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
 import torch
 
 from bifocal.baselines import caption_blocks, fit_cca
@@ -10,8 +11,10 @@ from bifocal.baselines.zero_shot import zero_shot_skip_reason
 from bifocal.batch import ImageCaptionPairs
 from bifocal.embedding import dual_encoder, embed
 from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.retrieval_tables import rank_table
+from bifocal.evaluation.zero_shot_floor import with_zero_shot_names
 from bifocal.image_encoders import LinearEncoder, ResidualHead
-from bifocal.metrics import chance_report, retrieval_ranks, summarize
+from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, split_folds, summarize
 from bifocal.models import TwoBranchModel
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.sections import Section, Table
@@ -27,8 +30,9 @@ class Baselines:
     """R@K of the model beside models that need no gradient steps, on the same stored features and text.
 
     Zero-shot: both towers of one contrastive model as they are; only if features and text come from one (``OpenClip``
-    and ``OpenClipText``). Heads whose gain over it is not clear are no reason to train: register the contrastive model
-    unchanged, with ``initialization: ZeroShot`` and ``phases: []``. CCA: Gong et al., IJCV 2014, see
+    and ``OpenClipText``). Its ranks are kept beside those of ``Retrieval``: heads whose gain over it is not clear are
+    not promoted, and the answer is to register the contrastive model unchanged, with ``initialization: ZeroShot`` and
+    ``phases: []``. CCA: Gong et al., IJCV 2014, see
     ``bifocal.baselines.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA: data-efficient
     mapping of unimodal features to multimodal features", ICLR 2025.
 
@@ -56,10 +60,12 @@ class Baselines:
         captions = subject.pairs.image_of_caption
         systems: dict[str, Directions] = {"model": summarize(retrieval_ranks(*subject.embeddings, captions), KS)}
         reason = zero_shot_skip_reason(subject.features, subject.vectorizer)
+        queries = None
         if reason is None:
-            systems["zero_shot"] = _ranked(_zero_shot(subject), subject)
+            ranks = _ranks(_zero_shot(subject), subject)
+            systems["zero_shot"], queries = summarize(ranks, KS), _zero_shot_queries(subject, ranks)
         if self.cca_dim:
-            systems["cca"] = _ranked(self._cca(subject), subject)
+            systems["cca"] = summarize(_ranks(self._cca(subject), subject), KS)
         systems["chance"] = chance_report(captions, KS)
         metrics = {name: values | {"recall_sum": _recall_sum(values)} for name, values in systems.items()}
         note = "All systems rank the same images and captions, from the same stored features and text."
@@ -72,6 +78,7 @@ class Baselines:
                 for name, values in systems.items()
                 if name != "chance"
             ],
+            queries=queries,
             sections=[Section(self.title, note, [_table(systems)])],
         )
 
@@ -93,11 +100,17 @@ def _two_branches(subject: Subject, image_encoder: Any, text_encoder: Any) -> Tw
     return TwoBranchModel(image_encoder, text_encoder, text_format=subject.text.format.name).to(subject.model.device)
 
 
-def _ranked(model: TwoBranchModel, subject: Subject) -> Directions:
+def _ranks(model: TwoBranchModel, subject: Subject) -> tuple[Ranks, Ranks]:
     with torch.inference_mode():
-        return summarize(
-            retrieval_ranks(*embed(dual_encoder(model), subject.pairs), subject.pairs.image_of_caption), KS
-        )
+        return retrieval_ranks(*embed(dual_encoder(model), subject.pairs), subject.pairs.image_of_caption)
+
+
+def _zero_shot_queries(subject: Subject, ranks: tuple[Ranks, Ranks]) -> pd.DataFrame:
+    """Return the ranks of all queries; the protocol is that of ``Retrieval(protocol="full")``."""
+    folds = split_folds(PROTOCOLS["full"], subject.pairs.image_of_caption, len(subject.pairs.image_ids))
+    caption_ranks, image_ranks = (side.expected().numpy() for side in ranks)
+    table = rank_table(subject.split.images, subject.split.captions, caption_ranks, image_ranks, folds)
+    return with_zero_shot_names(table)
 
 
 def _recall_sum(values: Mapping[str, Mapping[str, float]]) -> float:

@@ -109,19 +109,22 @@ def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: f
     return Check(f"drop.{name}", "" if low >= -max_drop else reason, current - reference, -max_drop, low)
 
 
-def gain_check(queries: pd.DataFrame, ks: Sequence[int], min_gain: float, alpha: float, seed: int) -> Check:
+def gain_check(
+    queries: pd.DataFrame, ks: Sequence[int], min_gain: float, alpha: float, seed: int, name: str = "gain"
+) -> Check:
     """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level ``alpha``.
 
     Args:
         queries: as from ``join_queries``.
+        name: of the check.
     """
     scores = metric_scores(queries, RECALL_SUM, ks)
     if not scores:
-        return Check("gain", "the recall sum was not measured", limit=min_gain)
+        return Check(name, "the recall sum was not measured", limit=min_gain)
     current, reference = total(scores)
     low = lower_bound(scores, alpha, seed)
     reason = (
         f"the gain in the recall sum is {current - reference:+.2f}, at least {low:+.2f} with a confidence of "
         f"{100 * (1 - alpha):.4g} %: more than {min_gain:g} is required"
     )
-    return Check("gain", "" if low > min_gain else reason, current - reference, min_gain, low)
+    return Check(name, "" if low > min_gain else reason, current - reference, min_gain, low)

@@ -15,6 +15,8 @@ from torch import Tensor
 from bifocal.metrics.bootstrap import bootstrap_difference, percentile_interval
 
 RETRIEVAL = ("caption_retrieval", "image_retrieval")
+ZERO_SHOT = "zero_shot."
+"""Prefix of the directions of the contrastive model below a model's heads."""
 KEYS = ["direction", "query", "image_id", "content"]
 """Columns that identify a query: equal ids with other contents are other queries."""
 
@@ -116,6 +118,8 @@ def compare_ranks(
 ) -> list[Difference]:
     """Compare two models by direction: R@K of retrieval, and accuracy of every other direction, in percent.
 
+    Directions of the contrastive model below a model's heads are left out.
+
     Args:
         current, reference: tables as in ``ranks.parquet``; queries of one table alone are left out.
 
@@ -124,6 +128,8 @@ def compare_ranks(
     """
     differences = []
     for direction, queries in join_queries(current, reference).groupby("direction", sort=True):
+        if str(direction).startswith(ZERO_SHOT):
+            continue
         retrieval = direction in RETRIEVAL
         for k in ks if retrieval else [1]:
             name = f"{direction}.R@{k}" if retrieval else f"{direction}.accuracy"

@@ -48,7 +48,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> TrainingInputs:
         Image.fromarray(pixels).save(root / f"{image_id}.png")
     splits = ["train"] * 16 + ["val"] * 8
     files = {"image_id": ids, "path": [f"{image_id}.png" for image_id in ids], "split": splits}
-    images = pd.DataFrame({**files, "width": 32, "height": 32})
+    images = pd.DataFrame({**files, "width": 32, "height": 32, "sha256": ids})
     texts = [f"a {image_id.rstrip('012345')} picture number {image_id[-1]}" for image_id in ids]
     captions = pd.DataFrame({"caption_id": range(len(ids)), "image_id": ids, "text": texts})
     dataset = Dataset(images, captions, pd.DataFrame({"image_id": []}), root)
