@@ -1,7 +1,7 @@
 """Export of a model: ONNX graphs of its encoders, and of its scores if they are no dot product."""
 
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from bifocal.localization.auto import AutoLocalizer
 from bifocal.localization.base import Localizer
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.models.base import Model
+from bifocal.registry import build
 from bifocal.serving.sessions import REGIONS
 from bifocal.text import TextBatch
 from bifocal.text_encoders.transformer import TransformerEncoder
@@ -23,9 +24,9 @@ Encoder = TwoBranchModel | GroundingModel
 
 
 class _FeatureBranch(nn.Module):
-    def __init__(self, model: Encoder) -> None:
+    def __init__(self, model: Encoder, localizer: Localizer | None) -> None:
         super().__init__()
-        self.model, self.localizer = model, region_localizer(model)
+        self.model, self.localizer = model, localizer
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         regions = RegionBatch(features, mask, features.new_zeros(0))
@@ -36,9 +37,9 @@ class _FeatureBranch(nn.Module):
 
 
 class _PixelBranch(nn.Module):
-    def __init__(self, model: Encoder) -> None:
+    def __init__(self, model: Encoder, localizer: Localizer | None) -> None:
         super().__init__()
-        self.encoder, self.localizes = model.image_encoder, region_localizer(model) is not None
+        self.encoder, self.localizes = model.image_encoder, localizer is not None
 
     def forward(self, pixels: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         embeddings = self.encoder.embed_pixels(pixels)
@@ -59,14 +60,29 @@ def branches(model: Model) -> tuple[Branch, ...]:
     return ("image_encoder", "text_encoder") if model.single_vector else ("image_encoder", "text_encoder", "scores")
 
 
-def region_localizer(model: Model) -> Localizer | None:
-    """Return the localizer of a model if it needs the output "regions" of the image encoder; None otherwise."""
-    localizer = AutoLocalizer().for_model(model)
-    served = None if localizer is None else localizer.served()
-    return localizer if served and served.vectors == REGIONS else None
+def chosen_localizer(model: Model, localizer: Any = None) -> Localizer | None:
+    """Return the localizer to export with a model; None if it has none.
+
+    Args:
+        localizer: reference to a part of ``bifocal.localization``; None for the image encoder's own.
+    """
+    chosen: AutoLocalizer | Localizer
+    chosen = AutoLocalizer() if localizer is None else build("bifocal.localization", localizer)
+    return chosen.for_model(model)
 
 
-def export_encoder(model_directory: Path, branch: Branch, file: Path) -> None:
+def region_localizer(model: Model, localizer: Any = None) -> Localizer | None:
+    """Return the localizer of a model if it needs the output "regions" of the image encoder; None otherwise.
+
+    Args:
+        localizer: as for ``chosen_localizer``.
+    """
+    chosen = chosen_localizer(model, localizer)
+    served = None if chosen is None else chosen.served()
+    return chosen if served and served.vectors == REGIONS else None
+
+
+def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer: Any = None) -> None:
     """Write one graph of a saved model.
 
     Inputs of the image encoder: ``features`` (batch, regions, D) float32 and ``mask`` (batch, regions) bool; if it
@@ -79,10 +95,13 @@ def export_encoder(model_directory: Path, branch: Branch, file: Path) -> None:
     encoder ``sentences`` (batch, d) and ``words`` (batch, time, d), zero after the end of a sentence. Its third graph,
     "scores", maps these to ``scores`` (images, sentences) float32.
 
+    Args:
+        localizer: as for ``chosen_localizer``.
+
     Raises:
         ValueError: the graph has lost a dynamic dimension.
     """
-    run_in_fresh_process(_export, model_directory, branch, file)
+    run_in_fresh_process(_export, model_directory, branch, file, localizer)
     check_shapes(file, input_shapes(load_model(model_directory), branch))
 
 
@@ -96,14 +115,15 @@ def stretched_side(model_directory: Path) -> int | None:
     return load_model(model_directory).image_encoder.stretched_side
 
 
-def branch_module(model: Model, branch: Branch) -> nn.Module:
+def branch_module(model: Model, branch: Branch, localizer: Any = None) -> nn.Module:
     """Return the module to export, in evaluation mode; its arguments are those of ``input_shapes``, in order."""
     encoder = cast(Encoder, model)
     if branch == "scores":
         return LateInteraction(cast(GroundingModel, model)).eval()
     if branch == "text_encoder":
         return _TextBranch(encoder).eval()
-    return (_PixelBranch(encoder) if model.image_encoder.reads_pixels else _FeatureBranch(encoder)).eval()
+    images = _PixelBranch if model.image_encoder.reads_pixels else _FeatureBranch
+    return images(encoder, region_localizer(model, localizer)).eval()
 
 
 def input_shapes(model: Model, branch: Branch) -> dict[str, Shape]:
@@ -123,10 +143,10 @@ def input_shapes(model: Model, branch: Branch) -> dict[str, Shape]:
     return {"features": model.image_encoder.input_shape, "mask": ("batch", "regions")}
 
 
-def output_names(model: Model, branch: Branch) -> tuple[str, ...]:
+def output_names(model: Model, branch: Branch, localizer: Any = None) -> tuple[str, ...]:
     """Return the names of the outputs of an exported graph."""
     if model.single_vector:
-        localizes = branch == "image_encoder" and region_localizer(model) is not None
+        localizes = branch == "image_encoder" and region_localizer(model, localizer) is not None
         return ("embeddings", REGIONS) if localizes else ("embeddings",)
     names: dict[Branch, tuple[str, ...]]
     names = {"image_encoder": ("cells",), "text_encoder": ("sentences", "words"), "scores": ("scores",)}
@@ -181,11 +201,11 @@ def _lengths(batch: int, longest: int, generator: torch.Generator) -> Tensor:
     return lengths
 
 
-def _export(model_directory: Path, branch: Branch, file: Path) -> None:
+def _export(model_directory: Path, branch: Branch, file: Path, localizer: Any) -> None:
     model = load_model(model_directory)
     model.text_encoder.merge_adapters()
     shapes = input_shapes(model, branch)
     any_size = "pixels" in shapes or not model.single_vector
     example = example_inputs(model, branch, batch=3, length=4, seed=0)
-    module = branch_module(model, branch)
-    write_graph(module, example, shapes, output_names(model, branch), file, any_size=any_size)
+    module = branch_module(model, branch, localizer)
+    write_graph(module, example, shapes, output_names(model, branch, localizer), file, any_size=any_size)

@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import interpolate, normalize
 
 from bifocal.export.backbone import PREPROCESSING, exportable_extractor
+from bifocal.export.encoders import chosen_localizer
 from bifocal.export.parity import Parity, max_difference
 from bifocal.features import RegionBatch
-from bifocal.localization.auto import AutoLocalizer
 from bifocal.localization.base import Localizer
 from bifocal.models import load_model
 from bifocal.models.base import Model
@@ -20,47 +21,53 @@ from bifocal.serving.encoders import ImageGraph
 from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel, image_vectors
 
 ENCODER, IMAGES = "image_encoder.onnx", 3
+PATCHES = 5
+"""Patches of one color along each side of a random image."""
 
 
-def export_localizer(model_directory: Path, features: Path, folder: Path) -> None:
+def export_localizer(model_directory: Path, features: Path, folder: Path, localizer: Any = None) -> None:
     """Write ``localizer.json``, unless the model has no localizer or no graph reads images.
 
     Call it after the encoders, the backbone and the preprocessing are in ``folder``.
 
     Args:
         features: feature store that the model was trained on.
+        localizer: as for ``bifocal.export.encoders.chosen_localizer``.
     """
     model = load_model(model_directory)
-    localizer = AutoLocalizer().for_model(model)
-    served = None if localizer is None else localizer.served()
+    chosen = chosen_localizer(model, localizer)
+    served = None if chosen is None else chosen.served()
     batch = None if served is None else _blank_image(model, features, folder)
-    if localizer is None or served is None or batch is None:
+    if chosen is None or served is None or batch is None:
         return
     with torch.inference_mode():
-        boxes = localizer.encode(model.image_encoder, batch).boxes[0]
+        boxes = chosen.encode(model.image_encoder, batch).boxes[0]
     content = {**served._asdict(), "arguments": dict(served.arguments), "boxes": boxes.tolist()}
     (folder / LOCALIZER).write_text(json.dumps(content) + "\n")
 
 
-def compare_localizer(model_directory: Path, folder: Path, seed: int) -> Iterator[Parity]:
+def compare_localizer(model_directory: Path, folder: Path, seed: int, localizer: Any = None) -> Iterator[Parity]:
     """Compare the scores of an exported localizer with torch's on random images; nothing without ``localizer.json``.
 
     Differences are relative to the largest score.
+
+    Args:
+        localizer: as for ``export_localizer``.
     """
     if not (folder / LOCALIZER).is_file():
         return
     model = load_model(model_directory)
-    graph, localizer = ImageGraph(folder, ENCODER), AutoLocalizer().for_model(model)
-    assert localizer is not None
+    graph, chosen = ImageGraph(folder, ENCODER), chosen_localizer(model, localizer)
+    assert chosen is not None
     exported = HeatmapModel(folder, graph)
     levels = 1 if model.image_encoder.reads_pixels else model.image_encoder.levels_per_image
     boxes = torch.from_numpy(exported.boxes).repeat(levels, 1)
     generator = torch.Generator().manual_seed(seed)
     texts = normalize(torch.randn(IMAGES, model.image_encoder.dim, generator=generator), dim=1)
     batch = _random_images(model, folder, boxes, generator)
-    expected = _scores(localizer, model, batch, texts)
+    expected = _scores(chosen, model, batch, texts)
     vectors = image_vectors(graph, exported.vectors, list(batch.features.numpy()))
-    scores = np.stack([exported.scores(*pair) for pair in zip(vectors, texts.numpy(), strict=True)])
+    scores = np.stack([exported.scores(*pair, exported.boxes) for pair in zip(vectors, texts.numpy(), strict=True)])
     scale = max(float(expected.abs().max()), 1e-12)
     yield Parity("localizer", IMAGES, scores.shape[1], max_difference(scores, expected.numpy()) / scale)
 
@@ -93,7 +100,8 @@ def _random_images(model: Model, folder: Path, boxes: Tensor, generator: torch.G
     encoder = model.image_encoder
     if encoder.reads_pixels:
         side = json.loads((folder / PREPROCESSING).read_text())["size"]
-        pixels = 255 * torch.rand(IMAGES, 3, side, side, generator=generator)
+        # White noise would give nearly constant maps, and their standardized scores would be rounding errors.
+        pixels = interpolate(255 * torch.rand(IMAGES, 3, PATCHES, PATCHES, generator=generator), size=(side, side))
         return RegionBatch(pixels, torch.ones(IMAGES, side, side, dtype=torch.bool), boxes)
     cells = torch.randn(IMAGES, len(boxes), encoder.input_dim, generator=generator)
     return RegionBatch(cells, torch.ones(cells.shape[:2], dtype=torch.bool), boxes.expand(IMAGES, -1, -1))

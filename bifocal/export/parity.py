@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import onnxruntime
@@ -36,8 +36,14 @@ class Parity:
     difference: float
 
 
-def compare_encoder(model_directory: Path, branch: Branch, file: Path, seed: int) -> Iterator[Parity]:
-    """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths."""
+def compare_encoder(
+    model_directory: Path, branch: Branch, file: Path, seed: int, localizer: Any = None
+) -> Iterator[Parity]:
+    """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths.
+
+    Args:
+        localizer: that it was exported with, see ``bifocal.export.encoders.chosen_localizer``.
+    """
     model = load_model(model_directory)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
@@ -45,7 +51,7 @@ def compare_encoder(model_directory: Path, branch: Branch, file: Path, seed: int
         for length in LENGTHS:
             inputs = example_inputs(model, branch, batch, length, seed)
             with torch.inference_mode():
-                expected = [tensor.numpy() for tensor in _expected(model, branch, inputs)]
+                expected = [tensor.numpy() for tensor in _expected(model, branch, inputs, localizer)]
             outputs = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
             differences = [max_difference(*pair) for pair in zip(outputs, expected, strict=True)]
             # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions do not.
@@ -54,12 +60,12 @@ def compare_encoder(model_directory: Path, branch: Branch, file: Path, seed: int
             yield Parity(branch, batch, length, difference)
 
 
-def _expected(model: Model, branch: Branch, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _expected(model: Model, branch: Branch, inputs: tuple[Tensor, ...], localizer: Any) -> tuple[Tensor, ...]:
     if branch == "scores":
         # Not the exported module, which is another implementation of the same equations.
         cells, sentences, words = inputs
         return (cast(GroundingModel, model).score(cells, (sentences, words)).cross,)
-    outputs: Tensor | tuple[Tensor, ...] = branch_module(model, branch)(*inputs)
+    outputs: Tensor | tuple[Tensor, ...] = branch_module(model, branch, localizer)(*inputs)
     return (outputs,) if isinstance(outputs, Tensor) else outputs
 
 

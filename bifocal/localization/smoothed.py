@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, masked, region_scores, require
+from bifocal.localization.base import (
+    Localizer,
+    RegionScores,
+    RegionVectors,
+    ServedScores,
+    masked,
+    region_scores,
+    require,
+)
 
 EPSILON = 1e-6
 """Smallest standard deviation that scores are divided by."""
@@ -46,6 +54,10 @@ class SmoothedActivations(Localizer):
         require(encoder, "activation_maps", self, "LinearEncoder, SMILEEncoder or BEANEncoder")
         maps: RegionVectors = encoder.activation_maps(regions)
         return maps
+
+    def served(self) -> ServedScores:
+        """Return the smoothed scores over the maps of the graph; see ``Localizer``."""
+        return ServedScores("smoothed_activations", "regions", {"sigma": self.sigma, "center": self.center})
 
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None

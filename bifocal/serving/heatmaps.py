@@ -7,7 +7,6 @@ and one phrase.
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +23,8 @@ from bifocal.serving.sessions import REGIONS
 LOCALIZER = "localizer.json"
 EPSILON = 1e-12
 """Smallest norm that a vector is divided by, as in ``torch.nn.functional.normalize``."""
+DEVIATION = 1e-6
+"""Smallest standard deviation that scores are divided by."""
 
 
 class HeatmapModel:
@@ -48,7 +49,7 @@ class HeatmapModel:
         description = json.loads(file.read_text())
         self.encoder, self.vectors = encoder, str(description["vectors"])
         self.boxes = np.array(description["boxes"], dtype=np.float32)
-        self.scores = partial(SCORES[description["scores"]], **description["arguments"])
+        self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
 
     def heatmap(self, image: str, text: Array, side: int) -> NDArray[np.float32]:
         """Return the heatmap (side, side) of a phrase, over the image stretched to a square.
@@ -77,7 +78,18 @@ class HeatmapModel:
         left, top, right, bottom = read_square(image, self.encoder.preprocessing)
         corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
         boxes = (corner + self.boxes * sides).astype(np.float32)
-        return np.stack([rasterize(self.scores(vectors, text), boxes, side) for text in texts])
+        return np.stack([rasterize(self.scores(vectors, text, boxes), boxes, side) for text in texts])
+
+    def scores(self, vectors: Array, text: Array, boxes: Array) -> NDArray[np.float32]:
+        """Return the scores (R,) of the regions of an image for a phrase.
+
+        Args:
+            vectors: of the regions.
+            text: vector (d,) of the phrase.
+            boxes: (R, 4), x0 y0 x1 y1 relative to the image's width and height.
+        """
+        arguments = self.arguments | ({"boxes": boxes} if self.name in WITH_BOXES else {})
+        return SCORES[self.name](vectors, text, **arguments)
 
 
 def read_square(image: str, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
@@ -142,11 +154,34 @@ def attention(vectors: Array, text: Array, softmax: bool, level: int | None, uni
     return np.asarray(heatmaps[best], dtype=np.float32)
 
 
+def smoothed_activations(vectors: Array, text: Array, boxes: Array, sigma: float, center: float) -> NDArray[np.float32]:
+    """Return the smoothed activations of the regions (R, d), less the prior of the center.
+
+    Args:
+        boxes: of the regions, x0 y0 x1 y1 relative to the image's width and height.
+        sigma, center: see ``bifocal.localization.smoothed``.
+    """
+    scores, centers = vectors @ text, (boxes[:, :2] + boxes[:, 2:]) / 2
+    if sigma:
+        distances = np.square(centers[:, None] - centers[None]).sum(axis=2)
+        weights = np.exp(-distances / (2 * sigma**2))
+        scores = weights @ scores / weights.sum(axis=1)
+    standardized = (scores - scores.mean()) / max(float(scores.std()), DEVIATION)
+    return np.asarray(standardized - center * np.square(2 * centers - 1).sum(axis=1), dtype=np.float32)
+
+
 Scores = Callable[..., NDArray[np.float32]]
 SCORES: Mapping[str, Scores] = MappingProxyType(
-    {"dot_products": dot_products, "largest_dimensions": largest_dimensions, "attention": attention}
+    {
+        "dot_products": dot_products,
+        "largest_dimensions": largest_dimensions,
+        "attention": attention,
+        "smoothed_activations": smoothed_activations,
+    }
 )
 """Scores of the regions of one image for one phrase, by the name in ``localizer.json``."""
+WITH_BOXES = ("smoothed_activations",)
+"""Scores that depend on the boxes of the regions."""
 
 
 def rasterize(scores: Array, boxes: Array, side: int) -> NDArray[np.float32]:

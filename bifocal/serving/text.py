@@ -34,8 +34,8 @@ class SentenceReader:
 
     A vocabulary gives token ids, ``elmo.onnx`` contextual vectors. Other vectorizers are in the folder ``text``: the
     graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``;
-    ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors. Vectorizers that are not in
-    ``READERS`` need the whole library.
+    ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors, ``fisher.safetensors`` Fisher
+    vectors. A vectorizer that is not in ``READERS`` needs the whole library.
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
@@ -90,7 +90,13 @@ def _word_means(folder: Path) -> Reader:
     return means
 
 
+def _fisher(folder: Path) -> Reader:
+    reader: Reader = import_module("bifocal.text.fisher").FisherReader.load(folder)
+    return reader
+
+
 READERS: dict[str, Callable[[Path], Reader]] = {
+    "FisherVectors": _fisher,
     "MeanWordVectors": _word_means,
     "OpenClipText": _clip,
     "SentenceVectors": _subwords,

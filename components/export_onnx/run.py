@@ -54,7 +54,7 @@ def run(
     """
     check_inputs(load_model(embedding), FeatureStore(features), TextStore(text))
     parities = [
-        *_export_encoders(embedding, text, onnx, params.seed),
+        *_export_encoders(embedding, text, onnx, params),
         *_export_backbone(features, onnx, params.seed),
         *_export_vectorizer(text, onnx, params.seed),
     ]
@@ -63,8 +63,8 @@ def run(
         write_preprocessing(features, onnx)
     elif preprocessing.get("resize") == "limit" and (side := stretched_side(embedding)) is not None:
         write_preprocessing(features, onnx, side)
-    export_localizer(embedding, features, onnx)
-    parities += compare_localizer(embedding, onnx, params.seed)
+    export_localizer(embedding, features, onnx, params.localizer)
+    parities += compare_localizer(embedding, onnx, params.seed, params.localizer)
     pd.DataFrame([asdict(parity) for parity in parities]).to_csv(onnx / "parity.csv", index=False)
     worst = max(parities, key=lambda parity: parity.difference)
     if worst.difference > params.tolerance:
@@ -97,15 +97,15 @@ def _quantize(params: ExportONNXParams, dataset: Path, features: Path, onnx: Pat
     return {f"{name}.{key}": value for name, values in content.items() for key, value in values.items()}
 
 
-def _export_encoders(embedding: Path, text: Path, onnx: Path, seed: int) -> Iterator[Parity]:
+def _export_encoders(embedding: Path, text: Path, onnx: Path, params: ExportONNXParams) -> Iterator[Parity]:
     for branch in track(branches(load_model(embedding)), "export and compare"):
         file = onnx / f"{branch}.onnx"
         if branch == "text_encoder" and has_network(text):
             export_text_encoder(embedding, text, file)
-            yield from compare_text_encoder(embedding, text, file, seed)
+            yield from compare_text_encoder(embedding, text, file, params.seed)
         else:
-            export_encoder(embedding, branch, file)
-            yield from compare_encoder(embedding, branch, file, seed)
+            export_encoder(embedding, branch, file, params.localizer)
+            yield from compare_encoder(embedding, branch, file, params.seed, params.localizer)
 
 
 def _export_backbone(features: Path, onnx: Path, seed: int) -> Iterator[Parity]:

@@ -1,10 +1,10 @@
 """Stage export_onnx: parameters, inputs and outputs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClassRef, Component, FromRegistry, Params
 
 
 class ExportONNXParams(Params):
@@ -25,6 +25,11 @@ class ExportONNXParams(Params):
         ge=0,
         description="with int8, largest allowed loss of R@1 (mean of both directions, on the split val) to the graphs "
         "of float32, in percentage points",
+    )
+    localizer: Annotated[ClassRef, FromRegistry("bifocal.localization")] | None = Field(
+        default=None,
+        description="part of bifocal.localization that finds phrases in the served model; null for the image encoder's "
+        "own",
     )
 
 

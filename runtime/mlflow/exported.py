@@ -24,6 +24,7 @@ SERVED_CODE = (
     "bifocal/datasets/images.py",
     "bifocal/datasets/resizing.py",
     "bifocal/text/bag_of_words.py",
+    "bifocal/text/fisher.py",
     "bifocal/text/spelling.py",
     "bifocal/text/token_means.py",
     "bifocal/text/tokens.py",

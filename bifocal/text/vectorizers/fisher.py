@@ -14,9 +14,10 @@ from scipy.sparse import csr_matrix
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.progress import log_line, track
 from bifocal.text.expected import ExpectedText
+from bifocal.text.fisher import STATE, FisherArrays, normalize_fisher
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import ignored_arguments
-from bifocal.text.vectorizers.gaussian_mixture import Mixture, fit_mixture
+from bifocal.text.vectorizers.gaussian_mixture import fit_mixture
 from bifocal.text.vectorizers.mean_word_vectors import (
     SKIP_GRAM_ARGUMENTS,
     expect_word_vectors,
@@ -26,7 +27,6 @@ from bifocal.text.vectorizers.streaming_pca import streaming_pca
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
 Array = NDArray[np.float32]
-STATE = "fisher.safetensors"
 BLOCK = 512
 """Captions that are transformed together."""
 
@@ -106,7 +106,7 @@ class FisherVectors:
         self.state = {"word_mean": mean, "unmixing": unmixing}
         used = counts > 0
         mixture, history = fit_mixture(
-            self._unmix(np.flatnonzero(used) + 2),
+            self._arrays.unmix(np.flatnonzero(used) + 2),
             counts[used],
             self.centers,
             self.mixture == "hglmm",
@@ -138,18 +138,14 @@ class FisherVectors:
         ends = np.cumsum([0, *(len(ids) for ids in known)])
         weights = np.repeat([1 / max(len(ids), 1) for ids in known], [len(ids) for ids in known]).astype(np.float32)
         mean = csr_matrix((weights, columns, ends), (len(known), len(words)))
-        vectors: Array = mean @ self._mixture.fisher_terms(self._unmix(words)).astype(np.float32)
-        vectors = np.sign(vectors) * np.sqrt(np.abs(vectors))
-        normalized: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return normalized
+        return normalize_fisher(mean @ self._arrays.terms(words))
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the Fisher vector of each caption, after PCA."""
         tokens = self.word_vectors.encode(captions)
         reduced: list[Array] = []
         for start in range(0, len(captions), BLOCK):
-            block = self.fisher(tokens.values[start : start + BLOCK]) - self.state["mean"]
-            reduced += list(block @ self.state["components"])
+            reduced += list(self._arrays.reduce(self.fisher(tokens.values[start : start + BLOCK])))
         return EncodedCaptions(reduced, counts=tokens.counts)
 
     def save(self, directory: Path) -> None:
@@ -163,13 +159,8 @@ class FisherVectors:
         self.state = load_file(directory / STATE)
 
     @property
-    def _mixture(self) -> Mixture:
-        return Mixture(*(self.state[name] for name in ("weights", "centers", "scales", "gaussian")))
-
-    def _unmix(self, ids: np.ndarray) -> NDArray[np.float64]:
-        """Return the independent components of words."""
-        words: Array = (self.word_vectors.vectors[ids] - self.state["word_mean"]) @ self.state["unmixing"]
-        return words.astype(np.float64)
+    def _arrays(self) -> FisherArrays:
+        return FisherArrays(self.word_vectors.vectors, self.state)
 
 
 def independent_components(words: Array, seed: int) -> tuple[Array, Array]:

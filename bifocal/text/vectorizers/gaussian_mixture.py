@@ -1,66 +1,16 @@
-"""Mixtures of Gaussians, or of Gaussians and Laplacians, and their Fisher vectors.
+"""Fit of mixtures of Gaussians, or of Gaussians and Laplacians.
 
-Klein et al., "Associating neural word embeddings with deep image representations using Fisher vectors", CVPR 2015;
-Perronnin, Sanchez, Mensink, "Improving the Fisher kernel", ECCV 2010.
+Klein et al., "Associating neural word embeddings with deep image representations using Fisher vectors", CVPR 2015.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bifocal.progress import track
+from bifocal.text.fisher import Mixture
 
 Array = NDArray[np.float64]
-
-
-@dataclass
-class Mixture:
-    """K centers in D independent dimensions; each dimension of each center is Gaussian or Laplacian.
-
-    Attributes:
-        weights: (K,), with sum 1.
-        centers: (K, D), means or medians.
-        scales: (K, D), standard deviations or mean absolute deviations.
-        gaussian: (K, D) bool, False for Laplacian.
-    """
-
-    weights: Array
-    centers: Array
-    scales: Array
-    gaussian: NDArray[np.bool_]
-
-    def log_joint(self, x: Array) -> Array:
-        """Return ln(weight x density) of every center: (N, D) -> (N, K)."""
-        constant = np.where(self.gaussian, -0.5 * np.log(2 * np.pi), -np.log(2)) - np.log(self.scales)
-        columns = []
-        for weight, center, scale, gaussian, term in zip(
-            self.weights, self.centers, self.scales, self.gaussian, constant, strict=True
-        ):
-            z = np.abs(x - center) / scale
-            columns.append(np.log(weight) + term.sum() - np.where(gaussian, 0.5 * z * z, z).sum(axis=1))
-        return np.stack(columns, axis=1)
-
-    def responsibilities(self, x: Array) -> Array:
-        """Return the probability of each center given x: (N, D) -> (N, K)."""
-        joint = self.log_joint(x)
-        probabilities: Array = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-        return probabilities
-
-    def fisher_terms(self, x: Array) -> Array:
-        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D).
-
-        The derivative of ln p(x) with respect to all centers, then all scales, times the inverse square root of the
-        Fisher information, approximated as if the centers did not overlap.
-        """
-        first, second = [], []
-        for k, probability in enumerate(self.responsibilities(x).T):
-            z = (x - self.centers[k]) / self.scales[k]
-            gaussian, root = self.gaussian[k], probability[:, None] / np.sqrt(self.weights[k])
-            first.append(root * np.where(gaussian, z, np.sign(z)))
-            second.append(root * np.where(gaussian, (z * z - 1) / np.sqrt(2), np.abs(z) - 1))
-        return np.concatenate([*first, *second], axis=1)
 
 
 def fit_mixture(

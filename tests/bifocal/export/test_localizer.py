@@ -15,14 +15,14 @@ from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes
-from bifocal.image_encoders import BEANEncoder, MultiLevelEncoder, ProjectionEncoder, SMILEEncoder
+from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder, ProjectionEncoder, SMILEEncoder
 from bifocal.image_encoders.base import ImageEncoder
-from bifocal.localization import BEANHeatmap, MultiLevelHeatmap, rasterize
+from bifocal.localization import BEANHeatmap, MultiLevelHeatmap, SmoothedActivations, rasterize
 from bifocal.localization.attention import AttentionOptions
 from bifocal.localization.base import Localizer
 from bifocal.serving import heatmaps
 from bifocal.serving.encoders import ImageGraph
-from bifocal.serving.heatmaps import SCORES, HeatmapModel, read_square
+from bifocal.serving.heatmaps import SCORES, WITH_BOXES, HeatmapModel, read_square
 
 DIM, INPUT = 12, 7
 
@@ -39,6 +39,8 @@ CASES: list[tuple[ImageEncoder, Localizer | None]] = [
     (BEANEncoder(INPUT, DIM, maps=5, backbone=None), BEANHeatmap(k=4)),
     (BEANEncoder(INPUT, DIM, maps=5, backbone=None), None),
     (ProjectionEncoder(INPUT, DIM, hidden=6), None),
+    (LinearEncoder(INPUT, DIM), SmoothedActivations(sigma=0.4, center=0.7)),
+    (LinearEncoder(INPUT, DIM), SmoothedActivations(sigma=0.0, center=0.0)),
     (MultiLevelEncoder(INPUT, DIM, levels=2), None),
     (MultiLevelEncoder(INPUT, DIM, levels=2), multi_level(unit_sentence=True)),
     (MultiLevelEncoder(INPUT, DIM, levels=2), multi_level(softmax=True, sentence_level=1)),
@@ -64,7 +66,10 @@ def test_numpy_gives_the_scores_of_the_localizer(encoder: ImageEncoder, localize
         encoded = localizer.encode(encoder.eval(), regions)
         expected = localizer.score(encoded, texts)
     for row in range(3):
-        scores = SCORES[served.scores](encoded.vectors[row].numpy(), texts[row].numpy(), **served.arguments)
+        arguments = dict(served.arguments)
+        if served.scores in WITH_BOXES:
+            arguments["boxes"] = boxes[row].numpy()
+        scores = SCORES[served.scores](encoded.vectors[row].numpy(), texts[row].numpy(), **arguments)
         np.testing.assert_allclose(scores, expected.scores[row].numpy(), atol=1e-5)
         heatmap = heatmaps.rasterize(scores, expected.boxes[row].numpy(), 11)
         np.testing.assert_array_equal(heatmap, rasterize(torch.from_numpy(scores), expected.boxes[row], 11, 11))

@@ -44,10 +44,12 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     export_localizer(tmp_path, tmp_path, tmp_path)
     assert list(compare_localizer(tmp_path, tmp_path, seed=0)) == []  # no graph reads images
     (tmp_path / "preprocessing.json").write_text(json.dumps({"size": 400, "interpolation": "bilinear"}))
-    export_localizer(tmp_path, tmp_path, tmp_path)
-    (parity,) = compare_localizer(tmp_path, tmp_path, seed=0)
-    assert (parity.branch, parity.length) == ("localizer", 13 * 13)
-    assert parity.difference < 1e-5
+    for localizer in (None, {"name": "SmoothedActivations", "sigma": 0.2}):
+        export_localizer(tmp_path, tmp_path, tmp_path, localizer)
+        (parity,) = compare_localizer(tmp_path, tmp_path, 0, localizer)
+        assert (parity.branch, parity.length) == ("localizer", 13 * 13)
+        assert parity.difference < 1e-5
+    assert json.loads((tmp_path / "localizer.json").read_text())["arguments"] == {"sigma": 0.2, "center": 0.5}
 
 
 def test_served_square_is_the_one_that_bean_stretches_an_original_image_to(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ VECTORS = [
     {"name": "TFIDF"},
     {"name": "SentenceVectors", "path": TINY},
     {"name": "StaticVectors", "path": TINY, "dim": 3},
+    {"name": "FisherVectors", "dim": 4, "centers": 2, "components": 3, "epochs": 1, "iterations": 2},
 ]
 MIXTURE = {"name": "TokenMixtureEncoder", "layers": 2}
 ADAPTED = {"name": "TransformerEncoder", "train": {"name": "LoRA", "rank": 2}}

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import laplace, norm
 from sklearn.mixture import GaussianMixture
 
-from bifocal.text.vectorizers.gaussian_mixture import Mixture, fit_mixture
+from bifocal.text.fisher import Mixture
+from bifocal.text.vectorizers.gaussian_mixture import fit_mixture
 
 CENTERS, DIM = 3, 2
 
