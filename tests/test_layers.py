@@ -31,8 +31,12 @@ from bifocal.losses import HardestTripletLoss
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import build_model
 from bifocal.registry import registered
-for package in ("datasets.corpora", "features.extractors", "text.vectorizers", "sorters", "losses", "text_encoders"):
+for package in (
+    "datasets.corpora", "features.extractors", "text.vectorizers", "sorters", "losses", "text_encoders", "evaluation"
+):
     assert registered(f"bifocal.{package}"), package
+# Each takes a second, in every process of a stage.
+assert not {"sklearn", "scipy.stats", "matplotlib"} & set(sys.modules)
 model = build_model(
     {"name": "TwoBranchModel", "dim": 8, "image_encoder": "SMILEEncoder", "text_encoder": "GRUEncoder"},
     feature_dim=6, text_dim=5, text_format="tokens", vocabulary_size=9,

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pandas as pd
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from bifocal.batch import ImageCaptionPairs
@@ -21,6 +20,9 @@ from bifocal.report.sections import Section
 from bifocal.report.thumbnails import Thumbnails
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_SUMMARY = 12
 T = TypeVar("T")
@@ -118,7 +120,7 @@ class Result:
     queries: pd.DataFrame | None = None
     sections: Sequence[Section] | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, "Figure"] = field(default_factory=dict)
     skipped: str = ""
 
     def metric_rows(self) -> list[MetricRow]:

@@ -5,9 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.feature_extraction import DictVectorizer
-from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.preprocessing import normalize
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.base import SYNSETS
@@ -70,6 +67,8 @@ def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]],
         training: captions that the word vectors and the mixture are fitted on.
         captions: captions of each image.
     """
+    from sklearn.preprocessing import normalize  # imported here: scikit-learn takes seconds
+
     vectorizer = FisherVectors(**FISHER)
     vectorizer.fit(training, seed)
     bags = [np.concatenate(vectorizer.word_vectors.encode(texts).values) for texts in captions.values()]
@@ -79,6 +78,9 @@ def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]],
 
 def object_proxy(dataset: Dataset, split: Dataset) -> Proxy:
     """Return the product of the tf-idf histograms of two images: how many objects of each synset they contain."""
+
+    from sklearn.feature_extraction import DictVectorizer  # imported here: scikit-learn takes seconds
+    from sklearn.feature_extraction.text import TfidfTransformer
 
     def counts(part: Dataset) -> list[dict[str, float]]:
         labels = part.labels[part.labels["task"] == SYNSETS]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,6 +13,9 @@ from bifocal.report.pictures import heatmap_overlay
 from bifocal.report.plots import plot_heatmap
 from bifocal.report.sections import Picture
 from bifocal.report.thumbnails import Thumbnails
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SIDE = 96
 """Pixels along each side of a heatmap."""
@@ -44,7 +47,7 @@ class HeatmapExample:
             point = (x, y)
         return Picture(thumbnails.uri(self.image_id, IMAGE_SIDE), heatmap_overlay(self.heatmap), boxes, point)
 
-    def plot(self, thumbnails: Thumbnails) -> Callable[[Axes], None]:
+    def plot(self, thumbnails: Thumbnails) -> Callable[["Axes"], None]:
         """Return a function that draws the example on Axes."""
         image = thumbnails.open(self.image_id, IMAGE_SIDE).convert("RGB")
         image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))

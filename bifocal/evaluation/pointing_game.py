@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bifocal.evaluation.base import Result, Subject
@@ -25,6 +24,9 @@ from bifocal.report.figures import grid_figure
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
 from bifocal.report.thumbnails import Thumbnails
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHOWN_CATEGORIES = 12
 
@@ -174,6 +176,6 @@ def shown_examples(
     return examples
 
 
-def _figure(examples: Sequence[tuple[HeatmapExample, str, bool]], thumbnails: Thumbnails) -> Figure:
+def _figure(examples: Sequence[tuple[HeatmapExample, str, bool]], thumbnails: Thumbnails) -> "Figure":
     cells = [(f"{text} ({'hit' if hit else 'miss'})", example.plot(thumbnails)) for example, text, hit in examples]
     return grid_figure(cells)

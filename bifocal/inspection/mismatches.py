@@ -5,9 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import Ridge
 
 FOLDS, WORDS, DIMENSIONS, PENALTY = 5, 2000, 128, 1.0
 SUSPICIOUS = 0.9
@@ -46,6 +43,10 @@ def mismatched_captions(
     Returns:
         the captions; empty with fewer than 50 images, which are too few to learn from.
     """
+    from sklearn.decomposition import PCA  # imported here: scikit-learn takes seconds
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import Ridge
+
     if len(images) < 10 * FOLDS:
         return []
     words = TfidfVectorizer(max_features=WORDS, min_df=2, sublinear_tf=True).fit_transform(captions)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
@@ -150,6 +149,8 @@ def _evaluate(extractor: PixelExtractor, model: BEANEncoder, images: Classificat
     if images.exclusive:
         top1 = (scores.argmax(axis=1) == images.targets.argmax(axis=1)).mean()
         return {"classifier_top1": float(top1), "classifier_top1_chance": 1 / images.targets.shape[1]}
+    from sklearn.metrics import average_precision_score  # imported here: scikit-learn takes seconds
+
     precisions, chances = [], []
     for score, target in zip(scores.T, images.targets.T, strict=True):
         known = ~np.isnan(target)

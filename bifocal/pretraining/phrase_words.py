@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -214,6 +213,8 @@ def _evaluate(extractor: Grid, heads: WordHeads, dataset: Dataset, words: Target
 
 
 def _mean_ap(name: str, truth: NDArray[np.float32], scores: NDArray[np.float32]) -> dict[str, float]:
+    from sklearn.metrics import average_precision_score  # imported here: scikit-learn takes seconds
+
     present = [column for column in range(truth.shape[1]) if truth[:, column].any()]
     if not present:
         return {}

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from bifocal.datasets import Dataset
 
-# "left" and "right" are wrong in a mirrored image.
-EXCLUDED_WORDS: frozenset[str] = ENGLISH_STOP_WORDS | {"left", "right"}
+MIRRORED_WORDS = {"left", "right"}
+"""Words that are wrong in a mirrored image."""
 
 
 class TargetVocabulary(NamedTuple):
@@ -94,7 +93,9 @@ class WordTargets:
 
 
 def _words(text: str) -> set[str]:
-    return set(re.findall(r"[^\W_]+(?:['-][^\W_]+)*", text.lower())) - EXCLUDED_WORDS
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # imported here: scikit-learn takes seconds
+
+    return set(re.findall(r"[^\W_]+(?:['-][^\W_]+)*", text.lower())).difference(ENGLISH_STOP_WORDS, MIRRORED_WORDS)
 
 
 def _frequent_words(texts: Iterable[str], min_count: int) -> list[str]:

@@ -1,16 +1,18 @@
 """Matplotlib plots; each is drawn on Axes that the caller creates and saves."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 def plot_lines(
-    ax: Axes,
+    ax: "Axes",
     lines: Mapping[str, Sequence[float]],
     xs: Sequence[float],
     x_label: str,
@@ -32,7 +34,9 @@ def plot_lines(
     ax.legend(frameon=False)
 
 
-def plot_bars(ax: Axes, bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_label: str, y_label: str) -> None:
+def plot_bars(
+    ax: "Axes", bars: Mapping[str, Sequence[float]], labels: Sequence[str], x_label: str, y_label: str
+) -> None:
     """Draw groups of bars on ``ax``, one group for each of ``labels``, with a legend."""
     width = 0.8 / len(bars)
     for number, (name, values) in enumerate(bars.items()):
@@ -45,7 +49,7 @@ def plot_bars(ax: Axes, bars: Mapping[str, Sequence[float]], labels: Sequence[st
 
 
 def plot_heatmap(
-    ax: Axes,
+    ax: "Axes",
     image: Image.Image,
     heatmap: NDArray[np.floating],
     boxes: NDArray[np.floating],
@@ -58,6 +62,8 @@ def plot_heatmap(
         boxes: (n, 4), x0 y0 x1 y1 in percent of the image's width and height.
         point: (2,), x y in percent likewise; None draws no point.
     """
+    from matplotlib.patches import Rectangle  # imported here: it takes half a second, and few processes draw
+
     width, height = image.size
     scale = np.array([width, height]) / 100
     extent = (0, width, height, 0)
