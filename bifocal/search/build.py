@@ -95,8 +95,8 @@ def recall_at(truth: Array, found: Array) -> float:
     return float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(truth, found, strict=True)]))
 
 
-def measure(index: SearchIndex, queries: Array, directory: Path) -> SearchIndex:
-    """Return an index with its recall@10 and its latency on this process's threads, one query at a time.
+def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
+    """Return recall@10 and latency of an index on this process's threads, one query at a time.
 
     Args:
         queries: (Q, d), as for ``build_index``.
@@ -111,6 +111,4 @@ def measure(index: SearchIndex, queries: Array, directory: Path) -> SearchIndex:
         seconds.append(time.perf_counter() - start)
     p50, p99 = (1000 * np.percentile(seconds, [50, 99])).tolist()
     size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")
-    measured = Measured(recall_at(truth, np.concatenate(rows)), p50, p99, size, len(units))
-    index.description = replace(index.description, measured=measured)
-    return index
+    return Measured(recall_at(truth, np.concatenate(rows)), p50, p99, size, len(units))

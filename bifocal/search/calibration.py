@@ -54,12 +54,14 @@ class Calibration:
     recall: float
     queries: int
 
-    def probabilities(self, scores: Array) -> NDArray[np.float64]:
-        """Return the probability of each result from the scores (Q, k) of the best k results, k at least ``DEPTH``.
+    def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
+        """Return the probability of each result from its score, (Q, k).
 
-        Fewer scores are those of a collection with fewer items.
+        Args:
+            best: (Q, m) scores of the best m results, m at least ``DEPTH`` or the number of items; None for
+                ``scores``.
         """
-        margins = scores - reference_scores(scores)[:, None]
+        margins = scores - reference_scores(scores if best is None else best)[:, None]
         logits = self.intercept + self.score * scores + self.margin * margins
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
         return probabilities

@@ -156,7 +156,7 @@ class SearchIndex:
         if k < 1 or offset < 0:
             raise ValueError(f"k is {k} and offset {offset}: expected at least 1 and 0")
         queries = unit_vectors(vectors, self.description.dimension)
-        allowed = self._allowed(where, exclude)
+        allowed = self.allowed(where, exclude)
         count = offset + k if self.calibration is None else max(offset + k, DEPTH)
         rows, scores = self.nearest(queries, count, allowed, self.bias if corrected else None)
         probabilities = np.full(scores.shape, np.nan)
@@ -207,7 +207,8 @@ class SearchIndex:
             rows = np.where((rows >= 0) & allowed[np.maximum(rows, 0)], rows, -1)
         return rows
 
-    def _allowed(self, where: Mapping[str, Any] | None, exclude: Sequence[str]) -> Array | None:
+    def allowed(self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = ()) -> Array | None:
+        """Return which items (N,) a search with this filter may return; None for all. See ``search``."""
         if not where and not exclude and not self.removed.any():
             return None
         allowed = matching_rows(self.items, where or {}) & ~self.removed

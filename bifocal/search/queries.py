@@ -1,16 +1,23 @@
 """Queries by text, by image, and by image with words added or subtracted. Needs no torch."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.search.exact import rank
+from bifocal.search.filters import PREFIX
 from bifocal.search.index import SearchHit, SearchIndex
+from bifocal.search.keywords import Keywords, fuse
 from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
+FUSED = 100
+"""Results of each ranking that the fusion reads, at least."""
 Explain = Callable[[str, Array], Any]
 """Explanation of a result from its item_id and the query (d,), such as ``Heatmaps(model, features)``."""
 
@@ -58,6 +65,67 @@ class Searcher:
         query = self.embed(sentence)
         (hits,) = self.index.search(query[None], k, where=where, offset=offset, corrected=True)
         return _explained(hits, query, explain)
+
+    def hybrid(
+        self, sentence: str, k: int = 10, *, where: Mapping[str, Any] | None = None, offset: int = 0
+    ) -> list[SearchHit]:
+        """Return ``k`` items that fit ``sentence`` by their vector or by words of their captions and metadata.
+
+        The rankings of both searches are fused, see ``bifocal.search.keywords``.
+
+        Args:
+            where, offset: see ``SearchIndex.search``.
+        """
+        query, depth = self.embed(sentence)[None], max(FUSED, offset + k)
+        (by_vector,) = self.index.search(query, depth, where=where, corrected=True)
+        by_words = self.keywords.search(sentence, depth, self.index.allowed(where))
+        rows = fuse([[hit.row for hit in by_vector], by_words.tolist()])[offset : offset + k]
+        known = {hit.row: hit for hit in by_vector}
+        return [known.get(row) or self._hit(row, query, by_vector) for row in rows]
+
+    def _hit(self, row: int, query: Array, best: Sequence[SearchHit]) -> SearchHit:
+        """Return an item that only its words found."""
+        scores, _ = rank(self.index.vectors, query, np.array([[row]]), 1, None)
+        probability = None
+        if self.index.calibration is not None:
+            best_scores = np.array([[hit.score for hit in best]])
+            probability = float(self.index.calibration.probabilities(scores, best_scores)[0, 0])
+        return SearchHit(row, self.index.ids[row], float(scores[0, 0]), probability)
+
+    @cached_property
+    def keywords(self) -> Keywords:
+        """BM25 over captions and metadata, built when it is first used."""
+        return Keywords(self.index.items)
+
+    def per_group(
+        self, sentence: str, group: str, each: int = 1, k: int = 10, *, where: Mapping[str, Any] | None = None
+    ) -> list[SearchHit]:
+        """Return the best ``k`` items of which at most ``each`` have the same value of a metadata column.
+
+        Items without a value are a group too.
+
+        Args:
+            group: name of the metadata, without ``meta.``.
+            where: see ``SearchIndex.search``.
+
+        Raises:
+            ValueError: there is no such metadata.
+        """
+        if PREFIX + group not in self.index.items.column_names:
+            raise ValueError(f"the collection has no metadata {group!r}")
+        groups, query, count = self.index.items[PREFIX + group], self.embed(sentence)[None], 4 * k
+        while True:
+            (hits,) = self.index.search(query, count, where=where, corrected=True)
+            seen: Counter[Any] = Counter()
+            kept = []
+            for hit in hits:
+                value = groups[hit.row].as_py()
+                seen[value] += 1
+                if seen[value] <= each:
+                    kept.append(hit)
+            if len(kept) >= k or len(hits) < count:
+                return kept[:k]
+            count *= 4
 
     def image(
         self,

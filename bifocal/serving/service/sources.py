@@ -11,7 +11,8 @@ import numpy as np
 from bifocal.remote_files import is_address
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
-from bifocal.search.index import IndexDescription, SearchIndex
+from bifocal.search.index import SearchIndex
+from bifocal.search.index_format import IndexDescription
 from bifocal.search.run_collection import RunCollection
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine, Version
@@ -154,7 +155,7 @@ def _open_collection(folder: Path, digest: str) -> tuple[Items, SearchIndex]:
     if collection.model.sha256 != digest:
         raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")
     live = np.flatnonzero(~collection.deleted)
-    description = IndexDescription(collection.dimension, len(live), {"sha256": digest})
+    description = IndexDescription(collection.dimension, len(live), collection.model)
     table, vectors = collection.items.take(live), collection.vectors[live]
     return CollectionItems(collection), SearchIndex(table, vectors, description=description)
 

@@ -57,8 +57,7 @@ def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     index = build_index(exact, replace(PROBES, factory=factory), queries)
     index.write(tmp_path)
     opened = SearchIndex.open(tmp_path)
-    measured = measure(opened, queries, tmp_path).description.measured
-    assert measured is not None
+    measured = measure(opened, queries, tmp_path)
     assert measured.recall_at_10 == pytest.approx(overlap(rows(exact, queries), rows(opened, queries)))
     assert measured.recall_at_10 >= 0.99
     assert measured.queries == 60

@@ -1,0 +1,90 @@
+"""Search by keywords in captions and metadata, and its fusion with the search by vectors."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bifocal.search.filters import PREFIX
+
+RANK_CONSTANT = 60
+"""k of reciprocal rank fusion."""
+
+
+class Keywords:
+    """BM25 over the captions and the texts of the metadata of N items; words are compared without case.
+
+    Robertson and Zaragoza, "The probabilistic relevance framework: BM25 and beyond", 2009, as the package bm25s has it.
+    The index is built in memory.
+
+    Args:
+        items: table with ``captions`` (lists of texts), or columns ``meta.<name>`` of texts; or both.
+
+    Raises:
+        ImportError: bm25s is not installed.
+
+    Example:
+        >>> items = pa.table({"item_id": ["1", "2"], "meta.city": ["Rome", "Oslo harbor"]})
+        >>> Keywords(items).search("the HARBOR of Oslo", 5).tolist()
+        [1]
+    """
+
+    def __init__(self, items: pa.Table) -> None:
+        try:
+            import bm25s
+        except ImportError as error:
+            raise ImportError("search by keywords needs bm25s: pip install 'bifocal[search]'") from error
+        self._words = [_words(" ".join(texts)) for texts in zip(*_text_columns(items), strict=True)]
+        self._known = {word for words in self._words for word in words}
+        self._count = len(items)
+        if self._known:
+            self._bm25 = bm25s.BM25()
+            self._bm25.index(self._words, show_progress=False)
+
+    def search(self, query: str, count: int, allowed: NDArray[Any] | None = None) -> NDArray[np.int64]:
+        """Return at most ``count`` rows that share a word with a query, best first; equal scores by their row.
+
+        Args:
+            allowed: (N,) bool, items that may be returned; None for all.
+        """
+        words = [word for word in _words(query) if word in self._known]
+        if not words:
+            return np.zeros(0, dtype=np.int64)
+        scores = self._bm25.get_scores(words)[: self._count]
+        scores = scores if allowed is None else np.where(allowed, scores, 0)
+        order = np.argsort(-scores, kind="stable")[:count]
+        return order[scores[order] > 0]
+
+
+def fuse(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """Return the rows of all rankings by the sum of 1 / (60 + rank), best first; equal sums by their row.
+
+    Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods",
+    SIGIR 2009.
+
+    Example:
+        >>> fuse([[4, 7], [7, 9]])
+        [7, 4, 9]
+    """
+    sums: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, row in enumerate(ranking, start=1):
+            sums[row] = sums.get(row, 0.0) + 1 / (RANK_CONSTANT + rank)
+    return sorted(sums, key=lambda row: (-sums[row], row))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _text_columns(items: pa.Table) -> list[list[str]]:
+    columns = [[""] * len(items)]
+    if "captions" in items.column_names:
+        columns.append([" ".join(texts or []) for texts in items["captions"].to_pylist()])
+    for name in items.column_names:
+        if name.startswith(PREFIX) and pa.types.is_string(items[name].type):
+            columns.append([text or "" for text in items[name].to_pylist()])
+    return columns

@@ -1,0 +1,1 @@
+"""Build a search index of a collection."""

@@ -1,0 +1,58 @@
+"""Stage build_index: run."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from bifocal.datasets import read_dataset
+from bifocal.hubness.bank import HubnessBank
+from bifocal.search.build import IndexSettings, build_index, measure
+from bifocal.search.calibration import calibrate
+from bifocal.search.collection import Collection
+from bifocal.search.from_collection import HeldOutCaptions, index_of_collection
+from bifocal.search.index import SearchIndex
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.identity import model_hash
+from components.build_index.spec import BuildIndexParams
+
+BATCH = 64
+"""Captions per call of the text encoder."""
+
+
+def run(
+    params: BuildIndexParams, *, dataset: Path, embedding: Path, onnx: Path, collection: Path, index: Path
+) -> dict[str, float]:
+    """Write the index, and return its size, recall, latency and calibration.
+
+    Scores are calibrated if the collection holds images of the split val; ``calibration.json`` is missing otherwise.
+
+    Raises:
+        ValueError: another model computed the collection, the factory is unknown, or no effort reaches the recall.
+    """
+    exact = index_of_collection(Collection.open(collection), HubnessBank.read(embedding))
+    exact.description.check_model(model_hash(onnx))
+    captions = HeldOutCaptions.sample(
+        read_dataset(dataset).split("val").captions, params.queries, params.max_query_words, params.seed
+    )
+    embedder = Embedder(onnx)
+    batches = [captions.texts[start : start + BATCH] for start in range(0, len(captions.texts), BATCH)]
+    queries = np.concatenate([embedder.embed_sentences(batch) for batch in batches])
+    settings = IndexSettings(params.factory, params.memory_mb, params.latency_ms, params.recall, seed=params.seed)
+    built = build_index(exact, settings, queries)
+    known = captions.of(built)
+    if known.any():
+        own = [item_id for item_id, has in zip(captions.item_ids, known, strict=True) if has]
+        built.calibration = calibrate(built, queries[known], own)
+    built.write(index)
+    measured = measure(SearchIndex.open(index), queries, index)
+    replace(built.description, measured=measured).write(index)
+    metrics = {"items": float(len(built)), **{name: float(value) for name, value in asdict(measured).items()}}
+    if built.calibration is not None:
+        calibration = built.calibration
+        metrics |= {
+            "calibration_error": calibration.error,
+            "false_positive_rate": calibration.false_positive_rate,
+            "relevant_found": calibration.recall,
+        }
+    return metrics
