@@ -10,7 +10,7 @@ from runtime.spec import Component
 
 ROOT = Path(__file__).parent
 PIPELINES = {
-    "embedding": ("register_model", "embed_collection"),
+    "embedding": ("register_model", "build_index"),
     "late_interaction": ("register_model",),
     "ranking_head": ("register_ranking_head",),
 }

@@ -109,6 +109,6 @@ def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
         start = time.perf_counter()
         rows.append(index.nearest(query[None], K, None, index.bias)[0])
         seconds.append(time.perf_counter() - start)
-    p50, p99 = (1000 * np.percentile(seconds, [50, 99])).tolist()
+    p50, p99 = (1000 * np.percentile(seconds or [0.0], [50, 99])).tolist()
     size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")
-    return Measured(recall_at(truth, np.concatenate(rows)), p50, p99, size, len(units))
+    return Measured(recall_at(truth, np.concatenate([truth[:0], *rows])), p50, p99, size, len(units))

@@ -23,6 +23,10 @@ FALSE_POSITIVES = 0.05
 FOLDS, BINS = 5, 10
 
 
+class TooFewPairs(ValueError):
+    """Held-out pairs do not suffice to calibrate a model."""
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Logistic regression of the relevance of a result on its score and its margin.
@@ -98,20 +102,20 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
         item_ids: item that each query describes.
 
     Raises:
-        ValueError: fewer than 20 pairs, fewer than 12 items, or no first result is relevant.
+        TooFewPairs: fewer than 20 pairs, fewer than 12 items, or no first result is relevant.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
     if len(queries) < 20 or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
-        raise ValueError(
+        raise TooFewPairs(
             f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the collection: calibration "
             f"needs 20 pairs of {FOLDS} items and {DEPTH + 2} items"
         )
     own = np.array([index.row(item_id) for item_id in item_ids])
     scores, relevant = _first_results(index, queries, own)
     if not relevant.any():
-        raise ValueError("no held-out caption finds its own item first: the model cannot be calibrated")
+        raise TooFewPairs("no held-out caption finds its own item first: the model cannot be calibrated")
     best = scores[:, 0]
     variables = np.stack([best, best - reference_scores(scores)], axis=1)
     groups = np.concatenate([own, own])

@@ -61,7 +61,7 @@ class HeldOutCaptions:
             >>> HeldOutCaptions.sample(table, 10, max_words=4, seed=0).texts
             ['the sea']
         """
-        short = captions[captions["text"].str.split().str.len() <= max_words]
+        short = captions[[len(str(text).split()) <= max_words for text in captions["text"]]]
         kept = short if len(short) else captions
         sampled = kept.sample(min(count, len(kept)), random_state=seed)
         return cls(sampled["text"].tolist(), sampled["image_id"].astype(str).tolist())

@@ -1,5 +1,6 @@
 """Stage build_index: run."""
 
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.build import IndexSettings, build_index, measure
-from bifocal.search.calibration import calibrate
+from bifocal.search.calibration import TooFewPairs, calibrate
 from bifocal.search.collection import Collection
 from bifocal.search.from_collection import HeldOutCaptions, index_of_collection
 from bifocal.search.index import SearchIndex
@@ -25,7 +26,8 @@ def run(
 ) -> dict[str, float]:
     """Write the index, and return its size, recall, latency and calibration.
 
-    Scores are calibrated if the collection holds images of the split val; ``calibration.json`` is missing otherwise.
+    Scores are calibrated if the collection holds enough images of the split val; otherwise there is no
+    ``calibration.json``.
 
     Raises:
         ValueError: another model computed the collection, the factory is unknown, or no effort reaches the recall.
@@ -37,13 +39,17 @@ def run(
     )
     embedder = Embedder(onnx)
     batches = [captions.texts[start : start + BATCH] for start in range(0, len(captions.texts), BATCH)]
-    queries = np.concatenate([embedder.embed_sentences(batch) for batch in batches])
+    queries = np.concatenate(
+        [np.zeros((0, exact.description.dimension)), *(embedder.embed_sentences(batch) for batch in batches)]
+    )
     settings = IndexSettings(params.factory, params.memory_mb, params.latency_ms, params.recall, seed=params.seed)
     built = build_index(exact, settings, queries)
     known = captions.of(built)
-    if known.any():
-        own = [item_id for item_id, has in zip(captions.item_ids, known, strict=True) if has]
+    own = [item_id for item_id, has in zip(captions.item_ids, known, strict=True) if has]
+    try:
         built.calibration = calibrate(built, queries[known], own)
+    except TooFewPairs as error:
+        logging.getLogger(__name__).warning("results have no probability: %s", error)
     built.write(index)
     measured = measure(SearchIndex.open(index), queries, index)
     replace(built.description, measured=measured).write(index)

@@ -156,5 +156,13 @@ TABLE: tuple[Change, ...] = (
             "items_per_shard": 4096, "max_pixels": 50_000_000,
         },
     ),
+    Added(
+        "0.3",
+        "build_index",
+        {
+            "factory": "auto", "memory_mb": 1200, "latency_ms": 20, "recall": 0.95, "queries": 1000,
+            "max_query_words": 8,
+        },
+    ),
 )  # fmt: skip
 """Every change since version 0.1. A change of parameters adds its line here, and a file to the test's old versions."""

@@ -206,7 +206,7 @@ def test_a_clone_pulls_the_artifacts_from_s3_and_runs_no_stage(checkout: Path, s
 def test_another_loss_reruns_training_and_its_dependents(checkout: Path) -> None:
     recipe = checkout / "small.yaml"
     recipe.write_text(recipe.read_text().replace("{name: InfoNCELoss, temperature: 0.07}", "TripletLoss"))
-    assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx", "embed_collection"}
+    assert repro(checkout) == {"train_embedding", "evaluate", "export_onnx", "embed_collection", "build_index"}
     assert "registered bifocal version 2" in run(checkout, "python", "-m", "pipelines", "register", HOME)
 
 

@@ -25,8 +25,8 @@ def test_training_leaves_a_report_and_a_collection(trained: Path) -> None:
 def test_a_second_training_repeats_nothing(trained: Path, photos: Path, recipe: Path, command: Command) -> None:
     result = command("train", photos, "--run", trained, "--recipe", recipe, "--set", "seed=3", "--budget", "1h")
     assert result.exit_code == 0, result.output
-    assert result.output.count("up to date") == 9  # prepare_dataset precedes the choice within the budget
-    assert "[3/8]" in result.output
+    assert result.output.count("up to date") == 10  # prepare_dataset precedes the choice within the budget
+    assert "[3/9]" in result.output
 
 
 def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:

@@ -86,7 +86,15 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
     engine = FakeEngine({"vectorize_captions": 99})
     states, delays = execute(tmp_path, engine)
     assert states["vectorize-captions"] is State.FAILED
-    dependents = {"train-embedding", "evaluate", "export-onnx", "register-model", "embed-collection", "promote"}
+    dependents = {
+        "train-embedding",
+        "evaluate",
+        "export-onnx",
+        "register-model",
+        "embed-collection",
+        "build-index",
+        "promote",
+    }
     assert {name for name, state in states.items() if state is State.OMITTED} == dependents
     assert not dependents & {name.replace("_", "-") for name in engine.started}
     assert engine.started.count("vectorize_captions") == 1 + STEP.retries
@@ -110,7 +118,7 @@ def test_a_second_run_continues_after_the_last_finished_step(tmp_path: Path) -> 
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine, revision="b" * 40)  # another commit with the same code
     again = ["fingerprint", "train_embedding", "evaluate", "export_onnx", "register_model", "promote", "notify"]
-    again.append("embed_collection")
+    again += ["embed_collection", "build_index"]
     assert sorted(engine.started) == sorted(again)
     assert states["prepare-dataset"] is State.CACHED
     assert all(state.succeeded for state in states.values())
