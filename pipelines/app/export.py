@@ -5,22 +5,53 @@ from pathlib import Path
 
 import click
 
+from bifocal.search.exports import FORMATS
 from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
+
+MODEL = "onnx"
 
 
 @click.command()
 @click.argument("destination", type=click.Path(path_type=Path))
 @run_option
-def export_command(destination: Path, folder: Path | None) -> None:
-    """Copy the ONNX graphs of a run, with what turns sentences and images into their inputs, to DESTINATION."""
-    folder = latest_run(folder)
-    if destination.exists():
-        raise FileExistsError(f"{destination} exists already: name a new folder")
-    partial = destination.with_name(destination.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(folder / ARTIFACTS / "onnx", partial)
-    partial.rename(destination)
+@click.option(
+    "--format",
+    "name",
+    type=click.Choice([MODEL, *FORMATS]),
+    default=MODEL,
+    show_default=True,
+    help="The model, or its collection of images for another tool.",
+)
+@click.option(
+    "--collection",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of a collection; by default that of the run.",
+)
+def export_command(destination: Path, folder: Path | None, name: str, collection: Path | None) -> None:
+    """Copy the model of a run to DESTINATION, or write its collection there for FiftyOne, LanceDB, pgvector or Qdrant.
+
+    The model is the ONNX graphs, with what turns sentences and images into their inputs.
+    """
+    if name == MODEL:
+        if collection is not None:
+            raise click.UsageError(f"--collection needs a format of a collection: {', '.join(FORMATS)}")
+        _copy_model(latest_run(folder) / ARTIFACTS / "onnx", destination)
+    else:
+        from bifocal.search.collection import Collection
+        from bifocal.search.exports import export_collection
+
+        opened = Collection.open(collection or latest_run(folder) / ARTIFACTS / "collection")
+        click.echo(f"{export_collection(opened, destination, name):,} images: {FORMATS[name]}")
     for file in sorted(destination.rglob("*")):
         if file.is_file():
             click.echo(f"{file.stat().st_size / 2**20:9.2f} MiB  {file.relative_to(destination)}")
     click.echo(f"-> {destination}")
+
+
+def _copy_model(graphs: Path, destination: Path) -> None:
+    if destination.exists():
+        raise FileExistsError(f"{destination} exists already: name a new folder")
+    partial = destination.with_name(destination.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(graphs, partial)
+    partial.rename(destination)

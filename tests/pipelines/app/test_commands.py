@@ -81,6 +81,16 @@ def test_export_copies_the_product(trained: Path, command: Command, tmp_path: Pa
     assert isinstance(result.exception, FileExistsError)
 
 
+def test_export_writes_the_collection_for_another_tool(trained: Path, command: Command, tmp_path: Path) -> None:
+    result = command("export", tmp_path / "points", "--run", trained, "--format", "qdrant")
+    assert result.exit_code == 0, result.output
+    assert "60 images: bodies of the requests" in result.output
+    points = json.loads((tmp_path / "points" / "points" / "00000.json").read_text())["points"]
+    assert len(points) == 60
+    result = command("export", tmp_path / "model", "--run", trained, "--collection", tmp_path)
+    assert "--collection needs a format of a collection: fiftyone, lancedb, pgvector, qdrant" in result.output
+
+
 def test_inspect_finds_what_is_wrong(photos: Path, command: Command, tmp_path: Path) -> None:
     result = command("inspect", photos, "--page", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
