@@ -35,6 +35,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Files that a picture of a run depends on, beside the run."""
+SCREENSHOTS = ("page_phone.jpg", "page_results.jpg", "page_where.jpg")
+"""Pictures of the search page, which ``tests/pipelines/app/serve/test_page.py`` takes: see docs/serving.md."""
 
 
 def drawings() -> dict[str, str]:

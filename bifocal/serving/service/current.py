@@ -84,7 +84,7 @@ class Current:
         return engine
 
     async def watch(self, seconds: float) -> None:
-        """Refresh every ``seconds`` until the task is cancelled."""
+        """Refresh every ``seconds`` until the task is canceled."""
         while True:
             await asyncio.sleep(seconds)
             await self.refresh()

@@ -2,9 +2,10 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,11 @@ class Engine:
     @cached_property
     def description(self) -> Description:
         """Languages, metadata and examples of the collection."""
-        return describe(self.index.ids, self.items, self.index.items)
+        return describe(sorted(self._ids), self.items, self.index.items)
 
     @cached_property
     def _ids(self) -> frozenset[str]:
-        return frozenset(self.index.ids)
+        return frozenset(compress(self.index.ids, ~self.index.removed))
 
     @property
     def accepts_images(self) -> bool:
@@ -116,10 +117,18 @@ class Engine:
     def search(
         self, query: Array, k: int, offset: int, where: Mapping[str, Any], exclude: Sequence[str], corrected: bool
     ) -> list[SearchHit]:
-        """Return ``k`` items that fit a query (d,) best; see ``SearchIndex.search``."""
+        """Return ``k`` items that fit a query (d,) best; see ``SearchIndex.search``.
+
+        Args:
+            corrected: whether the query is a sentence: biases and probabilities are meant for sentences, and only
+                relevant results are returned if the index is calibrated.
+        """
         left_out = [item_id for item_id in exclude if item_id in self]
-        (hits,) = self.index.search(query[None], k, where=where, offset=offset, exclude=left_out, corrected=corrected)
-        return hits
+        relevant = corrected and self.index.calibration is not None
+        (hits,) = self.index.search(
+            query[None], k, where=where, offset=offset, exclude=left_out, corrected=corrected, relevant=relevant
+        )
+        return hits if corrected else [replace(hit, probability=None) for hit in hits]
 
     def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
         """Return the heatmap of each phrase in an image file.

@@ -1,14 +1,13 @@
 """Bodies of requests and answers; FastAPI checks the former, and describes both in its OpenAPI document."""
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, MaxLen, MinLen
 
 Relevance = Literal["relevant", "maybe"]
 Sentence = Annotated[str, MinLen(1)]
-STRICT = MappingProxyType({"extra": "forbid"})
+STRICT = {"extra": "forbid"}
 """Configuration of pydantic: an unknown key is an error."""
 
 

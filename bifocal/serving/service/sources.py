@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bifocal.remote_files import is_address
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
@@ -19,7 +17,7 @@ from bifocal.serving.service.engine import Engine, Version
 from bifocal.serving.service.items import Items
 from bifocal.trained import COLLECTION, ONNX
 
-INDEX = Path("artifacts") / "index"
+INDEX, EMBEDDED = Path("artifacts") / "index", Path("artifacts") / "collection"
 
 
 class CollectionItems:
@@ -73,7 +71,7 @@ class RunSource:
 
     Args:
         folder: as ``bifocal train`` and ``make repro`` write it.
-        collection: folder of the collection; None for that of the run.
+        collection: folder of the collection; None for that of the run, as a stage or as ``bifocal train`` wrote it.
         index: folder of the index; None for that of the run, or exact search if it has none.
         threads: threads of an operation of the model.
     """
@@ -82,8 +80,15 @@ class RunSource:
         self, folder: Path, collection: Path | None = None, index: Path | None = None, threads: int = 1
     ) -> None:
         self.folder, self.threads = folder, threads
-        self.collection = folder / COLLECTION if collection is None else collection
-        self._index = index
+        self._collection, self._index = collection, index
+
+    @property
+    def collection(self) -> Path:
+        """Folder of the collection."""
+        if self._collection is not None:
+            return self._collection
+        embedded = self.folder / EMBEDDED
+        return embedded if embedded.is_dir() else self.folder / COLLECTION
 
     @property
     def index(self) -> Path | None:
@@ -154,10 +159,9 @@ def _open_collection(folder: Path, digest: str) -> tuple[Items, SearchIndex]:
     collection = Collection.open(folder)
     if collection.model.sha256 != digest:
         raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")
-    live = np.flatnonzero(~collection.deleted)
-    description = IndexDescription(collection.dimension, len(live), collection.model)
-    table, vectors = collection.items.take(live), collection.vectors[live]
-    return CollectionItems(collection), SearchIndex(table, vectors, description=description)
+    description = IndexDescription(collection.dimension, len(collection), collection.model)
+    index = SearchIndex(collection.items, collection.vectors, description=description, removed=collection.deleted)
+    return CollectionItems(collection), index
 
 
 def _is_json(value: Any) -> bool:

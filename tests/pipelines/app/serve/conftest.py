@@ -1,6 +1,5 @@
-"""The demo's run folder, the service of it as a process, and as an app."""
+"""The demo's model with a collection of its images, and its service as a process."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from bifocal.trained import TrainedModel
 from pipelines.app.demo_folder import unpack
 from tests.mlflow_server import free_port
+from tests.pipelines.app.serve.collections import write_run
 from tests.pipelines.app.serve.server import Server
 
 
@@ -19,12 +19,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
 
 
 @pytest.fixture(scope="package")
-def server(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The service of a copy of the run, which tests may replace."""
-    folder = tmp_path_factory.mktemp("served")
-    run = Path(shutil.copytree(demo.directory, folder / "run"))
-    options = ("--run", run, "--deletions", folder / "deleted.jsonl", "--poll", 0.2)
-    running = Server(free_port(), folder / "log.jsonl", *options)
+def run_folder(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with the demo's model, and a collection with metadata."""
+    return write_run(demo, tmp_path_factory.mktemp("served") / "run")
+
+
+@pytest.fixture(scope="package")
+def server(run_folder: Path) -> Iterator[Server]:
+    """The service of the run."""
+    log, deletions = run_folder.with_name("log.jsonl"), run_folder.with_name("deleted.jsonl")
+    running = Server(free_port(), log, "--run", run_folder, "--deletions", deletions, "--poll", 0.2)
     running.start()
     try:
         running.wait_until_ready()

@@ -1,0 +1,59 @@
+"""Collections of the demo's images with metadata, in the format of the stage."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pyarrow as pa
+
+from bifocal.search.collection_format import Description, ModelIdentity
+from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.serving.identity import model_hash
+from bifocal.trained import ONNX, TrainedModel
+from pipelines.app.run_folder import PARAMETERS
+
+COLLECTION = Path("artifacts") / "collection"
+
+
+def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int = 1) -> Path:
+    """Write a run with the demo's model; return its folder.
+
+    Args:
+        prefix: of the item ids.
+        sign: -1 for another model with the same scores: its vectors and those of its sentences are negated.
+    """
+    shutil.copytree(demo.directory / ONNX, folder / ONNX)
+    shutil.copy(demo.directory / PARAMETERS, folder)
+    if sign < 0:
+        negate_output(folder / ONNX / "text_encoder.onnx")
+    images = demo.collection.images
+    ids = [f"{prefix}{number:05d}" for number in range(len(images))]
+    paths = [str(Path(path).resolve()) for path in images["path"]]
+    identity = ModelIdentity("demo", None, model_hash(folder / ONNX))
+    vectors = sign * np.asarray(demo.collection.vectors, np.float32)
+    writer = CollectionWriter(folder / COLLECTION, Description(identity, "/", vectors.shape[1], None))
+    for item_id, path, vector in zip(ids, paths, vectors, strict=True):
+        writer.add(Item(item_id, path.lstrip("/"), "0" * 64, 128, 128), vector)
+    captions = dict(zip(ids, images["captions"], strict=True))
+    numbers = list(range(len(ids)))
+    metadata = {"item_id": ids, "number": numbers, "parity": ["odd" if number % 2 else "even" for number in numbers]}
+    writer.finish(captions, pa.table(metadata))
+    return folder
+
+
+def negate_output(file: Path) -> None:
+    """Negate the output of a graph."""
+    model = onnx.load(file)
+    (output,) = model.graph.output
+    for node in model.graph.node:
+        node.output[:] = ["before" if name == output.name else name for name in node.output]
+    model.graph.node.append(onnx.helper.make_node("Neg", ["before"], [output.name]))
+    onnx.save(model, file)
+
+
+def replace_run(run: Path, new: Path) -> None:
+    """Move the model and the collection of ``new`` into ``run``, one after the other, as two stages do."""
+    for part in (ONNX, COLLECTION):
+        shutil.rmtree(run / part)
+        shutil.copytree(new / part, run / part)

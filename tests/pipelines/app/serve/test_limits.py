@@ -1,0 +1,145 @@
+"""Keys, hosts, origins and limits of the app, without a socket."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from bifocal.serving.limits import Limits
+from bifocal.serving.service.app import create_app
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.settings import Settings
+from bifocal.serving.service.sources import RunSource
+
+SEARCH = "/api/v1/search"
+
+
+class LoadedSource:
+    """A source whose engine is loaded once for all tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = RunSource(folder).load()
+
+    def key(self) -> str:
+        return "loaded"
+
+    def load(self) -> Engine:
+        return self.engine
+
+
+@pytest.fixture(scope="module")
+def source(run_folder: Path) -> LoadedSource:
+    return LoadedSource(run_folder)
+
+
+def client(source: LoadedSource, **settings: object) -> TestClient:
+    return TestClient(create_app(source, Settings(**settings)), base_url="http://localhost")
+
+
+@pytest.fixture(scope="module")
+def guarded(source: LoadedSource) -> Iterator[TestClient]:
+    settings = {"api_keys": frozenset(["blue"]), "admin_key": "red", "origins": ("https://mine.example",)}
+    with client(source, **settings) as opened:
+        yield opened
+
+
+def test_a_key_is_needed_for_data_and_not_for_page_and_probes(guarded: TestClient) -> None:
+    for path in ("/api/v1/info", "/metrics", "/api/v1/openapi.json"):
+        assert guarded.get(path).status_code == 401
+        assert guarded.get(path).headers["www-authenticate"] == "Bearer"
+        for key, status in (("blue", 200), ("red", 200), ("green", 401), ("", 401), ("blu", 401)):
+            assert guarded.get(path, headers={"authorization": f"Bearer {key}"}).status_code == status
+        assert guarded.get(path, headers={"authorization": "Basic blue"}).status_code == 401
+    for path in ("/", "/page/page.js", "/healthz", "/readyz"):
+        assert guarded.get(path).status_code == 200
+
+
+def test_only_the_admin_key_deletes(guarded: TestClient) -> None:
+    address = "/api/v1/item?id=test-00007"
+    assert guarded.delete(address, headers={"authorization": "Bearer blue"}).status_code == 403
+    assert guarded.delete(address, headers={"authorization": "Bearer red"}).status_code == 204
+    assert guarded.get(address, headers={"authorization": "Bearer red"}).status_code == 404
+
+
+def test_only_configured_origins_may_call(guarded: TestClient) -> None:
+    request = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    for origin, allowed in (("https://mine.example", True), ("https://evil.example", False)):
+        answer = guarded.options(SEARCH, headers={"origin": origin, **request})
+        assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+        refused = guarded.get("/api/v1/info", headers={"origin": origin})
+        assert refused.status_code == 401
+        assert ("access-control-allow-origin" in refused.headers) is allowed
+
+
+def test_requests_per_second_are_limited_for_each_key(source: LoadedSource) -> None:
+    keys = frozenset(["blue", "green"])
+    with client(source, api_keys=keys, requests_per_second=0.01) as opened:
+        statuses = [opened.get("/api/v1/info", headers={"authorization": "Bearer blue"}) for _ in range(3)]
+        assert [answer.status_code for answer in statuses] == [200, 429, 429]
+        assert int(statuses[-1].headers["retry-after"]) > 50
+        assert opened.get("/api/v1/info", headers={"authorization": "Bearer green"}).status_code == 200
+
+
+def test_requests_at_a_time_are_limited(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client(source, max_requests=1) as opened:
+        entered, leave = threading.Event(), threading.Event()
+        search = source.engine.search
+
+        def slow(*arguments: object) -> object:
+            entered.set()
+            leave.wait(30)
+            return search(*arguments)
+
+        monkeypatch.setattr(source.engine, "search", slow)
+        statuses: list[int] = []
+        first = threading.Thread(target=lambda: statuses.append(opened.post(SEARCH, json={"text": "a"}).status_code))
+        first.start()
+        assert entered.wait(30)
+        assert opened.post(SEARCH, json={"text": "a"}).status_code == 429
+        assert opened.get("/healthz").status_code == 200
+        leave.set()
+        first.join()
+        assert statuses == [200]
+
+
+def test_filters_restrict_the_results(source: LoadedSource) -> None:
+    with client(source) as opened:
+        query = {"text": "a red star", "k": 100, "where": {"parity": "odd", "number": {"min": 100, "max": 151}}}
+        results = opened.post(SEARCH, json=query).json()["results"]
+        assert sorted(result["metadata"]["number"] for result in results) == list(range(101, 152, 2))
+        columns = opened.get("/api/v1/info").json()["columns"]
+        assert columns == [
+            {"name": "number", "kind": "number", "values": []},
+            {"name": "parity", "kind": "text", "values": ["even", "odd"]},
+        ]
+        refused = opened.post(SEARCH, json=query | {"where": {"paritty": "odd"}})
+        assert refused.status_code == 400
+        assert "parity" in refused.json()["error"]
+
+
+def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> None:
+    body = source.engine.items.file("test-00000").read_bytes()
+    with client(source, limits=Limits(pixels=100)) as opened:
+        answer = opened.post(f"{SEARCH}/image", content=body, headers={"content-type": "image/jpeg"})
+        assert answer.status_code == 413
+        assert "128 x 128" in answer.json()["error"]
+
+
+def test_queries_are_logged_only_if_asked_for(source: LoadedSource, caplog: pytest.LogCaptureFixture) -> None:
+    for asked in (False, True):
+        caplog.clear()
+        with caplog.at_level("INFO", "bifocal.requests"), client(source, log_queries=asked) as opened:
+            opened.post(SEARCH, json={"text": "a secret"})
+        fields = [record.fields for record in caplog.records if hasattr(record, "fields")]
+        assert ("a secret" in str(fields)) is asked
+
+
+def test_without_a_model_it_is_alive_but_not_ready(tmp_path: Path) -> None:
+    with TestClient(create_app(RunSource(tmp_path), Settings())) as opened:
+        assert opened.get("/healthz").status_code == 200
+        assert opened.get("/readyz").status_code == 503
+        answer = opened.post(SEARCH, json={"text": "a"})
+        assert answer.status_code == 503
+        assert "does not exist" in answer.json()["error"]

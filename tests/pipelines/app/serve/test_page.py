@@ -1,0 +1,210 @@
+"""The page in headless Chromium: search, heatmaps, upload, words, filters, paging, permalinks, keyboard, axe."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from bifocal.trained import TrainedModel
+from tests.browser import find_chromium
+from tests.pipelines.app.serve.server import Server
+
+QUERY = "a red star on sand with a blue moon"
+PICTURES = os.environ.get("BIFOCAL_PAGE_PICTURES")
+"""Folder that the test writes screenshots for the documentation to."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
+    program = find_chromium()
+    if program is None:
+        message = "no Chromium on the path: apt-get install chromium, or set CHROMIUM"
+        if os.environ.get("BIFOCAL_NEEDS_CHROMIUM"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@contextmanager
+def open_page(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """Yield a tab with the page, and a list of console errors and requests to other hosts."""
+    with browser.new_context(viewport={"width": 1200, "height": 850}) as context:
+        context.set_default_timeout(60_000)
+        expect.set_options(timeout=60_000)
+        opened, problems = context.new_page(), list[str]()
+        opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        opened.on("pageerror", lambda error: problems.append(str(error)))
+        own = f"http://127.0.0.1:{server.port}/"
+        opened.on("request", lambda request: problems.append(request.url) if _is_foreign(request.url, own) else None)
+        opened.goto(own)
+        expect(opened.locator("#examples button")).to_have_count(6)
+        yield opened, problems
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A tab with the page; the test fails if the page reports an error or calls another host."""
+    with open_page(browser, server) as (opened, problems):
+        yield opened
+        assert not problems
+
+
+def _is_foreign(address: str, own: str) -> bool:
+    return not address.startswith((own, "data:", f"blob:{own}"))
+
+
+def search(page: Page, text: str) -> None:
+    page.fill("#query", text)
+    page.press("#query", "Enter")
+    expect(page.locator("#status")).to_contain_text("images shown")
+
+
+def ids(page: Page) -> list[str]:
+    return [str(card.get_attribute("data-id")) for card in page.locator(".card").all()]
+
+
+def violations(page: Page) -> Any:
+    """Return what axe finds: WCAG 2 A and AA, and best practices."""
+    return [(found["id"], found["nodes"][0]["html"]) for found in Axe().run(page).response["violations"]]
+
+
+def take_picture(page: Page, name: str) -> None:
+    if PICTURES:
+        expect(page.locator(".card img:not([src])")).to_have_count(0)
+        page.wait_for_timeout(500)
+        page.screenshot(path=Path(PICTURES) / f"page_{name}.jpg", quality=85)
+
+
+def test_search_shows_results_and_where_the_phrases_are(page: Page, server: Server) -> None:
+    expect(page.locator("#about")).to_contain_text("The model reads English.")
+    assert not violations(page)
+    search(page, QUERY)
+    answer = server.search(text=QUERY)
+    assert ids(page) == [result["id"] for result in answer["results"]]
+    expect(page.locator(".card").first).to_contain_text(f"Score {answer['results'][0]['score']:.2f}")
+    assert not violations(page)
+    take_picture(page, "results")
+    page.locator(".card").first.click()
+    phrases = page.locator("#sentence button")
+    expect(phrases).to_have_text(["red star", "sand", "blue moon"])
+    expect(page.locator("#sentence")).to_have_text(QUERY)
+    assert not violations(page)
+    take_picture(page, "where")
+    phrases.first.click()
+    explained = server.post("explain", {"id": answer["results"][0]["id"], "text": QUERY})["phrases"][0]
+    x, y = (round(100 * value) for value in explained["point"])
+    expect(page.locator("#where")).to_contain_text(f"“red star” is {x} % from the left and {y} % from the top.")
+    expect(page.locator("#heatmaps > div:not([hidden])")).to_have_count(1)
+    mask = page.locator(".heat").first.evaluate("element => element.style.maskImage")
+    assert explained["heatmap"] in mask
+
+
+def test_an_address_is_a_permalink(page: Page, browser: Browser) -> None:
+    search(page, QUERY)
+    page.locator(".card").nth(2).click()
+    expect(page.locator("#sentence button").first).to_be_visible()
+    title, former = page.text_content("#detail-title"), ids(page)
+    phone = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    with phone as context:
+        other = context.new_page()
+        other.goto(page.url)
+        expect(other.locator("#detail-title")).to_have_text(str(title), timeout=60_000)
+        expect(other.locator("#sentence button").first).to_be_visible(timeout=60_000)
+        assert not violations(other)
+        take_picture(other, "phone")
+        assert other.evaluate("document.documentElement.scrollWidth") <= 390
+        other.keyboard.press("Escape")
+        assert ids(other) == former
+        assert not violations(other)
+    page.go_back()
+    expect(page.locator("#detail")).to_be_hidden()
+
+
+def test_everything_works_by_keyboard(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("a red star")
+    page.keyboard.press("Enter")
+    expect(page.locator(".card")).to_have_count(24)
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('card')"):
+            break
+    first, second = ids(page)[:2]
+    page.keyboard.press("Enter")
+    expect(page.locator("#sentence button")).to_have_text(["red star"])
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(f"**item={second}**")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(f"**item={first}**")
+    page.keyboard.press("Escape")
+    expect(page.locator("#detail")).to_be_hidden()
+    assert page.evaluate("document.activeElement.dataset.id") == first
+    page.focus("#more")
+    page.keyboard.press("Enter")
+    expect(page.locator(".card")).to_have_count(48)
+    assert page.evaluate("document.activeElement.dataset.id") == ids(page)[24]
+    page.focus("#word")
+    page.keyboard.type("snow")
+    page.keyboard.press("Enter")
+    expect(page.locator("#words button")).to_have_text(["+ snow ×"])
+    page.focus("#words button")
+    page.keyboard.press("Enter")
+    expect(page.locator("#words button")).to_have_count(0)
+
+
+def test_an_image_with_words_added_and_taken_away(page: Page, server: Server, demo: TrainedModel) -> None:
+    path = Path(demo.collection.images["path"].iloc[30])
+    page.set_input_files("#file", path)
+    expect(page.locator("#image-name")).to_have_text(f"Image: {path.name}")
+    expect(page.locator(".card").first).to_have_attribute("data-id", "test-00030")
+    page.fill("#word", "snow")
+    page.click("#minus")
+    expect(page.locator("#words button")).to_have_text(["− snow ×"])
+    expect(page.locator("#status")).to_contain_text("images shown")
+    address = "/api/v1/search/image?k=24&minus=snow"
+    body = server.request("POST", address, path.read_bytes(), {"content-type": "image/jpeg"})[1]
+    assert ids(page) == [result["id"] for result in json.loads(body)["results"]]
+    page.click("#remove-image")
+    expect(page.locator("#image-query")).to_be_hidden()
+
+
+def test_filters_paging_and_the_empty_state(page: Page) -> None:
+    page.click("#filters summary")
+    page.check("input[name=odd]")
+    page.fill("input[name=max]", "39")
+    page.press("input[name=max]", "Tab")
+    search(page, "a star")
+    expect(page.locator(".card")).to_have_count(20)
+    assert all(int(item_id[-2:]) % 2 and int(item_id[-5:]) < 40 for item_id in ids(page))
+    expect(page.locator("#more")).to_be_hidden()
+    assert not violations(page)
+    page.fill("input[name=max]", "-1")
+    page.press("input[name=max]", "Tab")
+    expect(page.locator("#status")).to_contain_text("Nothing found")
+    assert ids(page) == []
+
+
+def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "letter.png"
+    file.write_text("no image")
+    with open_page(browser, server) as (page, problems):
+        page.set_input_files("#file", file)
+        expect(page.locator("#problem")).to_contain_text("This file is no image that can be read: not an image")
+        assert not violations(page)
+        assert all("415" in problem for problem in problems)  # Chromium itself reports the status
+        page.click("#remove-image")
+        expect(page.locator("#problem")).to_be_empty()
+        page.route("**/api/v1/search", lambda route: route.abort())
+        page.fill("#query", "a star")
+        page.press("#query", "Enter")
+        expect(page.locator("#problem")).to_have_text("The service cannot be reached. Try again.")

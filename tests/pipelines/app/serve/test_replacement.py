@@ -1,0 +1,117 @@
+"""Model and collection are replaced under load, and the service is killed and started again."""
+
+import json
+import threading
+import time
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+
+from bifocal.trained import TrainedModel
+from tests.pipelines.app.serve.collections import replace_run, write_run
+from tests.pipelines.app.serve.server import JSON, Server
+
+CLIENTS = 4
+QUERY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
+
+
+class Load:
+    """Clients that repeat one search until they are stopped; they connect again after a broken connection."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.stopped = server, threading.Event()
+        self.answers: list[tuple[int, bytes]] = []
+        self.broken = 0
+        self.threads = [threading.Thread(target=self._repeat) for _ in range(CLIENTS)]
+
+    def __enter__(self) -> "Load":
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+    def wait_for(self, count: int) -> None:
+        """Wait until there are ``count`` more answers."""
+        wanted, deadline = len(self.answers) + count, time.monotonic() + 60
+        while len(self.answers) < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def _repeat(self) -> None:
+        connection = self.server.connect()
+        while not self.stopped.is_set():
+            try:
+                connection.request("POST", "/api/v1/search", QUERY, JSON)
+                answer = connection.getresponse()
+                self.answers.append((answer.status, answer.read()))
+            except (OSError, HTTPException):
+                self.broken += 1
+                connection.close()
+                time.sleep(0.05)
+        connection.close()
+
+
+def found(answer: bytes) -> tuple[set[str], list[float]]:
+    """Return the prefixes of the ids, and the scores."""
+    results = json.loads(answer)["results"]
+    return {result["id"].partition("-")[0] for result in results}, [result["score"] for result in results]
+
+
+def test_model_and_collection_are_replaced_together_without_a_failed_request(
+    server: Server, run_folder: Path, demo: TrainedModel, tmp_path: Path
+) -> None:
+    # The second model negates its vectors and its queries: the scores differ if one of the two belongs to the other.
+    other = write_run(demo, tmp_path / "other", prefix="other-", sign=-1)
+    first = write_run(demo, tmp_path / "first")
+    with Load(server) as load:
+        load.wait_for(20)
+        for new, prefix in ((other, "other"), (first, "test")):
+            replace_run(run_folder, new)
+            deadline = time.monotonic() + 60
+            while found(load.answers[-1][1])[0] != {prefix}:
+                assert time.monotonic() < deadline, server.log.read_text()[-2000:]
+                load.wait_for(1)
+    assert {status for status, _ in load.answers} == {200}
+    assert load.broken == 0
+    expected = found(load.answers[0][1])[1]
+    for _, answer in load.answers:
+        prefixes, scores = found(answer)
+        assert len(prefixes) == 1
+        assert scores == pytest.approx(expected, abs=1e-4)
+    assert {prefix for _, answer in load.answers for prefix in found(answer)[0]} == {"test", "other"}
+
+
+def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, run_folder: Path) -> None:
+    description = run_folder / "artifacts" / "collection" / "collection.json"
+    content = description.read_text()
+    description.write_text(content.replace('"sha256": "', '"sha256": "0'))
+    deadline = time.monotonic() + 60
+    while b"older model" not in (ready := server.get("/readyz"))[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert ready[0] == 200
+    assert b"another model" in ready[1]
+    assert server.search(text="a star")["results"]
+    description.write_text(content)
+    while b'"ready"' not in server.get("/readyz")[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_after_sigkill_under_load_it_is_ready_again_and_clients_see_connection_errors_only(server: Server) -> None:
+    deleted = server.search(text="a purple cross", k=1)["results"][0]["id"]
+    assert server.delete(deleted) == 204
+    with Load(server) as load:
+        load.wait_for(10)
+        server.kill()
+        server.start()
+        server.wait_until_ready()
+        load.wait_for(10)
+    assert load.broken > 0
+    assert {status for status, _ in load.answers} == {200}
+    assert deleted not in [result["id"] for result in server.search(text="a purple cross", k=50)["results"]]
