@@ -9,8 +9,8 @@ from typing import Any
 from bifocal.remote_files import is_address
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
+from bifocal.search.from_collection import index_of_collection
 from bifocal.search.index import SearchIndex
-from bifocal.search.index_format import IndexDescription
 from bifocal.search.run_collection import RunCollection
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine, Version
@@ -159,9 +159,7 @@ def _open_collection(folder: Path, digest: str) -> tuple[Items, SearchIndex]:
     collection = Collection.open(folder)
     if collection.model.sha256 != digest:
         raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")
-    description = IndexDescription(collection.dimension, len(collection), collection.model)
-    index = SearchIndex(collection.items, collection.vectors, description=description, removed=collection.deleted)
-    return CollectionItems(collection), index
+    return CollectionItems(collection), index_of_collection(collection, None)
 
 
 def _is_json(value: Any) -> bool:
