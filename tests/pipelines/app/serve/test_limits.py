@@ -1,5 +1,6 @@
 """Keys, hosts, origins and limits of the app, without a socket."""
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +8,15 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from bifocal.search.calibration import Calibration
+from bifocal.search.collection import Collection
+from bifocal.search.from_collection import index_of_collection
 from bifocal.serving.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.sources import RunSource
+from tests.pipelines.app.serve.collections import COLLECTION
 
 SEARCH = "/api/v1/search"
 
@@ -117,6 +122,29 @@ def test_filters_restrict_the_results(source: LoadedSource) -> None:
         refused = opened.post(SEARCH, json=query | {"where": {"paritty": "odd"}})
         assert refused.status_code == 400
         assert "parity" in refused.json()["error"]
+
+
+def test_results_of_a_calibrated_index_are_relevant_or_maybe_or_not_there(
+    source: LoadedSource, run_folder: Path, tmp_path: Path
+) -> None:
+    index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
+    # The probability is 0.5 at the score 0.4, and reaches the threshold at 0.261.
+    index.calibration = Calibration(-4.0, 10.0, 0.0, threshold=0.2, error=0, false_positive_rate=0, recall=1, queries=1)
+    index.write(tmp_path)
+    app = create_app(RunSource(run_folder, index=tmp_path), Settings())
+    with TestClient(app, base_url="http://localhost") as opened:
+        query = {"text": "three red stars on a beach", "k": 100}
+        results = opened.post(SEARCH, json=query).json()["results"]
+        with client(source) as exact:
+            uncalibrated = [result["score"] for result in exact.post(SEARCH, json=query).json()["results"]]
+        assert [result["score"] for result in results] == [score for score in uncalibrated if score >= 0.26137]
+        for result in results:
+            assert result["probability"] == pytest.approx(1 / (1 + math.exp(4 - 10 * result["score"])), abs=1e-4)
+            assert result["relevance"] == ("relevant" if result["score"] >= 0.4 else "maybe")
+        assert {result["relevance"] for result in results} == {"relevant", "maybe"}
+        assert opened.post(SEARCH, json=query | {"where": {"number": 3}}).json()["results"] == []
+        similar = opened.post(SEARCH, json={"like": "test-00003"}).json()["results"]
+        assert {result["relevance"] for result in similar} == {None}
 
 
 def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> None:
