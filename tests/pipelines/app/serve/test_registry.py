@@ -1,0 +1,55 @@
+"""``bifocal serve --model``: versions of a registry with the collection in a folder."""
+
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from bifocal.trained import ONNX, TrainedModel
+from pipelines.app.serve_sources import RegistrySource, open_source
+from tests.pipelines.app.serve.collections import COLLECTION, write_run
+
+
+def promote(graphs: Path) -> None:
+    """Register graphs as a new version, and make it the champion."""
+    import mlflow  # takes seconds
+
+    with mlflow.start_run():
+        logged = mlflow.pyfunc.log_model(
+            name="model", loader_module="runtime.mlflow.served_model", data_path=str(graphs), pip_requirements=[]
+        )
+    version = mlflow.register_model(logged.model_uri, "bifocal")
+    mlflow.MlflowClient().set_registered_model_alias("bifocal", "champion", version.version)
+
+
+def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
+    mlflow_store: str, demo: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # MLflow writes artifacts beside its database
+    first, second = write_run(demo, tmp_path / "first"), write_run(demo, tmp_path / "second", sign=-1)
+    folder = Path(shutil.copytree(first / COLLECTION, tmp_path / "collection"))
+    source = open_source(None, "models:/bifocal@champion", folder, None)
+    with pytest.raises(FileNotFoundError, match="no version of bifocal with the alias champion"):
+        source.key()
+    promote(first / ONNX)
+    key = source.key()
+    assert source.load().version.model == "bifocal version 1"
+    promote(second / ONNX)
+    assert source.key() != key
+    with pytest.raises(ValueError, match="embedded by another model"):
+        source.load()
+    shutil.rmtree(folder)
+    shutil.copytree(second / COLLECTION, folder)
+    engine = source.load()
+    assert engine.version.model == "bifocal version 2"
+    query = engine.embed_sentences(["three red stars on a beach"])[0]
+    expected = demo.search("three red stars on a beach", k=3)
+    assert [hit.item_id for hit in engine.search(query, 3, 0, {}, [], True)] == [hit.image_id for hit in expected]
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(click.UsageError, match="needs --collection"):
+        open_source(None, "models:/bifocal@champion", None, None)
+    with pytest.raises(click.UsageError, match="expected models:/NAME@ALIAS"):
+        RegistrySource("https://evil.example/model", tmp_path, None)
