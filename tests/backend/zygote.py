@@ -26,6 +26,8 @@ def serve() -> None:
 
     for component in all_components().values():
         import_module(f"{component.module}.run")
+    # torch imports its compiler, which takes seconds, when the first optimizer is built.
+    import_module("torch._dynamo")
     import_module("runtime.kfp_executor")
     import_module("runtime.stage")
     for line in sys.stdin:
