@@ -5,7 +5,17 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-PRELOAD = ["onnxscript.function_libs.torch_lib.ops", "torch._dynamo", "torch.onnx._internal.exporter._core"]
+PRELOAD = [
+    "onnxscript.function_libs.torch_lib.ops",
+    "torch._dynamo",
+    "torch._export.non_strict_utils",
+    "torch._functorch._aot_autograd.graph_compile",
+    "torch._functorch.partitioners",
+    "torch.onnx._internal.exporter._compat",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._torchlib.ops",
+    "bifocal.export.encoders",
+]
 """Modules that the process server imports once. Importing them takes longer than the export of a small network."""
 
 
