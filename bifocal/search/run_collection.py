@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bifocal.search.exact import nearest_rows, rank
+from bifocal.search.vectors import unit_vectors
+
 VECTORS, BIAS, IMAGES, DESCRIPTION = "vectors.npy", "bias.npy", "images.parquet", "collection.json"
-BLOCK = 65_536
-"""Images per matrix product."""
 
 
 class ImageHit(NamedTuple):
@@ -65,14 +66,10 @@ class RunCollection:
         """
         if query.shape != self.vectors.shape[1:] or not np.linalg.norm(query) > 0:
             raise ValueError(f"query {query.shape}, expected a vector {self.vectors.shape[1:]} that is not zero")
-        direction = (query / np.linalg.norm(query)).astype(np.float32)
-        blocks = range(0, len(self), BLOCK)
-        scores = np.concatenate(
-            [self.vectors[start : start + BLOCK].astype(np.float32) @ direction for start in blocks]
-        )
-        biased = scores + self.bias if corrected and self.bias is not None else scores
-        best = np.argsort(-biased, kind="stable")[:k]
-        return [self._hit(int(row), float(scores[row])) for row in best]
+        unit, bias = unit_vectors(query[None]), self.bias if corrected else None
+        candidates = nearest_rows(self.vectors, unit, k, bias, None)
+        (scores,), (rows,) = rank(self.vectors, unit, candidates, k, bias)
+        return [self._hit(row, score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
 
     def _hit(self, row: int, score: float) -> ImageHit:
         entry = self.images.iloc[row]

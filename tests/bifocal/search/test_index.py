@@ -48,6 +48,7 @@ def test_search_sorts_all_scores(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "BLOCK", block)
         patch.setattr(exact, "QUERIES", 2)
+        patch.setattr(exact, "CHUNK", 4)
         found = index.search(
             queries, k, offset=offset, exclude=[index.ids[row] for row in excluded], corrected=corrected
         )
@@ -57,6 +58,16 @@ def test_search_sorts_all_scores(
         assert [hit.row for hit in hits] == [row for row, _ in expected]
         assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected], abs=1e-9)
         assert [hit.item_id for hit in hits] == [index.ids[row] for row, _ in expected]
+
+
+def test_all_finite_halves_become_the_same_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "CACHED", 5)
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)].reshape(-1, 2)
+    converted = exact.to_float32(halves, np.empty(halves.shape, dtype=np.float32))
+    assert converted.dtype == np.float32
+    np.testing.assert_array_equal(converted, halves.astype(np.float32))
+    assert (np.signbit(converted) == np.signbit(halves)).all()
 
 
 @pytest.mark.parametrize("block", [2, 3, 100])

@@ -1,0 +1,207 @@
+"""What do exact and approximate search cost, and what does approximate search find?
+
+    OMP_NUM_THREADS=1 python -m benchmarks run speed.search [--run RUN] [--items 1000000] [--dimension 256]
+        [--factory IVF1024,SQ8]
+
+Items are drawn from 32 clusters with the means and the pooled covariance of image embeddings, queries likewise from
+those of caption embeddings. They are those of a run folder with a collection, or of the demo's model (256 scenes).
+Dimensions are changed by principal components, or by zeros and a random rotation. Memory is the peak of a new process
+that opens the index and searches, with the pages of its mapped files. Times are of one core if OMP_NUM_THREADS is 1.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from benchmarks.common import Report, wall_seconds
+from bifocal.datasets import read_dataset
+from bifocal.search import SearchIndex
+from bifocal.search.approximate import choose_factory, import_faiss
+from bifocal.search.build import IndexSettings, build_index, measure, rebuilt
+from bifocal.search.changes import add_items
+from bifocal.search.collection import Collection
+from bifocal.search.vectors import unit_vectors
+from bifocal.serving.embedder import Embedder
+
+DEMO = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model"
+CLUSTERS, QUERIES, BATCH = 32, 200, 65_536
+ADDED = 1000
+SEARCHES = """
+import sys
+from pathlib import Path
+import numpy as np
+from benchmarks.common import peak_kilobytes
+from bifocal.search import SearchIndex
+index = SearchIndex.open(Path(sys.argv[1]))
+for query in np.load(sys.argv[2]):
+    index.search(query[None], 10)
+print(peak_kilobytes())
+"""
+Vectors = NDArray[np.float32]
+
+
+def embeddings(run: Path | None) -> tuple[Vectors, Vectors]:
+    """Return vectors of images and of captions by the model of a run, or of the demo."""
+    if run is None:
+        table = json.loads((DEMO / "collection.json").read_text())
+        images, onnx = np.load(DEMO / "vectors.npy"), DEMO / "onnx"
+        captions = [text for texts in table["captions"] for text in texts]
+    else:
+        collection, onnx = Collection.open(run / "artifacts" / "collection"), run / "artifacts" / "onnx"
+        images = collection.vectors[~collection.deleted]
+        captions = read_dataset(run / "artifacts" / "dataset").split("val").captions["text"].tolist()[:2000]
+    embedder = Embedder(onnx)
+    parts = [embedder.embed_sentences(captions[start : start + 64]) for start in range(0, len(captions), 64)]
+    return images.astype(np.float32), np.concatenate(parts).astype(np.float32)
+
+
+class Distribution:
+    """Clusters of unit vectors of another dimension, fitted to vectors (n, d).
+
+    Args:
+        basis: (d, dimension), maps the vectors to the other dimension.
+    """
+
+    def __init__(self, vectors: Vectors, basis: Vectors) -> None:
+        mapped = np.ascontiguousarray(vectors @ basis)
+        kmeans = import_faiss().Kmeans(basis.shape[1], CLUSTERS, seed=1, min_points_per_centroid=1)
+        kmeans.train(mapped)
+        nearest = kmeans.index.search(mapped, 1)[1][:, 0]
+        self.centers, self.shares = kmeans.centroids, np.bincount(nearest, minlength=CLUSTERS) / len(mapped)
+        covariance = np.cov((mapped - self.centers[nearest]).T)
+        values, directions = np.linalg.eigh(covariance)
+        self.map = (directions * np.sqrt(np.maximum(values, 0))).T.astype(np.float32)
+
+    def draw(self, count: int, seed: int) -> Iterator[Vectors]:
+        """Yield ``count`` unit vectors in batches."""
+        random = np.random.default_rng(seed)
+        for start in range(0, count, BATCH):
+            size = min(BATCH, count - start)
+            noise = random.standard_normal((size, len(self.map)), dtype=np.float32)
+            yield unit_vectors(self.centers[random.choice(CLUSTERS, size, p=self.shares)] + noise @ self.map)
+
+
+def basis_of(images: Vectors, dimension: int) -> Vectors:
+    """Return the map (d, dimension) to principal components, or to a random subspace if ``dimension`` is larger."""
+    own = images.shape[1]
+    if dimension <= own:
+        return np.linalg.svd(images, full_matrices=False)[2][:dimension].T
+    return np.linalg.qr(np.random.default_rng(0).standard_normal((dimension, own)))[0].T.astype(np.float32)
+
+
+def search_memory(folder: Path, queries: Vectors) -> float:
+    """Return the peak memory of a new process that opens an index and searches, megabytes of 10^6 bytes."""
+    np.save(folder.parent / "queries.npy", queries)
+    arguments = [sys.executable, "-c", SEARCHES, str(folder), str(folder.parent / "queries.npy")]
+    done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    return int(done.stdout) * 1024 / 1e6
+
+
+def load() -> str:
+    """Return the load of the machine: above the number of its cores, times are too long."""
+    return f"load {os.getloadavg()[0]:.1f}"
+
+
+def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
+    """Return seconds of the exact top 10 of all queries, and of the matrix product of the same blocks in float32."""
+    blocks = [
+        np.asarray(index.vectors[start : start + BATCH], dtype=np.float32) for start in range(0, len(index), BATCH)
+    ]
+
+    def product() -> None:
+        for block in blocks:
+            queries @ block.T
+
+    exact, floor = [], []
+    for _ in range(3):
+        exact.append(wall_seconds(lambda: index.search(queries, 10)))
+        floor.append(wall_seconds(product))
+    return statistics.median(exact), statistics.median(floor)
+
+
+def addition(report: Report, shape: str, exact: SearchIndex, new: Vectors, queries: Vectors, factory: str) -> None:
+    """Compare an index to which items were added with one that is built from all of them."""
+    items = pa.table({"item_id": [f"new {number}" for number in range(len(new))]})
+    for name in ("exact", factory):
+        settings = IndexSettings(name, max_removed_share=-1.0)
+        before = build_index(exact, settings, queries)
+        start = time.perf_counter()
+        after = add_items(before, items, new)
+        seconds = time.perf_counter() - start
+        again = rebuilt(after, settings, queries)
+        truth, added, built = (
+            [{hit.item_id for hit in hits} for hits in index.search(queries, 10)]
+            for index in (build_index(after, IndexSettings("exact"), queries), after, again)
+        )
+        recalls = [
+            sum(len(a & b) for a, b in zip(truth, found, strict=True)) / (10 * len(queries)) for found in (added, built)
+        ]
+        report.add(
+            f"{shape}, {name}: recall@10 lost by adding {len(new)} items", recalls[1] - recalls[0],
+            at_most=0.0 if name == "exact" else 0.01, reference=f"rebuilt: {recalls[1]:.3f}; {seconds:.2f} s",
+        )  # fmt: skip
+
+
+def main() -> None:
+    """Report recall, latency, memory and building time, and the cost of exact search."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, help="run folder with a collection; by default the demo's model")
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--dimension", type=int, default=256)
+    parser.add_argument("--factory", help="index_factory string of faiss; by default that of choose_factory")
+    options = parser.parse_args()
+    images, captions = embeddings(options.run)
+    basis = basis_of(images, options.dimension)
+    items, asked = Distribution(images, basis), Distribution(captions, basis)
+    queries = np.concatenate(list(asked.draw(QUERIES, seed=2)))
+    shape, report = f"{options.items:,} x {options.dimension}", Report("speed.search")
+    large = options.items >= 5_000_000
+    factory = options.factory or choose_factory(options.items, options.dimension, 3000 if large else 1200, 5) or "exact"
+    with tempfile.TemporaryDirectory() as folder:
+        raw, target = Path(folder) / "raw", Path(folder) / "index"
+        target.mkdir()
+        with raw.open("wb") as file:
+            for batch in items.draw(options.items, seed=1):
+                file.write(batch.astype(np.float16).tobytes())
+        vectors = np.memmap(raw, dtype=np.float16, mode="r", shape=(options.items, options.dimension))
+        exact = SearchIndex(pa.table({"item_id": pa.array(map(str, range(options.items)), pa.string())}), vectors)
+        seconds, floor = exact_ratio(exact, queries[:100])
+        report.add(
+            f"{shape}: exact top 10 of 100 queries, relative to the product", seconds / floor, at_most=1.3,
+            reference=f"{seconds:.2f} s, {load()}",
+        )  # fmt: skip
+        wanted = 0.90 if large else 0.95
+        start = time.perf_counter()
+        built = build_index(exact, IndexSettings(factory, recall=wanted), queries)
+        built.write(target)
+        report.add(f"{shape}, {factory}: building, with its effort {built.description.effort}",
+                   time.perf_counter() - start, "s")  # fmt: skip
+        test = np.concatenate(list(asked.draw(QUERIES, seed=3)))
+        measured = measure(SearchIndex.open(target), test, target)
+        report.add(f"{shape}, {factory}: recall@10", measured.recall_at_10, at_least=wanted)
+        report.add(
+            f"{shape}, {factory}: latency, p50", measured.p50_ms, "ms", at_most=15 if large else 5, reference=load()
+        )
+        report.add(f"{shape}, {factory}: latency, p99", measured.p99_ms, "ms", reference=load())
+        report.add(f"{shape}, {factory}: files", measured.bytes / 1e6, "MB")
+        memory = search_memory(target, test)
+        report.add(f"{shape}, {factory}: memory when searching", memory, "MB", at_most=3000 if large else 1200)
+        if options.items <= 200_000:
+            new = np.concatenate(list(items.draw(ADDED, seed=4)))
+            addition(report, shape, exact, new, queries, factory)
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
