@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,30 @@ from PIL import Image
 
 from bifocal.datasets.images import open_image
 from bifocal.report.overlay import overlay
-from bifocal.search.run_collection import ImageHit, RunCollection
+from bifocal.search.collection import Collection
+from bifocal.search.index import SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.heatmaps import HeatmapModel
+from bifocal.serving.identity import model_hash
 
-ONNX, COLLECTION = Path("artifacts") / "onnx", Path("collection")
+ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
 SIDE = 96
 """Pixels along each side of a heatmap."""
+
+
+class ImageHit(NamedTuple):
+    """One result of a search.
+
+    Attributes:
+        score: cosine with the query, without the bias that the order depends on.
+        path: the image file; None if the corpus publishes only features, or the image is at an address.
+        captions: sentences of the image; empty if it has none.
+    """
+
+    image_id: str
+    score: float
+    path: Path | None
+    captions: list[str]
 
 
 @dataclass(frozen=True)
@@ -89,21 +107,41 @@ class TrainedModel:
             query: a sentence, or an image as a ``Path`` or an image of Pillow.
 
         Raises:
-            FileNotFoundError: the run has no collection.
-            ValueError: the collection was embedded by another model.
+            FileNotFoundError: the run has no index or no collection.
+            ValueError: the index belongs to another model.
         """
         by_sentence = isinstance(query, str)
         vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
-        return self.collection.nearest(vector[0], k, corrected=by_sentence)
+        (hits,) = self.index.search(vector, k, corrected=by_sentence)
+        return [self._hit(hit.item_id, hit.score) for hit in hits]
+
+    def _hit(self, item_id: str, score: float) -> ImageHit:
+        row = self._rows[item_id]
+        image = self.collection.image(row)
+        return ImageHit(item_id, score, image if isinstance(image, Path) else None, self.collection.captions(row))
 
     @cached_property
-    def collection(self) -> RunCollection:
+    def _rows(self) -> dict[str, int]:
+        return {item_id: row for row, item_id in enumerate(self.collection.ids)}
+
+    @cached_property
+    def index(self) -> SearchIndex:
+        """The index of the collection.
+
+        Raises:
+            FileNotFoundError: the run has no index.
+            ValueError: the index belongs to another model.
+        """
+        return SearchIndex.open(self.directory / INDEX, model_hash(self.directory / ONNX))
+
+    @cached_property
+    def collection(self) -> Collection:
         """The images of the run's dataset.
 
         Raises:
             FileNotFoundError: the run has no collection.
         """
-        return RunCollection.read(self.directory / COLLECTION)
+        return Collection.open(self.directory / COLLECTION)
 
     def where(self, image: Path | str | Image.Image, phrase: str) -> Location:
         """Return where ``phrase`` is in ``image``, by the localizer of the model's own paper.

@@ -122,8 +122,8 @@ def main() -> None:
     report = Report("speed.service")
     with tempfile.TemporaryDirectory() as folder:
         run = arguments.run or unpack(Path(folder) / "run").directory
-        captions = bifocal.load(run).collection.images["captions"]
-        sentences = sorted({str(text) for texts in captions for text in texts})
+        collection = bifocal.load(run).collection
+        sentences = sorted({text for row in range(len(collection)) for text in collection.captions(row)})
         random.Random(0).shuffle(sentences)
         alone = encoder_latencies(run, sentences)
         service = Service(run, free_port(), Path(folder) / "log.jsonl")

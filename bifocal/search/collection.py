@@ -97,7 +97,7 @@ class Collection:
         name, root = self.items.column("image")[row].as_py(), self.description.root
         if name is None:
             return None
-        return f"{root.rstrip('/')}/{name}" if is_address(root) else self.directory / root / name
+        return f"{root.rstrip('/')}/{name}" if is_address(root) else (self.directory / root / name).resolve()
 
     def captions(self, row: int) -> list[str]:
         """Return the sentences of an item; they may be none."""

@@ -19,9 +19,6 @@ def hero(run: Path) -> Image.Image:
     Args:
         run: folder of ``make repro``.
     """
-    from pipelines.app.collection import write_collection  # imports torch
-
-    write_collection(run)
     model = bifocal.load(run)
     hits = model.search(QUERY, k=5)
     files = [hit.path for hit in hits if hit.path is not None]

@@ -3,17 +3,23 @@
 import json
 import re
 import shutil
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from PIL import Image
 
 from bifocal.datasets import open_image
 from bifocal.report.overlay import contact_sheet
-from bifocal.search.run_collection import ImageHit, RunCollection
-from bifocal.trained import TrainedModel, load
-from pipelines.app.run_folder import ARTIFACTS, COLLECTION, PARAMETERS
+from bifocal.search.collection import Collection
+from bifocal.search.collection_format import DESCRIPTION, Description, ModelIdentity
+from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.from_collection import index_of_collection
+from bifocal.serving.identity import model_hash
+from bifocal.trained import COLLECTION, INDEX, ImageHit, TrainedModel, load
+from pipelines.app.run_folder import ARTIFACTS, PARAMETERS
 
 SHIPPED = Path(__file__).parent / "demo_model"
 RECIPE, GRAPHS, SHEET, TABLE, VECTORS = "recipe.yaml", "onnx", "images.webp", "collection.json", "vectors.npy"
@@ -34,8 +40,8 @@ def unpack(folder: Path) -> TrainedModel:
         FileExistsError: the folder holds something else.
     """
     table = json.loads((SHIPPED / TABLE).read_text())
-    marker = folder / COLLECTION / "collection.json"
-    if marker.is_file() and RunCollection.read(folder / COLLECTION).model == table["model"]:
+    written = folder / COLLECTION
+    if (written / DESCRIPTION).is_file() and Collection.open(written).model.version == table["model"]:
         return load(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / SHEET).is_file():
         raise FileExistsError(f"{folder} is no folder of 'bifocal demo': name a new folder with --folder")
@@ -43,15 +49,32 @@ def unpack(folder: Path) -> TrainedModel:
     shutil.copy(SHIPPED / SHEET, folder / SHEET)
     paths = []
     for number, image in enumerate(tiles(SHIPPED / SHEET, len(table["captions"]))):
-        paths.append((folder / "images" / f"{number:05d}.jpg").resolve())
+        paths.append(folder / "images" / f"{number:05d}.jpg")
         image.save(paths[-1], "JPEG", **QUALITY)
     shutil.copytree(SHIPPED / GRAPHS, folder / ARTIFACTS / "onnx", dirs_exist_ok=True)
     shutil.copy(SHIPPED / RECIPE, folder / PARAMETERS)
-    names = [f"test-{number:05d}" for number in range(len(paths))]
-    images = pd.DataFrame({"image_id": names, "path": list(map(str, paths)), "captions": table["captions"]})
-    bias = np.load(SHIPPED / BIAS) if (SHIPPED / BIAS).is_file() else None
-    RunCollection(np.load(SHIPPED / VECTORS), images, table["model"], bias).write(folder / COLLECTION)
+    _write_collection(folder, paths, table)
     return load(folder)
+
+
+def _write_collection(folder: Path, paths: Sequence[Path], table: Mapping[str, Any]) -> None:
+    """Write the collection and its index from the shipped vectors and biases."""
+    for name in (COLLECTION, INDEX):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir()
+    vectors = np.load(SHIPPED / VECTORS)
+    model = ModelIdentity("bifocal-demo", table["model"], model_hash(SHIPPED / GRAPHS))
+    writer = CollectionWriter(folder / COLLECTION, Description(model, "../../images", vectors.shape[1], None))
+    captions = {}
+    for number, (path, vector) in enumerate(zip(paths, vectors, strict=True)):
+        digest = sha256(path.read_bytes()).hexdigest()
+        item = Item(f"test-{number:05d}", path.name, digest, SIDE, SIDE)
+        writer.add(item, vector)
+        captions[item.item_id] = table["captions"][number]
+    writer.finish(captions)
+    index = index_of_collection(Collection.open(folder / COLLECTION), None)
+    index.bias = np.load(SHIPPED / BIAS) if (SHIPPED / BIAS).is_file() else None
+    index.write(folder / INDEX)
 
 
 def tiles(sheet: Path, count: int) -> list[Image.Image]:

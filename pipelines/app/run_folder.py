@@ -1,4 +1,4 @@
-"""A run folder: parameters, artifacts and the collection of one training, and the commands' default folder."""
+"""A run folder: parameters and artifacts of one training, and the commands' default folder."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import click
 import yaml
 
 RUNS = Path("runs")
-PARAMETERS, ARTIFACTS, COLLECTION = "params.yaml", "artifacts", "collection"
+PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
 
 run_option = click.option(
     "--run",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.app.run_folder import COLLECTION, latest_run, run_option
+from pipelines.app.run_folder import latest_run, run_option
 
 
 @click.command()
@@ -23,10 +23,6 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
     from bifocal.report.overlay import contact_sheet
 
     folder = latest_run(folder)
-    if not (folder / COLLECTION).is_dir():  # a run of 'make repro'
-        from pipelines.app.collection import write_collection  # imports torch
-
-        write_collection(folder)
     model = bifocal.load(folder)
     hits = model.search(Path(query) if Path(query).is_file() else query, k=count)
     shown = []

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from bifocal.datasets import read_dataset
+from bifocal.search.collection import Collection
 from pipelines.app.addresses import FolderOrAddress
 from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
 from pipelines.app.budget import SAMPLE, choose, measure, parse_budget, read_choice, write_choice
 from pipelines.app.budget import settings as budget_settings
-from pipelines.app.collection import write_collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, shipped_file, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.metrics import metrics_table
@@ -72,7 +72,7 @@ def train_command(
         values = _within(seconds, start, folder, values)
         write_parameters(folder, values)
     run_stages(folder, values, stages_of_run())
-    images = write_collection(folder)
+    images = Collection.open(folder / ARTIFACTS / "collection").description.items
     from rich.console import Console
 
     Console().print(metrics_table(folder))

@@ -1,23 +1,18 @@
 """Engines from the folders of a model, its collection and its index."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bifocal.remote_files import is_address
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
 from bifocal.search.from_collection import index_of_collection
 from bifocal.search.index import SearchIndex
-from bifocal.search.run_collection import RunCollection
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine, Version
 from bifocal.serving.service.items import Items
-from bifocal.trained import COLLECTION, ONNX
-
-INDEX, EMBEDDED = Path("artifacts") / "index", Path("artifacts") / "collection"
+from bifocal.trained import COLLECTION, INDEX, ONNX
 
 
 class CollectionItems:
@@ -44,34 +39,12 @@ class CollectionItems:
         return image if isinstance(image, Path) else None
 
 
-class RunItems:
-    """Items of the collection of a run folder."""
-
-    def __init__(self, collection: RunCollection) -> None:
-        self._captions: list[list[str]] = [list(captions) for captions in collection.images["captions"]]
-        self._paths = collection.images["path"].tolist()
-        self._rows = {item_id: row for row, item_id in enumerate(collection.images["image_id"])}
-
-    def captions(self, item_id: str) -> list[str]:
-        """Return the sentences of an item."""
-        return self._captions[self._rows[item_id]]
-
-    def metadata(self, item_id: str) -> dict[str, Any]:
-        """Return nothing: such a collection has no metadata."""
-        return {}
-
-    def file(self, item_id: str) -> Path | None:
-        """Return the file of an item's image; None if the corpus publishes only features."""
-        path = self._paths[self._rows[item_id]]
-        return Path(path) if isinstance(path, str) and not is_address(path) else None
-
-
 class RunSource:
     """Model, collection and index of a run folder.
 
     Args:
         folder: as ``bifocal train`` and ``make repro`` write it.
-        collection: folder of the collection; None for that of the run, as a stage or as ``bifocal train`` wrote it.
+        collection: folder of the collection; None for that of the run.
         index: folder of the index; None for that of the run, or exact search if it has none.
         threads: threads of an operation of the model.
     """
@@ -85,10 +58,7 @@ class RunSource:
     @property
     def collection(self) -> Path:
         """Folder of the collection."""
-        if self._collection is not None:
-            return self._collection
-        embedded = self.folder / EMBEDDED
-        return embedded if embedded.is_dir() else self.folder / COLLECTION
+        return self.folder / COLLECTION if self._collection is None else self._collection
 
     @property
     def index(self) -> Path | None:
@@ -153,9 +123,6 @@ def _open_collection(folder: Path, digest: str) -> tuple[Items, SearchIndex]:
     """Return the items and the exact index of a collection."""
     if not (folder / DESCRIPTION).is_file():
         raise FileNotFoundError(f"{folder} holds no collection: it has no {DESCRIPTION}")
-    if "schema_version" not in json.loads((folder / DESCRIPTION).read_text("utf-8")):
-        run = RunCollection.read(folder)
-        return RunItems(run), SearchIndex.of(run.images["image_id"].tolist(), run.vectors, run.bias)
     collection = Collection.open(folder)
     if collection.model.sha256 != digest:
         raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")

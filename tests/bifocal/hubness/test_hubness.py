@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch.nn.functional import normalize
 from bifocal.hubness import CSLS, InvertedSoftmax
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
-from bifocal.search.run_collection import RunCollection
+from bifocal.search.index import SearchIndex
 
 
 def csls(bank: list[float], k: int) -> float:
@@ -77,21 +76,19 @@ def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, t
     biases = bank.image_bias(images.numpy()), bank.caption_bias(captions.numpy())
     tensors = torch.from_numpy(biases[0]), torch.from_numpy(biases[1])
     caption_ranks, ranks = retrieval_ranks(images, captions, image_of_caption, biases=tensors)
-    table = pd.DataFrame({"image_id": [str(row) for row in range(60)], "path": None, "captions": [[]] * 60})
-    RunCollection(images.numpy().astype(np.float16), table, "", biases[0]).write(tmp_path / "collection")
-    collection = RunCollection.read(tmp_path / "collection")
+    index = SearchIndex.of([str(row) for row in range(60)], images.numpy(), biases[0])
     first = []
     for row, caption in enumerate(captions):
-        hits = collection.nearest(caption.numpy(), 60, corrected=True)
-        assert [hit.image_id for hit in hits].index(str(int(image_of_caption[row]))) == int(ranks.better[row])
-        first.append(hits[0].image_id)
+        (hits,) = index.search(caption.numpy()[None], 60, corrected=True)
+        assert [hit.item_id for hit in hits].index(str(int(image_of_caption[row]))) == int(ranks.better[row])
+        first.append(hits[0].item_id)
     scores = images.double() @ captions.double().T + tensors[1].double()  # with biases of captions, in loops
     for row in range(60):
         own = max(float(scores[row, column]) for column in range(120) if image_of_caption[column] == row)
         assert int(caption_ranks.better[row]) == sum(float(value) > own + 1e-7 for value in scores[row])
     without = retrieval_ranks(images, captions, image_of_caption)[1]
     assert ranks.recall(1) > without.recall(1) + 0.1
-    hub = [collection.nearest(caption.numpy(), 1)[0].image_id for caption in captions].count("0")
+    hub = [hits[0].item_id for hits in index.search(captions.numpy(), 1)].count("0")
     assert first.count("0") < 0.8 * hub
 
 

@@ -15,13 +15,15 @@ from bifocal.evaluation.ranked_split import rank_split
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model
-from bifocal.search.run_collection import RunCollection
+from bifocal.search.collection import Collection
+from bifocal.search.collection_format import Description, ModelIdentity
+from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.from_collection import index_of_collection
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
 from bifocal.training.hubness import training_bank
 from bifocal.training.inputs import TrainingInputs
-from pipelines.app.collection import write_collection
 
 
 @pytest.fixture
@@ -59,21 +61,25 @@ def test_a_dataset_without_training_captions_has_no_bank(subject: Subject) -> No
     assert training_bank(subject.model, inputs, "CSLS", seed=0) is None
 
 
-def test_corrected_search_ranks_as_the_evaluation(
-    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
-    write_collection(tmp_path)
-    collection, pairs = RunCollection.read(tmp_path / "collection"), subject.pairs
+def test_corrected_search_ranks_as_the_evaluation(subject: Subject, tmp_path: Path) -> None:
+    ids = subject.dataset.images["image_id"].tolist()
+    assert isinstance(subject.model, TwoBranchModel)
+    regions = subject.features.gather(subject.features.rows(ids))
+    with torch.inference_mode():
+        vectors = subject.model.embed_images(regions).numpy()
+    description = Description(ModelIdentity("bifocal", None, "ab"), "images", vectors.shape[1], None)
+    writer = CollectionWriter(tmp_path / "collection", description, items_per_shard=16)
+    for image_id, vector in zip(ids, vectors, strict=True):
+        writer.add(Item(image_id, None, "", 0, 0), vector)
+    writer.finish()
+    index, pairs = index_of_collection(Collection.open(tmp_path / "collection"), subject.bank), subject.pairs
     ranked = rank_split(subject, "full")
     assert ranked.corrected is not None
-    assert isinstance(subject.model, TwoBranchModel)
     pool, ranks = set(pairs.image_ids), {True: list[int](), False: list[int]()}
     for caption, image in zip(embed(subject.model, pairs)[1].numpy(), pairs.image_of_caption.tolist(), strict=True):
         for corrected, places in ranks.items():
-            hits = collection.nearest(caption, len(collection), corrected=corrected)
-            ids = [hit.image_id for hit in hits if hit.image_id in pool]
-            places.append(ids.index(pairs.image_ids[image]))
+            (hits,) = index.search(caption[None], len(index), corrected=corrected)
+            places.append([hit.item_id for hit in hits if hit.item_id in pool].index(pairs.image_ids[image]))
     for corrected, folds in ((True, ranked.corrected), (False, ranked.raw)):
         differences = np.subtract(ranks[corrected], folds[0][1].better.numpy())
         # The collection stores vectors as float16: a few images with nearly equal scores change places.
@@ -83,20 +89,3 @@ def test_corrected_search_ranks_as_the_evaluation(
     rows = {row.name: row.value for row in Retrieval(bootstrap_resamples=10)(subject).metric_rows()}
     served = 100 * np.mean(np.array(ranks[True]) < 10)
     assert rows["corrected.image_retrieval.R@10"] == pytest.approx(served, abs=1.5)
-
-
-def test_collection_is_written_again_for_another_bank(
-    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.app.collection.artifact_hash", lambda folder: "of the graphs")
-    write_collection(tmp_path)
-    former = RunCollection.read(tmp_path / "collection").bias
-    assert former is not None
-    assert subject.bank is not None
-    HubnessBank.build(subject.bank.captions, subject.bank.images, "InvertedSoftmax").write(
-        tmp_path / "artifacts" / "embedding"
-    )
-    write_collection(tmp_path)
-    latter = RunCollection.read(tmp_path / "collection").bias
-    assert latter is not None
-    assert not np.allclose(former, latter)

@@ -9,7 +9,7 @@ from PIL import Image
 
 import bifocal
 from bifocal.datasets import read_dataset
-from bifocal.search.run_collection import RunCollection
+from bifocal.search.collection import Collection
 from pipelines.app.backbones import recognize
 from tests.pipelines.app.conftest import Command
 
@@ -17,9 +17,9 @@ from tests.pipelines.app.conftest import Command
 def test_training_leaves_a_report_and_a_collection(trained: Path) -> None:
     dataset = read_dataset(trained / "artifacts" / "dataset")
     assert (trained / "artifacts" / "report" / "index.html").is_file()
-    collection = RunCollection.read(trained / "collection")
-    assert collection.images["image_id"].tolist() == dataset.images["image_id"].tolist()
-    assert np.linalg.norm(collection.vectors.astype(float), axis=1) == pytest.approx(1, abs=2e-3)
+    collection = Collection.open(trained / "artifacts" / "collection")
+    assert collection.ids == dataset.images["image_id"].tolist()
+    assert np.linalg.norm(collection.vectors[:].astype(float), axis=1) == pytest.approx(1, abs=2e-3)
 
 
 def test_a_second_training_repeats_nothing(trained: Path, photos: Path, recipe: Path, command: Command) -> None:
@@ -33,19 +33,19 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
     model = bifocal.load(trained)
     texts = model.encode_text(["a red star", "a blue circle"])
     assert texts.shape == (2, 16)
-    path = model.collection.images["path"][0]
+    path = str(model.collection.image(0))
     (image,) = model.encode_image([path])
     stored = model.collection.vectors[0].astype(np.float32)
     assert image == pytest.approx(stored, abs=2e-3)
     with Image.open(path) as opened:
         assert model.encode_image([opened])[0] == pytest.approx(image)
     hits = model.search("a red star", k=3)
-    scores = model.collection.vectors.astype(np.float32) @ texts[0]
-    assert model.collection.bias is not None
-    order = np.argsort(-(scores + model.collection.bias))  # the score of a hit is the cosine, without the correction
-    assert [hit.image_id for hit in hits] == model.collection.images["image_id"][order[:3]].tolist()
+    scores = model.collection.vectors[:].astype(np.float32) @ texts[0]
+    assert model.index.bias is not None
+    order = np.argsort(-(scores + model.index.bias))  # the score of a hit is the cosine, without the correction
+    assert [hit.image_id for hit in hits] == [model.collection.ids[row] for row in order[:3]]
     assert [hit.score for hit in hits] == pytest.approx(scores[order[:3]].tolist(), abs=1e-5)
-    assert model.search(Path(path), k=1)[0].image_id == model.collection.images["image_id"][0]
+    assert model.search(Path(path), k=1)[0].image_id == model.collection.ids[0]
     location = model.where(path, "red star")
     assert location.heatmap.shape == (96, 96)
     row, column = int(location.point[1] * 96), int(location.point[0] * 96)
@@ -55,10 +55,11 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
 def test_search_and_where_write_pictures(trained: Path, command: Command) -> None:
     result = command("search", "a red star", "--run", trained, "-k", 4)
     assert result.exit_code == 0, result.output
-    names = RunCollection.read(trained / "collection").images["path"]
+    collection = Collection.open(trained / "artifacts" / "collection")
+    names = [str(collection.image(row)) for row in range(len(collection))]
     assert sum(name in result.output for name in names) == 4
     assert Image.open(trained / "search.png").width > 4 * 200
-    image = RunCollection.read(trained / "collection").images["path"][0]
+    image = names[0]
     result = command("where", image, "red star", "--run", trained)
     assert result.exit_code == 0, result.output
     assert "from the left" in result.output

@@ -82,15 +82,15 @@ def test_shipped_files_are_small_and_of_the_present_format() -> None:
 
 
 def test_captions_and_queries_find_their_images(demo: TrainedModel) -> None:
-    captions = [captions[0] for captions in demo.collection.images["captions"]]
-    scores = demo.encode_text(captions) @ demo.collection.vectors.astype(np.float32).T
+    captions = [demo.collection.captions(row)[0] for row in range(len(demo.collection))]
+    scores = demo.encode_text(captions) @ demo.collection.vectors[:].astype(np.float32).T
     assert (scores.argmax(axis=1) == np.arange(256)).mean() > 0.8  # chance: 0.004
     for query, words in zip(QUERIES, ("red chequered stars", "blue rhombuses", "green triangles"), strict=True):
         assert words in demo.search(query, k=1)[0].captions[0]
 
 
 def test_shipped_vectors_are_those_of_the_shipped_graphs(demo: TrainedModel) -> None:
-    paths = demo.collection.images["path"][:8].tolist()
+    paths = [str(demo.collection.image(row)) for row in range(8)]
     np.testing.assert_allclose(demo.encode_image(paths), demo.collection.vectors[:8], atol=0.05)
 
 
@@ -99,7 +99,7 @@ def test_phrases_point_into_their_boxes(demo: TrainedModel) -> None:
     for number in range(60):  # 120 phrases: a standard error of 4 points
         for sentence in scenes.scene("test", number)[1][:1]:
             for phrase, group in sentence.phrases:
-                x, y = demo.where(demo.collection.images["path"][number], phrase).point
+                x, y = demo.where(str(demo.collection.image(number)), phrase).point
                 boxes = [boxed(item) for item in group]
                 hits.append(any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes))
     assert np.mean(hits) > 0.7  # the image's center: 0.25
@@ -136,7 +136,7 @@ def test_the_demo_has_the_corrected_order_of_its_bank(
         bank.write(tmp_path / "artifacts" / "embedding")
         make_demo.write_collection(tmp_path / "artifacts")
         model = unpack(folder)
-        vectors = model.collection.vectors.astype(np.float64)
+        vectors = model.collection.vectors[:].astype(np.float64)
         cosines = vectors @ model.encode_text([query])[0]
         # CSLS, Conneau et al., ICLR 2018: 2 cos(x, y) - r(x) - r(y), with r the mean of the k nearest of the bank.
         nearest = np.sort(vectors @ bank.captions.astype(np.float64).T, axis=1)[:, -k:].mean(axis=1)

@@ -27,15 +27,15 @@ def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int
     shutil.copy(demo.directory / PARAMETERS, folder)
     if sign < 0:
         negate_output(folder / ONNX / "text_encoder.onnx")
-    images = demo.collection.images
-    ids = [f"{prefix}{number:05d}" for number in range(len(images))]
-    paths = [str(Path(path).resolve()) for path in images["path"]]
+    rows = range(len(demo.collection))
+    ids = [f"{prefix}{number:05d}" for number in rows]
+    paths = [str(demo.collection.image(row)) for row in rows]
     identity = ModelIdentity("demo", None, model_hash(folder / ONNX))
-    vectors = sign * np.asarray(demo.collection.vectors, np.float32)
+    vectors = sign * np.asarray(demo.collection.vectors[:], np.float32)
     writer = CollectionWriter(folder / COLLECTION, Description(identity, "/", vectors.shape[1], None))
     for item_id, path, vector in zip(ids, paths, vectors, strict=True):
         writer.add(Item(item_id, path.lstrip("/"), "0" * 64, 128, 128), vector)
-    captions = dict(zip(ids, images["captions"], strict=True))
+    captions = dict(zip(ids, map(demo.collection.captions, rows), strict=True))
     numbers = list(range(len(ids)))
     metadata = {"item_id": ids, "number": numbers, "parity": ["odd" if number % 2 else "even" for number in numbers]}
     writer.finish(captions, pa.table(metadata))

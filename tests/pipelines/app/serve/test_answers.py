@@ -24,9 +24,9 @@ def ids(answer: dict) -> list[str]:
 
 def ranked(demo: TrainedModel, query: np.ndarray) -> list[str]:
     """Ids of all items by their cosine, in float64."""
-    vectors = np.asarray(demo.collection.vectors, np.float64)
+    vectors = np.asarray(demo.collection.vectors[:], np.float64)
     order = np.argsort(-(vectors @ query.astype(np.float64)), kind="stable")
-    return demo.collection.images["image_id"].iloc[order].tolist()
+    return [demo.collection.ids[row] for row in order]
 
 
 def test_search_by_text_equals_the_library(server: Server, demo: TrainedModel) -> None:
@@ -57,7 +57,7 @@ def test_vectors_are_added_and_subtracted(server: Server, demo: TrainedModel) ->
 
 
 def test_search_by_an_upload_equals_the_library(server: Server, demo: TrainedModel) -> None:
-    path = Path(demo.collection.images["path"].iloc[42])
+    path = Path(str(demo.collection.image(42)))
     body = path.read_bytes()
     address = f"/api/v1/search/image?k=9&plus={quote('a star')}&minus={quote('wood')}"
     status, content, _ = server.request("POST", address, body, {"content-type": "image/jpeg"})

@@ -163,7 +163,7 @@ def test_everything_works_by_keyboard(page: Page) -> None:
 
 
 def test_an_image_with_words_added_and_taken_away(page: Page, server: Server, demo: TrainedModel) -> None:
-    path = Path(demo.collection.images["path"].iloc[30])
+    path = Path(str(demo.collection.image(30)))
     page.set_input_files("#file", path)
     expect(page.locator("#image-name")).to_have_text(f"Image: {path.name}")
     expect(page.locator(".card").first).to_have_attribute("data-id", "test-00030")
