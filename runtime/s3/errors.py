@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from boto3.exceptions import Boto3Error
-from botocore.exceptions import BotoCoreError, ClientError
-
 
 class StorageError(OSError):
     """A request to S3 failed after every attempt, or a file has other contents than were uploaded."""
@@ -14,6 +11,10 @@ class StorageError(OSError):
 @contextmanager
 def wrap_s3_errors(address: str) -> Iterator[None]:
     """Raise boto3's errors as StorageError with the ``address`` that was requested."""
+    # Commands on local folders parse addresses without boto3.
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
     try:
         yield
     except (BotoCoreError, ClientError, Boto3Error) as error:
