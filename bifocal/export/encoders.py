@@ -140,7 +140,8 @@ def input_shapes(model: Model, branch: Branch) -> dict[str, Shape]:
         return {"values": values if model.word_embedding is None else values[:-1], "lengths": ("batch",)}
     if model.image_encoder.reads_pixels:
         return {"pixels": model.image_encoder.input_shape}
-    return {"features": model.image_encoder.input_shape, "mask": ("batch", "regions")}
+    shape = model.image_encoder.input_shape
+    return {"features": shape, "mask": shape[:2]}
 
 
 def output_names(model: Model, branch: Branch, localizer: Any = None) -> tuple[str, ...]:
@@ -171,6 +172,7 @@ def example_inputs(model: Model, branch: Branch, batch: int, length: int, seed: 
     if branch == "image_encoder":
         mask = torch.rand(sized[1], generator=generator) < 0.7
         mask[:, 0] = True
+        mask |= shapes["mask"][1] != "regions"  # an encoder of whole maps needs all cells
         return torch.randn(sized[0], generator=generator), mask
     lengths = _lengths(batch, length, generator)
     if model.text_format == "subwords":

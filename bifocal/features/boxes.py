@@ -16,6 +16,17 @@ def cell_boxes(rows: int, columns: int) -> Tensor:
     return boxes.reshape(-1, 4).clamp(max=1)
 
 
+def mirrored(boxes: Tensor) -> Tensor:
+    """Return the boxes (n, 4) of the same places in the mirrored image.
+
+    Example:
+        >>> mirrored(torch.tensor([[0.0, 0.0, 0.25, 1.0]])).tolist()
+        [[0.75, 0.0, 1.0, 1.0]]
+    """
+    left, top, right, bottom = boxes.unbind(dim=1)
+    return torch.stack([1 - right, top, 1 - left, bottom], dim=1)
+
+
 def coordinates(boxes: Tensor) -> Tensor:
     """Return the geometry of boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area, each in [0, 1].
 

@@ -2,6 +2,7 @@
 
 from bifocal.image_encoders.bean import BEANEncoder
 from bifocal.image_encoders.gpo import GPOEncoder
+from bifocal.image_encoders.last_layers import LastLayersEncoder
 from bifocal.image_encoders.linear import LinearEncoder
 from bifocal.image_encoders.multi_level import MultiLevelEncoder
 from bifocal.image_encoders.projection import ProjectionEncoder

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.backbones.preprocessing import ResizeOrCrop
 from bifocal.features.base import ImageRegions
-from bifocal.features.boxes import cell_boxes, coordinates
+from bifocal.features.boxes import cell_boxes, coordinates, mirrored
 from bifocal.features.crops import extract_cells
 from bifocal.features.extractors.base import TimmExtractor
 
@@ -24,7 +24,9 @@ class Grid(TimmExtractor):
     Further arguments: see ``TimmExtractor``.
 
     Args:
-        stage: stage of the backbone, counted from 0 as in timm's ``feature_info``; None for ``forward_features``.
+        stage: stage of the backbone, counted from 0 as in timm's ``feature_info``, or the name of a layer; None for
+            ``forward_features``.
+        mirror: add the cells of the mirrored image, as further regions with their boxes in the image.
         coordinates: append the cell's x0 y0 x1 y1, width, height and area, times ``coordinate_scale``.
         coordinate_scale: factor that brings coordinates to the scale of the other features.
 
@@ -43,27 +45,30 @@ class Grid(TimmExtractor):
     def __init__(
         self,
         backbone: str = "resnet152.tv_in1k",
-        stage: int | None = None,
+        stage: int | str | None = None,
         size: int | None = None,
         resize: ResizeOrCrop | None = None,
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
+        mirror: bool = False,
         coordinates: bool = False,
         coordinate_scale: float = 1.0,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(backbone, size, resize, mean, std, model_arguments)
         self.backbone.check_size()
-        self.stage = stage
+        self.stage, self.mirror = stage, mirror
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale
-        if stage is not None:
+        if isinstance(stage, str):
+            self.backbone.check_layers([stage])
+        elif stage is not None:
             self.backbone.check_stage(stage)
 
     @property
     def regions(self) -> int:
         """R: number of cells of the largest map, which is that of a square image."""
         _, rows, columns = self.map_shape
-        return rows * columns
+        return (1 + self.mirror) * rows * columns
 
     @property
     def dim(self) -> int:
@@ -79,7 +84,8 @@ class Grid(TimmExtractor):
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
-            "layer": "forward_features" if self.stage is None else f"stage {self.stage}",
+            "layer": f"stage {self.stage}" if isinstance(self.stage, int) else self.stage or "forward_features",
+            "mirror": self.mirror,
             "coordinates": self.coordinate_scale if self.coordinates else None,
         }
 
@@ -89,17 +95,21 @@ class Grid(TimmExtractor):
 
     def feature_map(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w)."""
+        if isinstance(self.stage, str):
+            return self.backbone.layer_maps(pixels, [self.stage])[0]
         return self.backbone.feature_map(pixels, self.stage)
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the cells of each image, row by row."""
+        """Return the cells of each image, row by row, those of the mirrored image after the others."""
         return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""
         maps = self.feature_map(pixels)
-        boxes = cell_boxes(*maps.shape[2:]).to(maps)
-        features = maps.flatten(2).transpose(1, 2)
+        features, boxes = maps.flatten(2).transpose(1, 2), cell_boxes(*maps.shape[2:]).to(maps)
+        if self.mirror:
+            others = self.feature_map(pixels.flip(3)).flatten(2).transpose(1, 2)
+            features, boxes = torch.cat([features, others], dim=1), torch.cat([boxes, mirrored(boxes)])
         if self.coordinates:
             geometry = self.coordinate_scale * coordinates(boxes)
             features = torch.cat([features, geometry.expand(features.shape[0], -1, -1)], dim=2)
