@@ -118,13 +118,15 @@ class LastLayersEncoder(ImageEncoder):
                 f"image; extract features with Grid, stage {self.layer}, of square images, and set cells and mirror "
                 "to those of the features"
             )
-        return features.transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells)).transpose(1, 2)
+        maps: Tensor = features.transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))
+        return maps.transpose(1, 2)
 
     def _activations(self, maps: Tensor) -> Tensor:
         """Return the last activations (B, views, cells, C) of maps (B, views, D, s, s)."""
         last: Tensor = self.layers(maps.flatten(0, 1))
         raised = last.sign() * (last.abs() + EPSILON).pow(self.power)
-        return raised.flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])
+        activations: Tensor = raised.flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])
+        return activations
 
     def load_pretrained(self, directory: Path) -> None:
         """Load the weights that the extractor Grid keeps with the features in ``directory``.
