@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runtime.s3.uri import is_remote
+from bifocal.remote_files import is_address
 
 
 class FolderOrAddress(click.Path):
@@ -12,4 +12,4 @@ class FolderOrAddress(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the path or the address."""
-        return value if is_remote(value) else str(super().convert(value, param, ctx))
+        return value if is_address(value) else str(super().convert(value, param, ctx))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from bifocal.remote_files import is_address
 from pipelines.app.addresses import FolderOrAddress
-from runtime.s3.uri import cache_path, is_remote
 
 MAX_PIXELS = 89_478_485
 
@@ -45,8 +45,9 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
     from runtime.artifacts import write_text
 
     root = Path(directory)
-    if is_remote(directory):
+    if is_address(directory):
         from runtime.s3.storage import Storage  # a local folder needs no client of S3
+        from runtime.s3.uri import cache_path
 
         root = cache_path(directory)
         Storage().download(directory, root)
