@@ -33,6 +33,11 @@ class ConcatenatedImages(ImageEncoder):
         self.reads_pixels, self.onnx_image_size = first.reads_pixels, first.onnx_image_size
         self.single_vector, self.levels_per_image = first.single_vector, first.levels_per_image
 
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of the input, the same of every member."""
+        return self._encoders[0].input_shape
+
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return join([member(features, mask) for member in self._encoders])
 

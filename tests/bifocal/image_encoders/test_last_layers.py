@@ -108,7 +108,8 @@ def test_a_step_sees_one_view_of_each_image() -> None:
     assert all(torch.equal(view, maps[0, int(second)]) for view, second in zip(seen[0], drawn, strict=True))
 
 
-def test_graph_equals_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("members", [1, 2])
+def test_graph_equals_torch(members: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = {
         "name": "LastLayersEncoder",
@@ -118,7 +119,7 @@ def test_graph_equals_torch(tmp_path: Path) -> None:
         "model_arguments": SMALL,
     }
     ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "LinearEncoder"}
-    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[2], text_dim=4, text_format="vectors"))
+    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[2], text_dim=4, text_format="vectors", members=members))
     export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
     parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
     assert {parity.batch for parity in parities} == {1, 2, 5}
