@@ -47,7 +47,7 @@ assert run("search", folder + "/images/00003.jpg", "--run", folder).exit_code ==
 assert run("where", folder + "/images/00003.jpg", "red star", "--run", folder).exit_code == 0
 assert run("inspect", photos, "--page", folder + "/page.html").exit_code == 0
 assert run("export", folder + "/copy", "--run", folder).exit_code == 0
-expected = "Error: 'bifocal train' needs the package torch: pip install 'bifocal[train,cpu]'\\n"
+expected = "Error: 'bifocal train' needs the package boto3: pip install 'bifocal[train,cpu]'\\n"
 assert run("train", photos).output == expected
 assert run("evaluate", "--run", folder).exit_code == 1
 """
