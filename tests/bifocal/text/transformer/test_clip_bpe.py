@@ -3,9 +3,10 @@
 from functools import cache
 from typing import Any
 
+import ftfy
 import open_clip
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
@@ -34,7 +35,8 @@ def test_tokens_equal_open_clip(sentence: str) -> None:
 
 @settings(max_examples=50)
 @given(st.text("abdegnorst ABD'’“.,!?-#&1238éÉ犬🐕\n", max_size=40))
-def test_any_sentence_has_the_tokens_of_open_clip(sentence: str) -> None:
+def test_any_sentence_that_is_decoded_rightly_has_the_tokens_of_open_clip(sentence: str) -> None:
+    assume(ftfy.fix_encoding(sentence) == sentence)  # open_clip repairs other text
     check(sentence)
 
 
