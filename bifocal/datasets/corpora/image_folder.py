@@ -140,7 +140,8 @@ class ImageFolder:
     def _corpus(self, folder: Folder, rows: CaptionRows, rejected: list[RejectedEntry], drawn_into: Path) -> Corpus:
         if not rows.captions:
             first = "; ".join(f"{entry.entry}: {entry.reason}" for entry in rejected[:3])
-            raise ValueError(f"ImageFolder: no caption of {folder.root} can be used. The first problems: {first}")
+            problem = f"The first problems: {first}" if first else "The table of captions has no rows"
+            raise ValueError(f"ImageFolder: no caption of {folder.root} can be used. {problem}")
         splits = drawn_splits(rows.splits, rows.groups, folder.root, self.fractions, self.seed)
         images = [ImageEntry(image, image, split) for image, split in splits.items()]
         excluded: list[RejectedEntry] = []
