@@ -47,7 +47,8 @@ class LastLayersEncoder(ImageEncoder):
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        features (B, R, D), R = s x s, or 2 x s x s with ``mirror``; mask (B, R) bool, all true -> (B, d), of unit norm.
+        features (B, R, D), mask (B, R) bool, true for the first s x s regions, or 2 x s x s with ``mirror`` -> (B, d), of
+        unit norm.
 
     Raises:
         ValueError: timm has no such model, the model has no such layer, or a number is out of range.
@@ -112,12 +113,16 @@ class LastLayersEncoder(ImageEncoder):
     def _maps(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the stored maps (B, views, D, s, s)."""
         count = self.views * self.cells**2
-        if not torch.compiler.is_exporting() and (features.shape[1] != count or not mask.all()):
+        present = mask[:, :count]
+        if not torch.compiler.is_exporting() and (
+            not present.all() or present.sum() != mask.sum() or present.shape[1] != count
+        ):
             raise ValueError(
                 f"features {tuple(features.shape)}, {int(mask.sum())} regions in all: expected {count} cells of every "
                 f"image; extract features with Grid, stage {self.layer}, of square images, and set cells and mirror "
                 "to those of the features"
             )
+        features = features[:, :count]
         maps: Tensor = features.transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))
         return maps.transpose(1, 2)
 
