@@ -47,8 +47,8 @@ class LastLayersEncoder(ImageEncoder):
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
-        features (B, R, D), mask (B, R) bool, true for the first s x s regions, or 2 x s x s with ``mirror`` -> (B, d), of
-        unit norm.
+        features (B, R, D), mask (B, R) bool, true for the first s x s regions, or 2 x s x s with ``mirror``
+        -> (B, d), of unit norm.
 
     Raises:
         ValueError: timm has no such model, the model has no such layer, or a number is out of range.
