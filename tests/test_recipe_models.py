@@ -76,13 +76,13 @@ def gradient_norm(module: nn.Module | None) -> float:
     return math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))
 
 
-def regions(channels: int) -> RegionBatch:
+def regions(channels: int, count: int = 8) -> RegionBatch:
     """Return random features, or a few pixels if there are 3 channels."""
-    boxes = torch.zeros(IMAGES, 8, 4)
+    boxes = torch.zeros(IMAGES, count, 4)
     if channels == PIXELS:
         return RegionBatch(255 * torch.rand(IMAGES, 3, 64, 64), torch.ones(IMAGES, 64, 64, dtype=torch.bool), boxes)
-    features = torch.rand(IMAGES, 8, channels)
-    return RegionBatch(features, torch.ones(IMAGES, 8, dtype=torch.bool), boxes)
+    features = torch.rand(IMAGES, count, channels)
+    return RegionBatch(features, torch.ones(IMAGES, count, dtype=torch.bool), boxes)
 
 
 def text(vectorizer: dict[str, Any]) -> tuple[TextBatch, dict[str, Any]]:
@@ -118,7 +118,8 @@ def train_step(section: str, channels: int, vectorizer: str) -> None:
     model.to_empty(device="cpu")
     fill(model)
     build_optimizer(params.optimizer, model.parameters(), 0.1)
-    inputs = regions(channels)
+    whole = model.image_encoder.input_shape[1]  # an encoder of whole maps needs all their cells
+    inputs = regions(channels, whole) if isinstance(whole, int) and channels != PIXELS else regions(channels)
     for phase in params.phases:
         build("bifocal.training.schedules", phase.schedule)
         check_module_names(model, phase.frozen_until)

@@ -8,7 +8,7 @@ from bifocal.evaluation.checks import Check, gain_check
 from bifocal.evaluation.comparison import RETRIEVAL, ZERO_SHOT, join_queries
 
 NAME = "zero_shot"
-ANSWER = "ship the contrastive model unchanged: train_embedding with initialization ZeroShot and phases [] registers it"
+ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
 
 
 def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:

@@ -99,7 +99,7 @@ def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
     """Return recall@10 and latency of an index on this process's threads, one query at a time.
 
     Args:
-        queries: (Q, d), as for ``build_index``.
+        queries: (Q, d); their length has no effect.
         directory: where the index was written.
     """
     units = unit_vectors(queries, index.description.dimension)

@@ -37,7 +37,7 @@ CLIP = {
     "text_cfg": {"context_length": 8, "width": 8, "heads": 2, "layers": 1},
 }
 LENIENT = POLICY.model_copy(update={"floors": {"recall_sum": 0.0}, "max_drops": {}, "allow_dirty": True})
-ANSWER = "ship the contrastive model unchanged: train_embedding with initialization ZeroShot and phases [] registers it"
+ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
 
 
 def complete(folder: Path, names: list[str], inputs: list[str], write: Callable[..., Mapping[str, float]]) -> None:
