@@ -51,7 +51,8 @@ docs: setup
 
 # Its links, and every marked code block; 'make test' follows the links alone.
 docs-test: docs
-	pytest tests/docs tests/docs/run_blocks.py --numprocesses 0
+	pytest tests/docs --numprocesses 0
+	pytest tests/docs/run_blocks.py --numprocesses 0
 
 # The model and the images of 'bifocal demo', which the wheel contains.
 demo-model: setup
