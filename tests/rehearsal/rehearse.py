@@ -28,7 +28,7 @@ def rehearse(name: str, home: Path) -> Outcome:
     with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
             run = Run(f"papers/{name}", rehearsal.set, home)
-            run.run(rehearsal.stages)
+            run.run()
             baseline = rehearsal.baseline and home / CHECKOUT / "runs" / "papers" / rehearsal.baseline / "artifacts"
             folders = run.folders | ({"baseline": baseline / "embedding"} if baseline else {})
             return check(name, rehearsal, folders, run.seconds())

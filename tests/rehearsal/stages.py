@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from components.__main__ import main
-from components.catalog import configurable_components
+from components.catalog import configurable_components, pipeline_components
 from runtime import parameters
 from runtime.artifacts import MANIFEST
 from runtime.identity import source_hash
@@ -42,18 +42,22 @@ class Run:
         self.values = parameters.load(ROOT / "params.yaml", [self.file], self.settings)
         self.folders: dict[str, Path] = {}
 
-    def run(self, stages: Sequence[str]) -> None:
-        """Run ``stages`` in order, and link their artifacts as ``make repro RECIPE=...`` places them."""
-        components = configurable_components()
+    def run(self, before: str | None = None) -> None:
+        """Run the stages of the recipe's pipeline, and link their artifacts as ``make repro RECIPE=...`` does.
+
+        Args:
+            before: stage at which to stop; None for all stages.
+        """
         linked = self.home / CHECKOUT / "runs" / self.name / "artifacts"
         linked.mkdir(parents=True, exist_ok=True)
-        for name in stages:
-            component = components[name]
+        for component in pipeline_components(self.values["pipeline"]):
+            if component.name == before:
+                return
             inputs = {artifact: self.folders[artifact] for artifact in component.inputs}
-            folder = self._folder(name, inputs)
+            folder = self._folder(component.name, inputs)
             with _locked(folder):
                 if not (folder / component.outputs[-1] / MANIFEST).is_file():
-                    self._start(name, folder, inputs)
+                    self._start(component.name, folder, inputs)
             for artifact in component.outputs:
                 self.folders[artifact] = folder / artifact
                 _link(linked / artifact, folder / artifact)

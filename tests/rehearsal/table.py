@@ -6,8 +6,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from components.catalog import pipeline_components
-
 FILE = Path(__file__).with_name("rehearsal.yaml")
 BOTH_DIRECTIONS = ("caption_retrieval.R@5", "image_retrieval.R@5")
 
@@ -21,7 +19,6 @@ class Rehearsal(BaseModel):
         headline: the measure that the paper reports, see ``tests.rehearsal.measures``.
         learned: measures whose 95 % interval must lie above their bar, which is three times chance.
         bars: bars in percent above three times chance, for measures of which that is 0.
-        stages: by default those of the pipeline.
         branches: branches of the model that train.
         after: recipes whose artifacts this one reads.
         baseline: recipe with the embedding that ``semantic.gain`` compares with; one of ``after``.
@@ -34,7 +31,6 @@ class Rehearsal(BaseModel):
     set: dict[str, Any] = {}
     learned: tuple[str, ...] = BOTH_DIRECTIONS
     bars: dict[str, float] = {}
-    stages: tuple[str, ...] = tuple(component.name for component in pipeline_components())
     branches: tuple[str, ...] = ("image", "text")
     after: tuple[str, ...] = ()
     baseline: str | None = None
