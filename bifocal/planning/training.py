@@ -9,12 +9,15 @@ from torch import Tensor, nn
 
 from bifocal.batch import Batch
 from bifocal.datasets.published import PublishedCorpus
+from bifocal.export.encoders import chosen_localizer
+from bifocal.features import RegionBatch
 from bifocal.models import build_model
 from bifocal.models.base import Model
 from bifocal.planning.features import ExpectedFeatures
 from bifocal.planning.memory import remembered
 from bifocal.planning.simulation import Simulation, Work
 from bifocal.registry import build
+from bifocal.serving.sessions import REGIONS
 from bifocal.sorters import LSTMSorter
 from bifocal.text import TextBatch
 from bifocal.text.expected import ExpectedText
@@ -55,6 +58,8 @@ class EmbeddingCost:
         image, caption: work for one image and one caption.
         kept: bytes of the embedding of one image and of one caption while a collection is ranked; 0 for an image if all
             scores are kept instead.
+        dim: D of the vector of an image; None for a late-interaction model, whose images have several.
+        regions: number and dimension of the vectors of an image's regions in a collection; (0, 0) without a localizer.
     """
 
     peak: int
@@ -62,6 +67,8 @@ class EmbeddingCost:
     image: Work
     caption: Work
     kept: tuple[int, int]
+    dim: int | None
+    regions: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -180,11 +187,30 @@ def simulate_embedding(inputs: ModelInputs, batch_size: int) -> EmbeddingCost:
         before = simulation.work
         captioned = model.embed_captions(inputs.captions(EMBEDDED[0]))
         captions = simulation.work.minus(before).times(1 / EMBEDDED[0])
+        regions = _region_vectors(model, inputs.features.batch(1))
     per_image = (peaks[1] - peaks[0]) / (EMBEDDED[1] - EMBEDDED[0])
     peak = round(peaks[0] + per_image * (batch_size - EMBEDDED[0]))
     # The vectors of batches are concatenated; a late-interaction model drops the cells of an image after its scores.
     kept = (2 * _row_bytes(embedded), 2 * _row_bytes(captioned)) if model.single_vector else (0, _row_bytes(captioned))
-    return EmbeddingCost(peak, weights, images, captions, kept)
+    dim = model.image_encoder.dim if model.single_vector else None
+    return EmbeddingCost(peak, weights, images, captions, kept, dim, regions)
+
+
+def _region_vectors(model: Model, image: RegionBatch) -> tuple[int, int]:
+    """Return number and dimension of the vectors that a localizer without torch reads; (0, 0) for none."""
+    chosen = chosen_localizer(model)
+    served = None if chosen is None else chosen.served()
+    if chosen is None or served is None or not model.single_vector:
+        return 0, 0
+    encoder = model.image_encoder
+    if served.vectors != REGIONS:  # each region as an image of its own
+        return image.features.shape[1], encoder.dim
+    if encoder.reads_pixels:
+        side = encoder.stretched_side or image.features.shape[2]
+        vectors = encoder.pixel_regions(torch.empty(1, 3, side, side))
+    else:
+        vectors = chosen.encode(encoder, image).vectors
+    return vectors.shape[-2], vectors.shape[-1]
 
 
 def _row_bytes(encodings: Tensor | tuple[Tensor, ...]) -> int:

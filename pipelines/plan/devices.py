@@ -51,11 +51,16 @@ class Device:
         return work.flops / (UTILIZATION * peak) + moved / self.bandwidth + LAUNCH_SECONDS * work.calls
 
 
+def processor(cores: int) -> Device:
+    """Return ``cores`` processor cores without a GPU."""
+    return Device("this processor", 0, 60e9 * cores, 120e9 * cores, 20e9, cores)
+
+
 DEVICES = {
     "h100": Device("H100 (80 GB)", 80_000_000_000, 989e12, 67e12, 3.35e12),
     "a100": Device("A100 (40 GB)", 40_000_000_000, 312e12, 19.5e12, 1.55e12),
     "rtx4090": Device("RTX 4090 (24 GB)", 24_000_000_000, 165e12, 82.6e12, 1.01e12),
-    "cpu": Device("this processor", 0, 60e9 * CORES, 120e9 * CORES, 20e9, CORES),
+    "cpu": processor(CORES),
 }
 """Peaks are those of the data sheets for dense products with accumulation in float32; those of "cpu" are a guess of 120
 billion operations per second and core, half of it in bfloat16, and of 20 GB/s."""

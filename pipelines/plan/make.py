@@ -14,7 +14,9 @@ from bifocal.planning.training import ModelInputs, simulate_embedding
 from bifocal.registry import build, suggest
 from bifocal.text.expected import ExpectedText
 from bifocal.text.vectorizers.base import Expecting
+from components.build_index.spec import BuildIndexParams
 from components.catalog import configurable_components
+from components.embed_collection.spec import EmbedCollectionParams
 from components.evaluate.spec import EvaluateParams
 from components.extract_features.spec import ExtractFeaturesParams
 from components.prepare_dataset.spec import PrepareDatasetParams
@@ -22,7 +24,7 @@ from components.pretrain_sorter.spec import PretrainSorterParams
 from components.train_embedding.spec import TrainEmbeddingParams
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from components.vectorize_captions.spec import VectorizeCaptionsParams
-from pipelines.plan import ranking_stages, stages
+from pipelines.plan import ranking_stages, search_stages, stages
 from pipelines.plan.devices import Device
 from pipelines.plan.plan import Plan, PlannedDownload, StagePlan
 from runtime import parameters
@@ -87,6 +89,13 @@ def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
             stages.export_onnx(embedding.weights),
             stages.register_model(embedding.weights),
         ]
+        if embedding.dim is not None:
+            planned += [
+                search_stages.embed_collection(
+                    cast(EmbedCollectionParams, sections["embed_collection"]), embedding, sizes
+                ),
+                search_stages.build_index(cast(BuildIndexParams, sections["build_index"]), embedding, sizes),
+            ]
     return Plan(device.name, tuple(_downloads(files, places)), tuple(planned), tuple(notes))
 
 
