@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SECONDS = 60.0
 
@@ -19,6 +21,17 @@ def find_chromium() -> str | None:
     """Return the path of the browser: the variable ``CHROMIUM``, or the first of ``NAMES`` on the path."""
     configured = os.environ.get("CHROMIUM")
     return configured or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def required_chromium() -> str:
+    """Return the path of the browser; without it, the test fails if .ci/run installs it, and is skipped otherwise."""
+    program = find_chromium()
+    if program is None:
+        message = "no Chromium on the path: apt-get install chromium, or set CHROMIUM"
+        if os.environ.get("BIFOCAL_NEEDS_CHROMIUM"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return program
 
 
 class Tab:

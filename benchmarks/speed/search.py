@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="run folder with a collection; by default the demo's model")
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=256)
-    parser.add_argument("--factory", help="index_factory string of faiss; by default that of choose_factory")
+    parser.add_argument("--factory", help="index_factory string of faiss; default: choose_factory decides")
     options = parser.parse_args()
     images, captions = embeddings(options.run)
     basis = basis_of(images, options.dimension)

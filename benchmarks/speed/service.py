@@ -117,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--run", type=Path, help="run folder; by default that of 'bifocal demo'")
+    parser.add_argument("--run", type=Path, help="run folder; default: the folder of 'bifocal demo'")
     arguments = parser.parse_args()
     report = Report("speed.service")
     with tempfile.TemporaryDirectory() as folder:

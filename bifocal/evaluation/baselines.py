@@ -106,7 +106,7 @@ def _ranks(model: TwoBranchModel, subject: Subject) -> tuple[Ranks, Ranks]:
 
 
 def _zero_shot_queries(subject: Subject, ranks: tuple[Ranks, Ranks]) -> pd.DataFrame:
-    """Return the ranks of all queries; the protocol is that of ``Retrieval(protocol="full")``."""
+    """Return the ranks of all queries, with the protocol "full" of ``Retrieval``."""
     folds = split_folds(PROTOCOLS["full"], subject.pairs.image_of_caption, len(subject.pairs.image_ids))
     caption_ranks, image_ranks = (side.expected().numpy() for side in ranks)
     table = rank_table(subject.split.images, subject.split.captions, caption_ranks, image_ranks, folds)

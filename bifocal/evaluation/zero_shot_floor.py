@@ -19,9 +19,9 @@ def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:
 def zero_shot_check(
     ranks: pd.DataFrame, image_ids: set[str], ks: list[int], min_gain: float, alpha: float, seed: int
 ) -> Check | None:
-    """Return whether the recall sum of a model exceeds that of the contrastive model below it by ``min_gain``.
+    """Check that a model has a higher recall sum than the contrastive model below it, by more than ``min_gain``.
 
-    A model of the same ranks is the contrastive model itself, and passes.
+    A model with the same ranks is the contrastive model itself, and passes.
 
     Args:
         ranks: table of ranks of the model, as in ``ranks.parquet``.

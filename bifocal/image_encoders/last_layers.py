@@ -30,7 +30,7 @@ class LastLayersEncoder(ImageEncoder):
     channel, as batch norm without weights does.
 
     With ``mirror``, the features hold the cells of the image and of the mirrored image (Grid, ``mirror: true``). A
-    training step sees one of the two, drawn for each image; the embedding is that of the mean over both.
+    training step sees one of the two, drawn for each image. In evaluation, the cells of both are averaged.
 
     The layers are the module ``image_encoder.layers``: ``learning_rate_factors: {image_encoder.layers: 0.5}`` gives
     them a learning rate of their own. Their batch norm keeps the statistics of the pretrained weights.

@@ -1,4 +1,4 @@
-"""Embed a collection: decode images in threads while the network runs, and take over what is known already."""
+"""Embed a collection: threads decode images while the network runs; known vectors are copied."""
 
 import hashlib
 import time

@@ -13,13 +13,12 @@ from bifocal.datasets.archives import remove_all_but, unpack
 from bifocal.datasets.dataset import Dataset
 from bifocal.datasets.folder import Folder, list_folder
 from bifocal.datasets.formats.caption_columns import recognize
-from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table
+from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.tables import METADATA_FILE
 from bifocal.remote_files import is_address
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
-TABLES = ("captions", "metadata")
 """Names of a table beside the images, without their suffix."""
 UNPACKED = "images"
 """Folder below the collection for images of archives."""
@@ -45,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Source:
-    """Images with what is known of them.
+    """Images to embed, with their captions and metadata.
 
     Attributes:
         root: folder or address that the images are relative to, as ``collection.json`` names it.
@@ -158,11 +157,7 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
 
 
 def _table_beside(folder: Folder) -> CaptionTable:
-    found = [
-        path
-        for path in sorted(folder.root.rglob("*"))
-        if path.stem.lower() in TABLES and path.suffix.lower() in SUFFIXES and path.is_file()
-    ]
+    found = tables_in(folder.root)
     if len(found) > 1:
         names = ", ".join(str(path.relative_to(folder.root)) for path in found)
         raise ValueError(f"{folder.root} has several tables, {names}: name one of them as the source")

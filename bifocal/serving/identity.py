@@ -11,7 +11,7 @@ REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantiz
 def model_hash(directory: Path) -> str:
     """Return the SHA-256 over the names and contents of an exported model's files.
 
-    A copy of the files has the same hash wherever it lies, such as in a run folder or in a registered version.
+    A copy of the files, such as a registered version, has the same hash.
 
     Raises:
         FileNotFoundError: the directory holds no exported model.

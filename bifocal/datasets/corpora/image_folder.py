@@ -7,13 +7,11 @@ from bifocal.datasets.base import UNCAPTIONED, CaptionEntry, Corpus, ImageEntry,
 from bifocal.datasets.folder import Folder, list_folder
 from bifocal.datasets.formats.caption_columns import CaptionColumns, choose_columns
 from bifocal.datasets.formats.caption_rows import CaptionRows, read_rows
-from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table
+from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
 from bifocal.datasets.formats.sidecars import read_sidecars, unused_sidecars
 from bifocal.datasets.image_groups import drawn_splits
 from bifocal.progress import log_line
 
-TABLES = ("captions", "metadata")
-"""Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 EXPECTED = (
     "images and captions.csv, .tsv, .jsonl or .parquet, or a .txt file beside each image, or tar shards, or a zip file"
@@ -127,11 +125,7 @@ class ImageFolder:
             if path.suffix.lower() not in SUFFIXES:
                 raise ValueError(f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}")
             return read_caption_table(path, self.encoding)
-        found = [
-            path
-            for path in sorted(folder.root.rglob("*"))
-            if path.stem.lower() in TABLES and path.suffix.lower() in SUFFIXES and path.is_file()
-        ]
+        found = tables_in(folder.root)
         if len(found) > 1:
             names = ", ".join(str(path.relative_to(folder.root)) for path in found)
             raise ValueError(f"ImageFolder: {folder.root} has several tables, {names}: set captions to one of them")

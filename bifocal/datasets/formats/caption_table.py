@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 from bifocal.datasets.base import RejectedEntry
 
+NAMES = ("captions", "metadata")
+"""Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MAX_FIELD = 2**31 - 1
@@ -40,6 +42,15 @@ class CaptionTable:
     def reject(self, place: str, reason: str) -> None:
         """List a line that is no row."""
         self.rejected.append(RejectedEntry("caption", place, reason))
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """Return the caption tables in a folder and below it, sorted."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.stem.lower() in NAMES and path.suffix.lower() in SUFFIXES and path.is_file()
+    ]
 
 
 def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:

@@ -1,7 +1,7 @@
 """PostgreSQL with pgvector: SQL of a table, and a CSV file for COPY.
 
-The text format of a vector is ``[0.1,0.2]``, see https://github.com/pgvector/pgvector#loading. Columns of captions and
-of the user's values are JSON.
+The text format of a vector is ``[0.1,0.2]``, see https://github.com/pgvector/pgvector#loading. The captions and the
+user's values are columns of JSON.
 """
 
 import csv

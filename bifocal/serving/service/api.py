@@ -38,7 +38,7 @@ def api_router(searching: Searching) -> APIRouter:
 
     @router.get("/info")
     async def info() -> Information:
-        """Return what the page shows: model, columns of metadata, examples, limits."""
+        """Return the facts on the page: model, columns of metadata, examples, limits."""
         return searching.information()
 
     @router.post("/search")

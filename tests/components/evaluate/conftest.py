@@ -1,7 +1,6 @@
 """Complete artifacts for the stage evaluate, and a browser tab."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from components.evaluate.run import run
 from components.evaluate.spec import EvaluateParams
 from runtime.artifacts import commit, open_partial
 from tests.bifocal.evaluation.small import INPUTS, write_inputs
-from tests.browser import Tab, browser, find_chromium
+from tests.browser import Tab, browser, required_chromium
 
 EVALUATORS = (
     {"name": "Retrieval", "ks": [1, 5], "max_k": 10}, "PointingGame", "PhraseLocalization", "ObjectLocalization",
@@ -56,11 +55,5 @@ def evaluated(artifacts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="session")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     """Tab of headless Chromium, which .ci/run installs; without Chromium the test fails there and is skipped here."""
-    program = find_chromium()
-    if program is None:
-        message = "no Chromium on the path: apt-get install chromium, or set CHROMIUM"
-        if os.environ.get("BIFOCAL_NEEDS_CHROMIUM"):
-            pytest.fail(message)
-        pytest.skip(message)
-    with browser(program, tmp_path_factory.mktemp("profile")) as page:
+    with browser(required_chromium(), tmp_path_factory.mktemp("profile")) as page:
         yield page

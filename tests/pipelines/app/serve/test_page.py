@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bifocal.trained import TrainedModel
-from tests.browser import find_chromium
+from tests.browser import required_chromium
 from tests.pipelines.app.serve.server import Server
 
 QUERY = "a red star on sand with a blue moon"
@@ -23,12 +23,7 @@ PICTURES = os.environ.get("BIFOCAL_PAGE_PICTURES")
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    program = find_chromium()
-    if program is None:
-        message = "no Chromium on the path: apt-get install chromium, or set CHROMIUM"
-        if os.environ.get("BIFOCAL_NEEDS_CHROMIUM"):
-            pytest.fail(message)
-        pytest.skip(message)
+    program = required_chromium()
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield opened
