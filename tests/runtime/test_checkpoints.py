@@ -2,94 +2,20 @@
 
 import os
 import signal
+import subprocess
 import sys
-import time
-from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
-from types import ModuleType
 
 import boto3
 import pytest
-import torch
 from broken_s3 import Faults
-from torch import Tensor, nn
 
-from bifocal.checkpoint import write_tensors
-from bifocal.training.loop import TrainingTask, run_epochs
-from bifocal.training.state import RunState
 from runtime.checkpoints import FOLDER, MINUTES
 from runtime.s3.checkpoints import INDEX, RemoteCheckpoints
 from runtime.s3.errors import StorageError
-from runtime.spec import Component, Params
+from runtime.spec import Params
 from runtime.stage import run_stage
-
-STEPS, EPOCHS = 3, 4
-Tick = Callable[[int], None]
-
-
-class ToyTask(TrainingTask[Tensor]):
-    """Least squares on random batches; calls ``tick`` with the number of the step, from 1, in this process."""
-
-    monitor, higher_is_better = "error", False
-
-    def __init__(self, tick: Tick) -> None:
-        self.tick, self.steps = tick, 0
-        torch.manual_seed(0)
-        self.model = nn.Linear(3, 1)
-
-    def batches(self, epoch: int, first_step: int) -> tuple[int, list[Tensor]]:
-        return STEPS, [torch.randn(8, 3) for _ in range(STEPS)][first_step:]
-
-    def start_epoch(self, epoch: int) -> None:
-        self.model.train()
-
-    def backward(self, batch: Tensor, epoch: int, step: int) -> Tensor:
-        self.steps += 1
-        self.tick(self.steps)
-        loss: Tensor = (self.model(batch) - batch.sum(dim=1, keepdim=True)).square().mean()
-        loss.backward()
-        return loss.detach()
-
-    def validate(self) -> dict[str, float]:
-        return {"error": self.model.weight.sub(1).abs().sum().item()}
-
-
-@pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """``train(folder, tick)`` runs a stage that trains, on a machine whose disk is ``folder``; it returns the steps."""
-    ticks: list[Tick] = []
-
-    def run(params: Params, *, model: Path) -> dict[str, float]:
-        task = ToyTask(ticks[-1])
-        optimizer = torch.optim.Adam(task.model.parameters())
-        state = RunState(model / "checkpoints" / "first", {"model": task.model}, optimizer, task.model)
-        run_epochs(task, state, epochs=EPOCHS, learning_rate=0.1)
-        state.load_best(task.model)
-        write_tensors(model / "weights", task.model.state_dict(), {})
-        return {"steps": float(task.steps)}
-
-    def read(params: Params, *, model: Path) -> dict[str, float]:
-        return {}
-
-    for name, function in (("train_toy", run), ("read_toy", read)):
-        module = ModuleType(f"toy.{name}.run")
-        module.__dict__["run"] = function
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-
-    def start(folder: Path, tick: Tick = lambda step: None, seed: int = 0) -> int:
-        ticks.append(tick)
-        component = toy("train_toy", outputs=("model",))
-        return int(run_stage(component, Params(seed=seed), {}, {"model": folder / "model"}, {}).metrics["steps"])
-
-    return start
-
-
-def toy(name: str, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Component:
-    return Component(
-        name=name, summary="", image="cpu", params=Params, inputs=inputs, outputs=outputs, has_parameters=False,
-        package="toy",
-    )  # fmt: skip
+from tests.runtime.toy_training import EPOCHS, STEPS, toy, train
 
 
 def keys() -> list[str]:
@@ -107,25 +33,14 @@ def copies(s3: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MINUTES, "0")
 
 
-def test_killed_stage_resumes_on_another_machine(
-    copies: None, tmp_path: Path, train: Callable[..., int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def kill_after_an_upload(step: int) -> None:
-        if step == 2 * STEPS + 1:
-            client = boto3.client("s3")
-            while (
-                client.list_objects_v2(Bucket="bucket", Prefix="checkpoints")["KeyCount"] < 3
-            ):  # the index is the last
-                time.sleep(0.05)
-            os.kill(os.getpid(), signal.SIGKILL)
-
+def test_killed_stage_resumes_on_another_machine(copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without_s3:
         without_s3.delenv(FOLDER)
         assert train(tmp_path / "whole") == EPOCHS * STEPS
-    process = get_context("fork").Process(target=train, args=(tmp_path / "pod1", kill_after_an_upload))
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
+    killed = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.toy_training", tmp_path / "pod1"], capture_output=True, timeout=120
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert STEPS <= EPOCHS * STEPS - train(tmp_path / "pod2") <= 2 * STEPS
     assert weights(tmp_path / "pod2") == weights(tmp_path / "whole")
     assert sorted(path.name for path in (tmp_path / "pod2").rglob("*")) == ["manifest.json", "model", "weights"]
@@ -133,7 +48,7 @@ def test_killed_stage_resumes_on_another_machine(
 
 @pytest.mark.parametrize("way", ["SIGTERM", "error"])
 def test_last_step_is_uploaded_at_sigterm_and_after_an_error(
-    copies: None, tmp_path: Path, train: Callable[..., int], monkeypatch: pytest.MonkeyPatch, way: str
+    copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     def stop(step: int) -> None:
         if step == STEPS + 2 and way == "SIGTERM":
@@ -148,9 +63,7 @@ def test_last_step_is_uploaded_at_sigterm_and_after_an_error(
     assert train(tmp_path / "pod2") == EPOCHS * STEPS - finished
 
 
-def test_checkpoints_are_deleted_when_another_stage_reads_the_artifact(
-    copies: None, tmp_path: Path, train: Callable[..., int]
-) -> None:
+def test_checkpoints_are_deleted_when_another_stage_reads_the_artifact(copies: None, tmp_path: Path) -> None:
     train(tmp_path)
     # The artifact may still be lost: Kubeflow uploads it when the process has ended.
     assert any(key.endswith(INDEX) for key in keys())
@@ -158,9 +71,7 @@ def test_checkpoints_are_deleted_when_another_stage_reads_the_artifact(
     assert keys() == []
 
 
-def test_stage_with_other_parameters_starts_from_nothing(
-    copies: None, tmp_path: Path, train: Callable[..., int]
-) -> None:
+def test_stage_with_other_parameters_starts_from_nothing(copies: None, tmp_path: Path) -> None:
     train(tmp_path / "pod1")
     assert train(tmp_path / "pod2", seed=1) == EPOCHS * STEPS
 
@@ -205,9 +116,7 @@ def test_unreadable_copy_is_an_error_and_not_a_start_from_nothing(faults: Faults
         RemoteCheckpoints("s3://bucket/run", {"model": tmp_path}, seconds=0).restore()
 
 
-def test_minutes_must_be_a_number(
-    copies: None, tmp_path: Path, train: Callable[..., int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minutes_must_be_a_number(copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MINUTES, "ten")
     with pytest.raises(ValueError, match="BIFOCAL_CHECKPOINT_MINUTES is 'ten': expected minutes"):
         train(tmp_path)
