@@ -58,8 +58,13 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def pooled_inputs(artifacts: Path, images: int, folder: Path) -> TrainingInputs:
-    """Return ``images`` training and 1,000 validation images of the training list, with 3 x 3 cells."""
+def pooled_inputs(artifacts: Path, images: int, folder: Path, grid_side: int = SIDE) -> TrainingInputs:
+    """Return ``images`` training and 1,000 validation images of the training list, with 3 x 3 cells.
+
+    Args:
+        folder: receives the features.
+        grid_side: cells per side; 1 gives the mean cell alone.
+    """
     whole = read_dataset(artifacts / "dataset")
     order = np.random.default_rng(0).permutation(whole.split("train").images["image_id"].to_numpy())
     splits = dict.fromkeys(order[:VAL], "val") | dict.fromkeys(order[VAL : VAL + images], "train")
@@ -68,12 +73,12 @@ def pooled_inputs(artifacts: Path, images: int, folder: Path) -> TrainingInputs:
     dataset = Dataset(kept.assign(split=kept["image_id"].map(splits)), captions, whole.phrases.iloc[:0], folder)
     store = FeatureStore(artifacts / "features")
     side = isqrt(store.regions)
-    with FeatureWriter(folder, regions=SIDE * SIDE, dim=store.dim, metadata={}, images_per_file=500) as writer:
+    with FeatureWriter(folder, regions=grid_side**2, dim=store.dim, metadata={}, images_per_file=500) as writer:
         for start in range(0, len(kept), 50):
             ids = list(kept["image_id"].iloc[start : start + 50])
             cells = store.gather(store.rows(ids)).features.float()
             grid = cells.transpose(1, 2).unflatten(2, (side, side))
-            means = torch.nn.functional.adaptive_avg_pool2d(grid, SIDE).flatten(2).transpose(1, 2)
+            means = torch.nn.functional.adaptive_avg_pool2d(grid, grid_side).flatten(2).transpose(1, 2)
             for image_id, regions in zip(ids, means.numpy(), strict=True):
                 writer.add(image_id, regions)
     text = artifacts / "text"

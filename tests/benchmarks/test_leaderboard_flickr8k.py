@@ -53,9 +53,19 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path, monkeypatch: pytest
     assert trained == [1]
 
 
+def test_gains_compare_equal_seeds() -> None:
+    results = {
+        board.BASELINE: {1: {"recall_sum": 300.0}, 2: {"recall_sum": 310.0}},
+        board.PAPERS_TERMS[0]: {2: {"recall_sum": 313.0}, 3: {"recall_sum": 400.0}},
+    }
+    assert board.gains(results, board.PAPERS_TERMS[0]) == [3.0]
+    assert "| +3.0 | +3.0 | +3.0 |" in board.gain_table(ROWS, results)
+    assert {board.BASELINE, *board.PAPERS_TERMS} <= {row.name for row in ROWS}
+
+
 def test_the_page_holds_trained_rows_and_names_the_others() -> None:
     measures: dict[str, Any] = dict.fromkeys(board.MEASURES, 20.0)
-    results = {ROWS[0].name: [measures, measures | {"recall_sum": 22.0}]}
+    results = {ROWS[0].name: {1: measures, 2: measures | {"recall_sum": 22.0}}}
     published = yaml.safe_load(board.ROWS_FILE.read_text())["published"]
     text = board.page(ROWS, results, published)
     assert f"| {ROWS[0].name} |" in text
