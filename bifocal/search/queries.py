@@ -1,6 +1,5 @@
 """Queries by text, by image, and by image with words added or subtracted. Needs no torch."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.search.exact import rank
-from bifocal.search.filters import PREFIX
+from bifocal.search.groups import group_column, limit_groups
 from bifocal.search.index import SearchHit, SearchIndex
 from bifocal.search.keywords import Keywords, fuse
 from bifocal.search.vectors import unit_vectors
@@ -76,21 +75,8 @@ class Searcher:
         Args:
             where, offset: see ``SearchIndex.search``.
         """
-        query, depth = self.embed(sentence)[None], max(FUSED, offset + k)
-        (by_vector,) = self.index.search(query, depth, where=where, corrected=True)
-        by_words = self.keywords.search(sentence, depth, self.index.allowed(where))
-        rows = fuse([[hit.row for hit in by_vector], by_words.tolist()])[offset : offset + k]
-        known = {hit.row: hit for hit in by_vector}
-        return [known.get(row) or self._hit(row, query, by_vector) for row in rows]
-
-    def _hit(self, row: int, query: Array, best: Sequence[SearchHit]) -> SearchHit:
-        """Return an item that only its words found."""
-        scores, _ = rank(self.index.vectors, query, np.array([[row]]), 1, None)
-        probability = None
-        if self.index.calibration is not None:
-            best_scores = np.array([[hit.score for hit in best]])
-            probability = float(self.index.calibration.probabilities(scores, best_scores)[0, 0])
-        return SearchHit(row, self.index.ids[row], float(scores[0, 0]), probability)
+        hits = fused_hits(self.index, self.keywords, self.embed(sentence), sentence, offset + k, where=where)
+        return hits[offset:]
 
     @cached_property
     def keywords(self) -> Keywords:
@@ -111,21 +97,12 @@ class Searcher:
         Raises:
             ValueError: there is no such metadata.
         """
-        if PREFIX + group not in self.index.items.column_names:
-            raise ValueError(f"the collection has no metadata {group!r}")
-        groups, query, count = self.index.items[PREFIX + group], self.embed(sentence)[None], 4 * k
-        while True:
-            (hits,) = self.index.search(query, count, where=where, corrected=True)
-            seen: Counter[Any] = Counter()
-            kept = []
-            for hit in hits:
-                value = groups[hit.row].as_py()
-                seen[value] += 1
-                if seen[value] <= each:
-                    kept.append(hit)
-            if len(kept) >= k or len(hits) < count:
-                return kept[:k]
-            count *= 4
+        groups, query = group_column(self.index.items, group), self.embed(sentence)[None]
+
+        def ranking(count: int) -> list[SearchHit]:
+            return self.index.search(query, count, where=where, corrected=True)[0]
+
+        return limit_groups(ranking, groups, each, k)
 
     def image(
         self,
@@ -157,6 +134,49 @@ class Searcher:
         exclude = [str(image)] if by_id else []
         (hits,) = self.index.search(query[None], k, where=where, offset=offset, exclude=exclude)
         return _explained(hits, query, explain)
+
+
+def fused_hits(
+    index: SearchIndex,
+    keywords: Keywords,
+    query: Array,
+    sentence: str,
+    count: int,
+    *,
+    where: Mapping[str, Any] | None = None,
+    exclude: Sequence[str] = (),
+    relevant: bool = False,
+) -> list[SearchHit]:
+    """Return ``count`` items that fit a sentence by their vector or by words, see ``Searcher.hybrid``.
+
+    Args:
+        keywords: of the items of the index.
+        query: embedding (d,) of the sentence.
+        where, exclude: see ``SearchIndex.search``.
+        relevant: return items whose probability is below the threshold of the calibration only if they have a word of
+            the sentence.
+    """
+    depth = max(FUSED, count)
+    (by_vector,) = index.search(query[None], depth, where=where, exclude=exclude, corrected=True)
+    threshold = index.calibration.threshold if relevant and index.calibration is not None else 0.0
+    ranked = [hit.row for hit in by_vector if (hit.probability or 0.0) >= threshold]
+    by_words = keywords.search(sentence, depth, index.allowed(where, exclude)).tolist()
+    known = {hit.row: hit for hit in by_vector}
+    return [known.get(row) or _hit(index, row, query, by_vector) for row in fuse([ranked, by_words])[:count]]
+
+
+def _hit(index: SearchIndex, row: int, query: Array, best: Sequence[SearchHit]) -> SearchHit:
+    """Return an item that only its words found.
+
+    Args:
+        best: results of the search by the vector.
+    """
+    scores, _ = rank(index.vectors, unit_vectors(query[None]), np.array([[row]]), 1, None)
+    probability = None
+    if index.calibration is not None:
+        best_scores = np.array([[hit.score for hit in best]])
+        probability = float(index.calibration.probabilities(scores, best_scores)[0, 0])
+    return SearchHit(row, index.ids[row], float(scores[0, 0]), probability)
 
 
 def _explained(hits: list[SearchHit], query: Array, explain: Explain | None) -> list[SearchHit]:

@@ -7,6 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.search.collection import Collection
+from bifocal.serving.heatmaps import HeatmapModel, dot_products, largest_dimensions
+
+Score = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Scores (R,) of the regions (R, d) of an image."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,30 @@ class RegionHit:
     box: tuple[float, float, float, float]
 
 
+def phrase_scores(model: HeatmapModel, phrase: NDArray[np.float32]) -> Score:
+    """Return the scores of regions for a phrase that can be compared between images.
+
+    They are those of the localizer, if these depend on a region alone; else dot products with the phrase, because
+    ``SmoothedActivations`` standardizes the scores of each image.
+
+    Args:
+        model: localizer of the model that embedded the collection.
+        phrase: (d,), embedding of the phrase.
+    """
+    if model.name == "largest_dimensions":
+        return lambda vectors: largest_dimensions(vectors, phrase, **model.arguments)
+    return lambda vectors: dot_products(vectors, phrase)
+
+
 def search_regions(
-    collection: Collection, score: Callable[[NDArray[np.float32]], NDArray[np.float32]], k: int = 10
+    collection: Collection, score: Score, k: int = 10, allowed: NDArray[np.bool_] | None = None
 ) -> list[RegionHit]:
     """Return the ``k`` items whose best region has the highest score, best first; equal scores by their row.
 
     Args:
         collection: with regions.
-        score: scores (R,) of regions (R, d), such as ``lambda vectors: vectors @ phrase``; a model's own scores are
-            ``HeatmapModel.scores``.
+        score: of regions, such as ``lambda vectors: vectors @ phrase``, or ``phrase_scores``.
+        allowed: (N,), items of the collection that may be returned; None for all.
 
     Raises:
         ValueError: the collection has no regions.
@@ -42,7 +61,7 @@ def search_regions(
         raise ValueError("the collection has no regions: its model has no localizer, or it was embedded without them")
     best: list[RegionHit] = []
     for row, item_id in enumerate(collection.ids):
-        regions = collection.regions(row)
+        regions = collection.regions(row) if allowed is None or allowed[row] else None
         if regions is None or not len(regions.vectors):
             continue
         scores = score(regions.vectors.astype(np.float32))

@@ -55,12 +55,17 @@ def api_router(searching: Searching) -> APIRouter:
         plus: Annotated[list[Sentence] | None, Query()] = None,
         minus: Annotated[list[Sentence] | None, Query()] = None,
         where: Annotated[str, Query(description='JSON, such as {"year": {"min": 2000}}')] = "{}",
+        group: Annotated[str | None, Query(min_length=1)] = None,
+        per_group: Annotated[int, Query(ge=1)] = 1,
         k: Annotated[int, Query(ge=1)] = 24,
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Results:
         """Search by the image file in the body; the file is not stored."""
         check_content_type(content_type)
-        query = SearchRequest(plus=plus or [], minus=minus or [], where=_condition(where), k=k, offset=offset)
+        query = SearchRequest(
+            plus=plus or [], minus=minus or [], where=_condition(where), group=group, per_group=per_group, k=k,
+            offset=offset,
+        )  # fmt: skip
         found = await searching.search(query, await request.body())
         log(request, len(found.results), plus=query.plus, minus=query.minus)
         return found

@@ -1,8 +1,8 @@
 """A model with the index of its collection: what one answer is computed from, and what is replaced as a whole."""
 
 import base64
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from itertools import compress
@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from bifocal.search.collection import Collection
 from bifocal.search.index import SearchHit, SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
 from bifocal.serving.service.information import Description, describe
 from bifocal.serving.service.items import Items
 from bifocal.serving.service.phrases import Phrase
+from bifocal.serving.service.ranking import Query, Rankings
 
 Array = NDArray[Any]
 SIDE = 64
@@ -68,20 +70,24 @@ class Engine:
         onnx: directory of the exported model.
         index: vectors of the items by this model.
         items: captions, values and image files.
+        collection: with the items of the index.
         version: identity of model and index.
         threads: threads of an operation of the model.
     """
 
-    def __init__(self, onnx: Path, index: SearchIndex, items: Items, version: Version, threads: int = 1) -> None:
+    def __init__(
+        self, onnx: Path, index: SearchIndex, items: Items, collection: Collection, version: Version, threads: int = 1
+    ) -> None:
         self.index, self.items, self.version, self._onnx = index, items, version, onnx
         self.embedder = Embedder(onnx, threads)
         self.heatmap_model = HeatmapModel(onnx, self.embedder) if (onnx / LOCALIZER).is_file() else None
+        self.rankings = Rankings(index, collection, self.heatmap_model)
 
     def __len__(self) -> int:
         """Return the number of items."""
         return len(self.index)
 
-    def __contains__(self, item_id: str) -> bool:
+    def __contains__(self, item_id: object) -> bool:
         """Return whether the collection has an item."""
         return item_id in self._ids
 
@@ -114,21 +120,9 @@ class Engine:
         vector: Array = self.embedder.embed_images([image])[0]
         return vector
 
-    def search(
-        self, query: Array, k: int, offset: int, where: Mapping[str, Any], exclude: Sequence[str], corrected: bool
-    ) -> list[SearchHit]:
-        """Return ``k`` items that fit a query (d,) best; see ``SearchIndex.search``.
-
-        Args:
-            corrected: whether the query is a sentence: biases and probabilities are meant for sentences, and only
-                relevant results are returned if the index is calibrated.
-        """
-        left_out = [item_id for item_id in exclude if item_id in self]
-        relevant = corrected and self.index.calibration is not None
-        (hits,) = self.index.search(
-            query[None], k, where=where, offset=offset, exclude=left_out, corrected=corrected, relevant=relevant
-        )
-        return hits if corrected else [replace(hit, probability=None) for hit in hits]
+    def search(self, query: Query, k: int, offset: int = 0) -> list[SearchHit]:
+        """Return ``k`` items that fit a query best; see ``Rankings.search``."""
+        return self.rankings.search(query, k, offset)
 
     def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
         """Return the heatmap of each phrase in an image file.

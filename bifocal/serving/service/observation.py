@@ -47,10 +47,10 @@ class Metrics:
         self.swaps = Counter("bifocal_swaps", "Models with their index that came into use", registry=registry)
         self.model = Info("bifocal_model", "Model in use", registry=registry)
 
-    def use(self, engine: Engine) -> None:
-        """Record the engine that came into use."""
+    def use(self, engine: Engine, items: int) -> None:
+        """Record the engine that came into use, and the number of its items."""
         self.swaps.inc()
-        self.items.set(len(engine))
+        self.items.set(items)
         self.model.info({"model": engine.version.model, "sha256": engine.version.model_hash})
 
     def text(self) -> bytes:

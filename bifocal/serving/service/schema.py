@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, MaxLen, MinLen
 
 Relevance = Literal["relevant", "maybe"]
+Mode = Literal["vectors", "hybrid", "regions"]
 Sentence = Annotated[str, MinLen(1)]
 STRICT = {"extra": "forbid"}
 """Configuration of pydantic: an unknown key is an error."""
@@ -20,7 +21,11 @@ class SearchRequest:
         like: id of an item to search by its image; the item is not a result.
         plus: sentences whose vectors are added to the query.
         minus: sentences whose vectors are subtracted.
+        mode: "vectors"; "hybrid" to find items by the words of their captions and metadata as well; "regions" to find
+            items of which one region fits. The last two need text and nothing else to search by.
         where: condition of each metadata column: a value, a list of values, or {"min": a, "max": b}.
+        group: metadata column; an answer has at most per_group results with the same value.
+        per_group: results of each value of group.
         k: results of the answer.
         offset: better results to leave out, such as those of former pages.
     """
@@ -30,7 +35,10 @@ class SearchRequest:
     like: Sentence | None = None
     plus: list[Sentence] = field(default_factory=list)
     minus: list[Sentence] = field(default_factory=list)
+    mode: Mode = "vectors"
     where: dict[str, Any] = field(default_factory=dict)
+    group: Sentence | None = None
+    per_group: Annotated[int, Ge(1)] = 1
     k: Annotated[int, Ge(1)] = 24
     offset: Annotated[int, Ge(0)] = 0
 
@@ -55,12 +63,13 @@ class Result:
 
     Attributes:
         id: id of the item.
-        score: cosine with the query, in [-1, 1].
+        score: cosine with the query, in [-1, 1]; score of the region in the mode "regions".
         probability: probability that the item is relevant; null if the index is not calibrated.
         relevance: "relevant" from a probability of 0.5, else "maybe"; null without a probability.
         captions: sentences of the item.
         metadata: values of the item.
         has_image: whether the item has a thumbnail.
+        box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other modes.
     """
 
     id: str
@@ -70,6 +79,7 @@ class Result:
     captions: list[str]
     metadata: dict[str, Any]
     has_image: bool
+    box: tuple[float, float, float, float] | None = None
 
 
 @dataclass
@@ -143,7 +153,16 @@ class Column:
 
 @dataclass
 class Information:
-    """The model, the collection and the limits of the service."""
+    """The model, the collection and the limits of the service.
+
+    Attributes:
+        accepts_images: whether the model reads image files.
+        explains: whether the model shows where a phrase is.
+        modes: of a search.
+        columns: metadata of the items.
+        examples: sentences to search by.
+        max_depth: results that can be reached by paging.
+    """
 
     model: str
     model_hash: str
@@ -152,6 +171,7 @@ class Information:
     accepts_images: bool
     explains: bool
     deletes: bool
+    modes: list[Mode]
     columns: list[Column]
     examples: list[str]
     max_results: int

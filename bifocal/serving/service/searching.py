@@ -16,6 +16,7 @@ from bifocal.serving.service.deletions import Deletions
 from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.phrases import split_phrases
+from bifocal.serving.service.ranking import Query, RegionSearchHit
 from bifocal.serving.service.schema import (
     Explanation,
     Information,
@@ -49,7 +50,7 @@ class Searching:
     def __init__(self, source: Source, settings: Settings, metrics: Metrics, deletions: Deletions) -> None:
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
         self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
-        self.current = Current(source, self.executor, metrics.use)
+        self.current = Current(source, self.executor, self._use)
         self.thumbnails = Thumbnails(max_pixels=settings.limits.pixels)
 
     def generation(self) -> Generation:
@@ -73,14 +74,17 @@ class Searching:
         engine = generation.engine
         self._check(request, upload)
         query = await self._query(generation, request, upload)
-        corrected = request.like is None and upload is None and not request.minus and not request.plus
-        exclude = [*self.deletions, *([] if request.like is None else [request.like])]
-        hits = await self.run(engine.search, query, request.k + 1, request.offset, request.where, exclude, corrected)
+        hits = await self.run(engine.search, query, request.k + 1, request.offset)
         live = [hit for hit in hits if hit.item_id not in self.deletions]  # deleted in the meantime
         kept = [self._result(engine, hit) for hit in live[: request.k]]
         self.metrics.results.observe(len(kept))
         more = len(hits) > request.k and request.offset + request.k < self.settings.max_depth
         return Results(kept, self.count(engine), more, engine.version.model)
+
+    def _use(self, engine: Engine) -> None:
+        """Note that an engine came into use."""
+        self.thumbnails.keep(engine)
+        self.metrics.use(engine, self.count(engine))
 
     def count(self, engine: Engine) -> int:
         """Return the number of items that are not deleted."""
@@ -95,8 +99,8 @@ class Searching:
             model=engine.version.model, model_hash=engine.version.model_hash, items=self.count(engine),
             languages=description.languages, accepts_images=engine.accepts_images,
             explains=engine.heatmap_model is not None, deletes=settings.admin_key is not None,
-            columns=description.columns, examples=examples, max_results=settings.max_results,
-            max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
+            modes=engine.rankings.modes, columns=description.columns, examples=examples,
+            max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
         )  # fmt: skip
 
     def item(self, item_id: str) -> Item:
@@ -148,6 +152,8 @@ class Searching:
         words, settings = [*request.plus, *request.minus], self.settings
         if request.text is None and request.like is None and upload is None and not request.plus:
             raise HTTPException(400, "nothing to search by: give text, like, plus or an image")
+        if request.mode != "vectors" and not _is_sentence(request, upload):
+            raise HTTPException(400, f"the mode {request.mode} needs text, and nothing else to search by")
         if request.k > settings.max_results:
             raise HTTPException(400, f"k is {request.k}, at most {settings.max_results} are accepted")
         if request.offset + request.k > settings.max_depth:
@@ -164,7 +170,21 @@ class Searching:
             if limit and len(sentence) > limit:
                 raise HTTPException(400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted")
 
-    async def _query(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Array:
+    async def _query(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Query:
+        """Return the query of a request.
+
+        Raises:
+            HTTPException: 409 if the collection cannot be searched in the mode.
+        """
+        modes = generation.engine.rankings.modes
+        if request.mode not in modes:
+            raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
+        vector = await self._vector(generation, request, upload)
+        exclude = [item_id for item_id in (*self.deletions, request.like) if item_id in generation.engine]
+        sentence = request.text if _is_sentence(request, upload) else None
+        return Query(vector, sentence, request.mode, request.where, exclude, request.group, request.per_group)
+
+    async def _vector(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Array:
         """Return the sum of the vectors of a request; those of ``minus`` have a negative sign.
 
         Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2.
@@ -208,4 +228,10 @@ class Searching:
         return Result(
             hit.item_id, round(hit.score, 6), probability, relevance, items.captions(hit.item_id),
             items.metadata(hit.item_id), items.file(hit.item_id) is not None,
+            hit.box if isinstance(hit, RegionSearchHit) else None,
         )  # fmt: skip
+
+
+def _is_sentence(request: SearchRequest, upload: bytes | None) -> bool:
+    """Return whether a request searches by a sentence alone."""
+    return request.text is not None and request.like is None and upload is None and not request.plus + request.minus

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bifocal.search.changes import remove_items
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
 from bifocal.search.from_collection import index_of_collection
 from bifocal.search.index import SearchIndex
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine, Version
-from bifocal.serving.service.items import Items
 from bifocal.trained import COLLECTION, INDEX, ONNX
 
 
@@ -98,9 +98,20 @@ def open_engine(onnx: Path, collection: Path, index: Path | None, name: str, thr
         ValueError: collection or index belong to another model.
     """
     digest = model_hash(onnx)
-    items, exact = _open_collection(collection, digest)
-    searched = exact if index is None else SearchIndex.open(index, model=digest)
-    return Engine(onnx, searched, items, Version(name, digest), threads)
+    opened = _open_collection(collection, digest)
+    if index is None:
+        searched = index_of_collection(opened, None)
+    else:
+        searched = without_deleted(SearchIndex.open(index, model=digest), opened)
+    return Engine(onnx, searched, CollectionItems(opened), opened, Version(name, digest), threads)
+
+
+def without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
+    """Return an index without the items that its collection does not have any more."""
+    live = {item_id for item_id, deleted in zip(collection.ids, collection.deleted, strict=True) if not deleted}
+    indexed = zip(index.ids, index.removed, strict=True)
+    gone = [item_id for item_id, removed in indexed if not removed and item_id not in live]
+    return remove_items(index, gone) if gone else index
 
 
 def file_states(folders: Iterable[Path]) -> str:
@@ -119,14 +130,13 @@ def file_states(folders: Iterable[Path]) -> str:
     return hashlib.sha256(repr(states).encode()).hexdigest()
 
 
-def _open_collection(folder: Path, digest: str) -> tuple[Items, SearchIndex]:
-    """Return the items and the exact index of a collection."""
+def _open_collection(folder: Path, digest: str) -> Collection:
     if not (folder / DESCRIPTION).is_file():
         raise FileNotFoundError(f"{folder} holds no collection: it has no {DESCRIPTION}")
     collection = Collection.open(folder)
     if collection.model.sha256 != digest:
         raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")
-    return CollectionItems(collection), index_of_collection(collection, None)
+    return collection
 
 
 def _is_json(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Container
 from io import BytesIO
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class Thumbnails:
 
     def __init__(self, max_bytes: int = 64 * 2**20, max_pixels: int = 50_000_000) -> None:
         self.max_bytes, self.max_pixels = max_bytes, max_pixels
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], tuple[int, bytes]] = OrderedDict()
         self._size, self._lock = 0, threading.Lock()
 
     def get(self, item_id: str, file: Path, side: int) -> bytes:
@@ -34,14 +35,16 @@ class Thumbnails:
         Raises:
             ValueError: the file is not a complete image, or is too large.
         """
+        changed = file.stat().st_mtime_ns
         with self._lock:
-            if (item_id, side) in self._kept:
+            state, kept = self._kept.get((item_id, side), (None, b""))
+            if state == changed:
                 self._kept.move_to_end((item_id, side))
-                return self._kept[item_id, side]
+                return kept
         made = make_thumbnail(file, side, self.max_pixels)
         with self._lock:
             self._remove(item_id, side)
-            self._kept[item_id, side] = made
+            self._kept[item_id, side] = changed, made
             self._size += len(made)
             while self._size > self.max_bytes:
                 self._remove(*next(iter(self._kept)))
@@ -53,8 +56,14 @@ class Thumbnails:
             for side in SIDES:
                 self._remove(item_id, side)
 
+    def keep(self, item_ids: Container[str]) -> None:
+        """Remove the thumbnails of all other items."""
+        with self._lock:
+            for item_id, side in [key for key in self._kept if key[0] not in item_ids]:
+                self._remove(item_id, side)
+
     def _remove(self, item_id: str, side: int) -> None:
-        self._size -= len(self._kept.pop((item_id, side), b""))
+        self._size -= len(self._kept.pop((item_id, side), (0, b""))[1])
 
 
 def make_thumbnail(file: Path, side: int, max_pixels: int) -> bytes:

@@ -1,6 +1,7 @@
 """Collections of the demo's images with metadata, in the format of the stage."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,22 @@ import pyarrow as pa
 
 from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.image_vectors import ImageVectors
 from bifocal.serving.identity import model_hash
 from bifocal.trained import ONNX, TrainedModel
 from pipelines.app.run_folder import PARAMETERS
 
 COLLECTION = Path("artifacts") / "collection"
+SIDE = 128
+"""Pixels along each side of an image."""
 
 
-def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int = 1) -> Path:
+def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int = 1, regions: bool = False) -> Path:
     """Write a run with the demo's model; return its folder.
 
     Args:
         prefix: of the item ids.
+        regions: whether the collection has the vectors and boxes of its regions.
         sign: -1 for another model with the same scores: its vectors and those of its sentences are negated.
     """
     shutil.copytree(demo.directory / ONNX, folder / ONNX)
@@ -32,14 +37,26 @@ def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int
     paths = [str(demo.collection.image(row)) for row in rows]
     identity = ModelIdentity("demo", None, model_hash(folder / ONNX))
     vectors = sign * np.asarray(demo.collection.vectors[:], np.float32)
-    writer = CollectionWriter(folder / COLLECTION, Description(identity, "/", vectors.shape[1], None))
-    for item_id, path, vector in zip(ids, paths, vectors, strict=True):
-        writer.add(Item(item_id, path.lstrip("/"), "0" * 64, 128, 128), vector)
+    found, boxes = embed_regions(folder / ONNX, paths) if regions else ([None] * len(ids), None)
+    dimension = vectors.shape[1] if regions else None
+    writer = CollectionWriter(folder / COLLECTION, Description(identity, "/", vectors.shape[1], dimension))
+    for item_id, path, vector, of_regions in zip(ids, paths, vectors, found, strict=True):
+        writer.add(Item(item_id, path.lstrip("/"), "0" * 64, SIDE, SIDE), vector, of_regions, boxes)
     captions = dict(zip(ids, map(demo.collection.captions, rows), strict=True))
     numbers = list(range(len(ids)))
     metadata = {"item_id": ids, "number": numbers, "parity": ["odd" if number % 2 else "even" for number in numbers]}
     writer.finish(captions, pa.table(metadata))
     return folder
+
+
+def embed_regions(onnx: Path, paths: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the vectors of the regions of each image, and the boxes of the regions of any image."""
+    model = ImageVectors(onnx)
+    found: list[np.ndarray] = []
+    for start in range(0, len(paths), 32):
+        decoded = [model.decode(Path(path).read_bytes(), 10**6) for path in paths[start : start + 32]]
+        found += model.encode_images([image.pixels for image in decoded])[1] or []
+    return found, model.boxes(SIDE, SIDE)
 
 
 def negate_output(file: Path) -> None:

@@ -20,8 +20,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
 
 @pytest.fixture(scope="package")
 def run_folder(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with the demo's model, and a collection with metadata."""
-    return write_run(demo, tmp_path_factory.mktemp("served") / "run")
+    """A run with the demo's model, and a collection with metadata and regions."""
+    return write_run(demo, tmp_path_factory.mktemp("served") / "run", regions=True)
 
 
 @pytest.fixture(scope="package")
