@@ -1,13 +1,15 @@
 // The query in the fragment of the address: a permalink that is never sent to the service or its log.
 export const PAGE_SIZE = 24;
 
-export const emptyQuery = () => ({ text: "", like: "", plus: [], minus: [], where: {}, shown: PAGE_SIZE, item: "" });
+export const emptyQuery = () => ({ text: "", like: "", plus: [], minus: [], where: {}, mode: "vectors", group: "", shown: PAGE_SIZE, item: "" });
 
 export function readAddress() {
   const fields = new URLSearchParams(location.hash.slice(1));
   const query = emptyQuery();
   for (const name of ["text", "like", "item"]) query[name] = fields.get(name) ?? "";
   for (const name of ["plus", "minus"]) query[name] = fields.getAll(name).filter(Boolean);
+  query.mode = fields.get("mode") ?? "vectors";
+  query.group = fields.get("group") ?? "";
   query.shown = Math.max(PAGE_SIZE, Number.parseInt(fields.get("shown"), 10) || 0);
   try {
     query.where = Object(JSON.parse(fields.get("where") ?? "{}"));
@@ -22,8 +24,13 @@ export function addressOf(query) {
   for (const name of ["text", "like", "item"]) if (query[name]) fields.set(name, query[name]);
   for (const name of ["plus", "minus"]) for (const text of query[name]) fields.append(name, text);
   if (Object.keys(query.where).length) fields.set("where", JSON.stringify(query.where));
+  if (query.mode !== "vectors") fields.set("mode", query.mode);
+  if (query.group) fields.set("group", query.group);
   if (query.shown > PAGE_SIZE) fields.set("shown", query.shown);
   return `#${fields}`;
 }
+
+// Words and regions are searched by a sentence alone.
+export const isSentence = (query) => !query.like && !query.plus.length && !query.minus.length;
 
 export const isEmpty = (query) => !query.text && !query.like && !query.plus.length;

@@ -42,6 +42,7 @@ export function search(query, file, signal) {
   if (!file) return post("search", query, signal);
   const parameters = new URLSearchParams({ k: query.k, offset: query.offset, where: JSON.stringify(query.where) });
   for (const text of [...(query.text ? [query.text] : []), ...query.plus]) parameters.append("plus", text);
+  if (query.group) parameters.set("group", query.group);
   for (const text of query.minus) parameters.append("minus", text);
   const headers = { "content-type": file.type.startsWith("image/") ? file.type : "application/octet-stream" };
   return send(`search/image?${parameters}`, { method: "POST", headers, body: file, signal }).then((answer) => answer.json());

@@ -15,6 +15,9 @@ export function showDetail(result, sentence, explains) {
   byId("heatmaps").replaceChildren();
   byId("sentence").replaceChildren();
   byId("where").textContent = "";
+  byId("region").textContent = result.box ? t("region", center(result.box)) : "";
+  byId("picture").querySelector(".region")?.remove();
+  if (result.box) byId("picture").append(regionBox(result.box));
   byId("captions").replaceChildren(...result.captions.map((caption) => element("li", caption)));
   const entries = Object.entries(result.metadata).filter(([, value]) => value !== null);
   byId("metadata").replaceChildren(...entries.flatMap(([name, value]) => [element("dt", name), element("dd", String(value))]));
@@ -28,6 +31,21 @@ export function showDetail(result, sentence, explains) {
   if (explains) showHeatmaps(result.id, sentence);
   else byId("where").textContent = t("where_none");
 }
+
+// A rectangle over an image; over the central square of an image that fills a square.
+export function regionBox([x0, y0, x1, y1], image) {
+  const shorter = image ? Math.min(image.naturalWidth, image.naturalHeight) : 1;
+  const [width, height] = image ? [image.naturalWidth / shorter, image.naturalHeight / shorter] : [1, 1];
+  const box = element("span", "");
+  box.className = "region";
+  box.style.left = `${100 * (x0 * width + (1 - width) / 2)}%`;
+  box.style.top = `${100 * (y0 * height + (1 - height) / 2)}%`;
+  box.style.width = `${100 * (x1 - x0) * width}%`;
+  box.style.height = `${100 * (y1 - y0) * height}%`;
+  return box;
+}
+
+const center = ([x0, y0, x1, y1]) => ({ x: number(Math.round(50 * (x0 + x1))), y: number(Math.round(50 * (y0 + y1))) });
 
 async function showHeatmaps(id, sentence) {
   const { signal } = request;

@@ -1,7 +1,7 @@
 // The page: its state is the query of the address; every change writes the address, and every address is a search.
-import { PAGE_SIZE, addressOf, emptyQuery, isEmpty, readAddress } from "./address.js";
+import { PAGE_SIZE, addressOf, emptyQuery, isEmpty, isSentence, readAddress } from "./address.js";
 import * as service from "./api.js";
-import { showDetail } from "./detail.js";
+import { regionBox, showDetail } from "./detail.js";
 import { readFilters, showFilters, writeFilters } from "./filters.js";
 import { languageNames, loadTexts, number, t } from "./texts.js";
 
@@ -58,7 +58,11 @@ async function search(wanted) {
     while (results.length < query.shown && answer.more) {
       const k = Math.min(query.shown - results.length, information?.max_results ?? PAGE_SIZE);
       const { text, like, plus, minus, where } = query;
-      const body = { plus, minus, where, k, offset: results.length, ...(text ? { text } : {}), ...(like ? { like } : {}) };
+      const body = { plus, minus, where, k, offset: results.length };
+      if (text) body.text = text;
+      if (like) body.like = like;
+      if (query.group) body.group = query.group;
+      if (query.mode !== "vectors" && text && !file && isSentence(query)) body.mode = query.mode;
       answer = await service.search(body, file, signal);
       results = [...results, ...answer.results];
       if (!answer.results.length) break;
@@ -97,7 +101,7 @@ function card(result) {
   const caption = result.captions[0] ?? result.id;
   const score = result.score.toFixed(2);
   const entry = document.createElement("li");
-  entry.innerHTML = `<button type="button" class="card"><img alt=""><span class="text"><span class="score"><span></span><span></span></span><span class="caption"></span></span></button>`;
+  entry.innerHTML = `<button type="button" class="card"><span class="frame"><img alt=""></span><span class="text"><span class="score"><span></span><span></span></span><span class="caption"></span></span></button>`;
   const button = entry.firstElementChild;
   button.dataset.id = result.id;
   button.setAttribute("aria-label", t("open", { caption, score }));
@@ -116,6 +120,7 @@ function card(result) {
     none.textContent = t("no_image");
     image.replaceWith(none);
   };
+  if (result.box) image.addEventListener("load", () => image.after(regionBox(result.box, image)), { once: true });
   if (result.has_image) service.showThumbnail(image, result.id, 256).catch(replace);
   else replace();
   return entry;
@@ -147,6 +152,9 @@ function writeForm() {
   byId("query").value = query.text;
   writeFilters(byId("columns"), query.where);
   if (Object.keys(query.where).length) byId("filters").open = true;
+  byId("mode").value = query.mode;
+  byId("mode").disabled = Boolean(file) || !isSentence(query);
+  byId("group").value = query.group;
   byId("words").replaceChildren(...["plus", "minus"].flatMap((kind) => query[kind].map((text, row) => chip(kind, text, row))));
   byId("image-query").hidden = !file && !query.like;
   byId("preview").hidden = !file && !query.like;
@@ -209,6 +217,8 @@ async function loadInformation() {
   byId("choose").hidden = !information.accepts_images;
   byId("filters").hidden = !information.columns.length;
   byId("columns").replaceChildren();
+  showOptions("mode", information.modes.map((mode) => [mode, t(`mode_${mode}`)]));
+  showOptions("group", [["", t("no_group")], ...information.columns.map(({ name }) => [name, name])]);
   showFilters(byId("columns"), information.columns);
   byId("examples").querySelector("ul").replaceChildren(...information.examples.map((text) => {
     const entry = document.createElement("li");
@@ -220,6 +230,11 @@ async function loadInformation() {
     return entry;
   }));
   return true;
+}
+
+function showOptions(id, options) {
+  byId(id).parentElement.hidden = options.length < 2;
+  byId(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
 }
 
 async function start() {
@@ -240,6 +255,8 @@ function listen() {
     start();
   });
   byId("columns").addEventListener("change", () => changeQuery({ where: readFilters(byId("columns")) }));
+  byId("mode").addEventListener("change", () => changeQuery({ mode: byId("mode").value }));
+  byId("group").addEventListener("change", () => changeQuery({ group: byId("group").value }));
   byId("word").addEventListener("keydown", (event) => {
     if (event.key === "Enter") {
       event.preventDefault();

@@ -189,6 +189,38 @@ def test_filters_paging_and_the_empty_state(page: Page) -> None:
     assert ids(page) == []
 
 
+def test_words_parts_of_images_and_groups(page: Page, server: Server) -> None:
+    search(page, "even star")
+    by_vector = ids(page)
+    page.select_option("#mode", "hybrid")
+    page.wait_for_url("**mode=hybrid")
+    expected = server.search(text="even star", mode="hybrid")["results"]
+    expect(page.locator(".card").first).to_have_attribute("data-id", expected[0]["id"])
+    assert ids(page) == [result["id"] for result in expected] != by_vector
+    page.select_option("#mode", "regions")
+    search(page, "a red star")
+    (best,) = server.search(text="a red star", mode="regions", k=1)["results"]
+    expect(page.locator(".card").first).to_have_attribute("data-id", best["id"])
+    expect(page.locator(".card .region")).to_have_count(24)
+    assert not violations(page)
+    take_picture(page, "regions")
+    page.locator(".card").first.click()
+    x0, y0, x1, y1 = best["box"]
+    expect(page.locator("#region")).to_contain_text(f"{round(50 * (x0 + x1))} % from the left")
+    expect(page.locator("#picture img")).to_have_js_property("complete", True)
+    box, image = (page.locator(f"#picture {name}").bounding_box() for name in (".region", "img"))
+    assert box["x"] + box["width"] / 2 == pytest.approx(image["x"] + image["width"] * (x0 + x1) / 2, abs=1)
+    assert box["y"] + box["height"] / 2 == pytest.approx(image["y"] + image["height"] * (y0 + y1) / 2, abs=1)
+    page.keyboard.press("Escape")
+    page.select_option("#group", "parity")
+    expect(page.locator(".card")).to_have_count(2)
+    page.fill("#word", "snow")
+    page.click("#plus")
+    expect(page.locator("#mode")).to_be_disabled()
+    expect(page.locator(".card .region")).to_have_count(0)
+    expect(page.locator("#problem")).to_be_empty()
+
+
 def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tmp_path: Path) -> None:
     file = tmp_path / "letter.png"
     file.write_text("no image")
