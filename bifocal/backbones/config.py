@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bifocal.backbones.preprocessing import ResizeOrCrop
+from bifocal.datasets.resizing import ResizeOrCrop
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import normalize_pixels, resize_image, to_pixels
-from bifocal.datasets.resizing import resize_shorter
+from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
+from bifocal.datasets.resizing import resize_image, resize_shorter
 
 Output = Literal["projection", "tokens"]
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")

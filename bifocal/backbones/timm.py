@@ -8,10 +8,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.preprocessing import ResizeOrCrop, normalize_pixels, resize_image, to_pixels
+from bifocal.backbones.preprocessing import normalize_pixels, to_pixels
 from bifocal.backbones.timm_input import check_input_size, input_resize, input_size, scaled_side
 from bifocal.backbones.timm_tokens import class_and_mean, is_transformer, normalized, token_map
-from bifocal.datasets.resizing import resize_shorter
+from bifocal.datasets.resizing import ResizeOrCrop, resize_image, resize_shorter
 from bifocal.registry import suggest
 
 Pooling = Literal["network", "class_and_mean"]

@@ -1,9 +1,47 @@
 """Resizing of images with Pillow, for extraction and for a server without torch."""
 
+from typing import Literal
+
 from PIL import Image
 
 DECODED_SCALE = 2
 """A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
+Resize = Literal["square", "aspect", "limit"]
+"""``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
+``limit``: a longer side above size becomes size; a smaller image stays as it is."""
+ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
+"""Those of ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
+central size x size square. The rest of the image is cut off."""
+
+
+def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
+    """Resize an image.
+
+    Args:
+        size: in pixels.
+        interpolation: Pillow's name ("bicubic").
+
+    Example:
+        >>> resize_image(Image.new("RGB", (80, 40)), 20, "aspect", "bicubic").size
+        (20, 10)
+    """
+    resized = resized_size(*image.size, size, resize)
+    return image if image.size == resized else image.resize(resized, Image.Resampling[interpolation.upper()])
+
+
+def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[int, int]:
+    """Return the width and height of a resized image, in pixels.
+
+    Example:
+        >>> resized_size(80, 40, 20, "aspect"), resized_size(80, 40, 100, "limit")
+        ((20, 10), (80, 40))
+    """
+    if resize == "square":
+        return size, size
+    longer = max(width, height)
+    if resize == "limit" and longer <= size:
+        return width, height
+    return max(1, round(width * size / longer)), max(1, round(height * size / longer))
 
 
 def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Image.Image:

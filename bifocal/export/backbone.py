@@ -57,7 +57,7 @@ def export_backbone(features: Path, folder: Path) -> None:
 
 
 def write_preprocessing(features: Path, folder: Path, stretched_side: int | None = None) -> None:
-    """Write ``preprocessing.json``: side of the square that images become, pixels, interpolation, decoded side, crop.
+    """Write ``preprocessing.json``: size of resized images in pixels, interpolation, decoded side, crop, resizing.
 
     Args:
         stretched_side: of an encoder that stretches the original images itself, bilinearly; None for the square of the
@@ -66,6 +66,8 @@ def write_preprocessing(features: Path, folder: Path, stretched_side: int | None
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     # Without a crop, "scaled" is missing.
     content = {name: preprocessing[name] for name in ("size", "interpolation", "scaled") if name in preprocessing}
+    if preprocessing["resize"] == "aspect":
+        content["resize"] = "aspect"
     content["decoded_side"] = DECODED_SCALE * content.get("scaled", content["size"])
     if stretched_side is not None:
         content = {"size": stretched_side, "interpolation": "bilinear"}

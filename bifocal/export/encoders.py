@@ -105,9 +105,15 @@ def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer:
     check_shapes(file, input_shapes(load_model(model_directory), branch))
 
 
-def keeps_square(model_directory: Path, size: int) -> bool:
-    """Return whether the image encoder reads pixels, and takes a square image of ``size`` pixels as it is."""
-    return load_model(model_directory).image_encoder.keeps_square(size)
+def keeps_pixels(model_directory: Path, resize: str, size: int) -> bool:
+    """Return whether the image encoder reads pixels, and takes images as they are resized for it.
+
+    Args:
+        resize: how images are resized, see ``bifocal.datasets.resizing.ResizeOrCrop``.
+        size: in pixels.
+    """
+    encoder = load_model(model_directory).image_encoder
+    return encoder.keeps_any_size if resize == "aspect" else resize == "square" and encoder.keeps_square(size)
 
 
 def stretched_side(model_directory: Path) -> int | None:

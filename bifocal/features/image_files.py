@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import resized_size
 from bifocal.datasets import Dataset, open_image
-from bifocal.datasets.resizing import DECODED_SCALE
+from bifocal.datasets.resizing import DECODED_SCALE, resized_size
 from bifocal.features.store import IMAGE_FILES, FeatureStore, RegionBatch
 
 

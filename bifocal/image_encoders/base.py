@@ -22,12 +22,14 @@ class ImageEncoder(nn.Module):
         single_vector: whether an image has one vector (B, d), and not one per cell and level (B, L, N, d).
         levels_per_image: L of an encoder with several vectors per image; stored features hold the cells of one level
             after the other, equally many of each.
+        keeps_any_size: whether evaluation feeds the pixels of an image of any size unchanged to the network.
         onnx_image_size: pixels, side of the only square that an exported graph takes; None if any size will do.
     """
 
     reads_pixels: bool = False
     single_vector: bool = True
     levels_per_image: int = 1
+    keeps_any_size: bool = False
     onnx_image_size: int | None = None
 
     def __init__(self, input_dim: int, dim: int) -> None:
@@ -66,7 +68,7 @@ class ImageEncoder(nn.Module):
 
     def keeps_square(self, size: int) -> bool:
         """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the network."""
-        return False
+        return self.keeps_any_size
 
     @property
     def stretched_side(self) -> int | None:

@@ -31,6 +31,7 @@ class ConcatenatedImages(ImageEncoder):
         super().__init__(first.input_dim, sum(member.dim for member in members))
         self.members = nn.ModuleList(members)
         self.reads_pixels, self.onnx_image_size = first.reads_pixels, first.onnx_image_size
+        self.keeps_any_size = first.keeps_any_size
         self.single_vector, self.levels_per_image = first.single_vector, first.levels_per_image
 
     @property

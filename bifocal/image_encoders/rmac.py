@@ -12,7 +12,7 @@ from bifocal.backbones.state import load_into
 from bifocal.backbones.trainable import EVAL_BATCH_SIZE, PixelBackbone, whole_images
 from bifocal.backbones.whitening import Whitening
 from bifocal.features import RegionBatch
-from bifocal.features.extractors.rmac_regions import region_maxima
+from bifocal.features.extractors.rmac_regions import region_maxima, region_maxima_of_any_size
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.localization.grad_cam import Activations
 
@@ -30,7 +30,6 @@ class RMACEncoder(ImageEncoder):
         dim: d, dimension of the embedding; at most the channels of the backbone if it starts from a whitening.
         backbone: name of a timm model.
         scales: scales of the grid of regions.
-        onnx_image_size: pixels, side of the square that an exported graph takes: the grid depends on the image size.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
     Shape:
@@ -44,7 +43,7 @@ class RMACEncoder(ImageEncoder):
         torch.Size([2, 4])
     """
 
-    reads_pixels = True
+    reads_pixels, keeps_any_size = True, True
 
     def __init__(
         self,
@@ -52,7 +51,6 @@ class RMACEncoder(ImageEncoder):
         dim: int = 2048,
         backbone: str = "resnet101.tv_in1k",
         scales: int = 2,
-        onnx_image_size: int = 576,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(input_dim, dim)
@@ -62,19 +60,27 @@ class RMACEncoder(ImageEncoder):
             )
         self.backbone = PixelBackbone(backbone, model_arguments)
         self.whitening = nn.Linear(self.backbone.channels, dim)
-        self.scales, self.onnx_image_size = scales, onnx_image_size
+        self.scales = scales
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         self._keep_statistics()
-        return torch.stack(map_by_shape(whole_images(features, mask), self.embed_pixels, EVAL_BATCH_SIZE))
+        return torch.stack(map_by_shape(whole_images(features, mask), self._embed, EVAL_BATCH_SIZE))
+
+    def _embed(self, pixels: Tensor) -> Tensor:
+        return self.embed_maps(self.backbone(pixels))
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Return the embeddings (B, d) of images of one size (B, 3, H, W)."""
-        return self.embed_maps(self.backbone(pixels))
+        """Return the embeddings (B, d) of images of one size (B, 3, H, W), by operations that no size changes.
+
+        An image that is too thin for the regions of a scale has those of the other scales; ``forward`` rejects it.
+        """
+        maxima, present = region_maxima_of_any_size(self.backbone(pixels), self.scales)
+        regions = normalize(maxima.masked_fill(~present[:, None], 0.0), dim=2)
+        return self._sum(self._whiten(regions).masked_fill(~present[:, None], 0.0))
 
     def embed_maps(self, maps: Tensor) -> Tensor:
         """Return the embeddings (B, d) of the backbone's maps (B, C, h, w)."""
-        return normalize(normalize(self.whitening(self._regions(maps)), dim=2).sum(dim=1), dim=1)
+        return self._sum(self._whiten(self._regions(maps)))
 
     def region_vectors(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the l2-normalized maxima (n, C) of all regions of images (B, 3, H, W), before the whitening."""
@@ -88,10 +94,6 @@ class RMACEncoder(ImageEncoder):
         projection = whitening.projection[: self.whitening.out_features]
         weights = {"weight": projection, "bias": -projection @ whitening.mean}
         load_into(self.whitening, weights, Path("the whitening"))
-
-    def keeps_square(self, size: int) -> bool:
-        """Return whether an exported graph takes a square image of ``size`` pixels."""
-        return size == self.onnx_image_size
 
     def last_activations(self, regions: RegionBatch) -> Activations:
         """Return the backbone's maps of one image."""
@@ -112,6 +114,12 @@ class RMACEncoder(ImageEncoder):
     def _regions(self, maps: Tensor) -> Tensor:
         """Return the l2-normalized maxima (B, n, C) of the regions of maps (B, C, h, w)."""
         return normalize(region_maxima(maps, self.scales), dim=2)
+
+    def _whiten(self, regions: Tensor) -> Tensor:
+        return normalize(self.whitening(regions), dim=2)
+
+    def _sum(self, regions: Tensor) -> Tensor:
+        return normalize(regions.sum(dim=1), dim=1)
 
     def _keep_statistics(self) -> None:
         # Not in train(): the freezing code may call backbone.train() directly.

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from bifocal.backbones.preprocessing import resized_size
 from bifocal.datasets.published import AUTOMATIC, Download
+from bifocal.datasets.resizing import resized_size
 from bifocal.features import RegionBatch
 from bifocal.features.base import FeatureExtractor, FeatureReader, PublishedFeatures
 from bifocal.features.extractors.base import TimmExtractor

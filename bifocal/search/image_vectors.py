@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets.images import decode_image, image_size
-from bifocal.serving.encoders import Array, ImageGraph, square_pixels
+from bifocal.serving.encoders import Array, ImageGraph, resized_pixels
 from bifocal.serving.heatmaps import LOCALIZER, image_vectors, square_of
 from bifocal.serving.pair_scorer import scores_pairs
-from bifocal.serving.sessions import REGIONS, run_graph
+from bifocal.serving.sessions import REGIONS
 
 GRAPH = "image_encoder.onnx"
 
@@ -23,7 +23,7 @@ class DecodedImage(NamedTuple):
     """An image as the graphs read it.
 
     Attributes:
-        pixels: (3, side, side) uint8.
+        pixels: (3, H, W) uint8.
         width, height: of the original image, pixels after EXIF rotation.
     """
 
@@ -79,25 +79,24 @@ class ImageVectors:
         preprocessing = dict(self.graph.preprocessing)
         side = preprocessing.pop("decoded_side", None)
         image = decode_image(BytesIO(file), max_pixels, side)
-        return DecodedImage(square_pixels(image, **preprocessing), *image_size(BytesIO(file)))
+        return DecodedImage(resized_pixels(image, **preprocessing), *image_size(BytesIO(file)))
 
     def encode_images(self, pixels: Sequence[Array]) -> tuple[Array, list[Array] | None]:
-        """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, side, side)."""
+        """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, H, W)."""
         start = time.perf_counter()
-        inputs = self.graph.read_squares(np.stack(pixels))
+        inputs = self.graph.read_resized(pixels)
         self.seconds += time.perf_counter() - start
         return self.encode_inputs(inputs)
 
     def encode_inputs(self, inputs: Sequence[Array]) -> tuple[Array, list[Array] | None]:
         """Return the vectors (B, D) and the regions' vectors (R, d) of B features (R, D), or pixels for the encoder."""
         start = time.perf_counter()
-        arrays = self.graph.graph_arrays(inputs)
         regions: list[Array] | None = None
         if self._kind == REGIONS:
-            vectors, of_regions = run_graph(self.graph.images, arrays, (self._output, REGIONS))
+            vectors, of_regions = self.graph.run(inputs, (self._output, REGIONS))
             regions = list(of_regions)
         else:
-            (vectors,) = run_graph(self.graph.images, arrays, (self._output,))
+            (vectors,) = self.graph.run(inputs, (self._output,))
             if self._kind is not None:
                 regions = image_vectors(self.graph, self._kind, inputs)
         self.seconds += time.perf_counter() - start

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.datasets.images import decode_image
-from bifocal.datasets.resizing import center_box, resize_shorter
+from bifocal.datasets.resizing import Resize, center_box, resize_image, resize_shorter
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.text import SentenceReader
 
@@ -55,14 +55,14 @@ class ImageGraph:
         Raises:
             ValueError: a string is not the base64 of an image file.
         """
-        return self.read_squares(np.stack([read_pixels(image, **self.preprocessing) for image in images]))
+        return self.read_resized([read_pixels(image, **self.preprocessing) for image in images])
 
-    def read_squares(self, pixels: Array) -> list[Array]:
-        """Return the inputs of the graph for preprocessed images (B, 3, size, size) uint8; see ``read_images``."""
+    def read_resized(self, pixels: Sequence[Array]) -> list[Array]:
+        """Return the inputs of the graph for B preprocessed images (3, H, W) uint8; see ``read_images``."""
         if self.backbone is None:
-            return list(pixels.astype(np.float32))
+            return [image.astype(np.float32) for image in pixels]
         # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
-        return list(run_graph(self.backbone, (pixels,))[0].astype(np.float16))
+        return list(run_graph(self.backbone, (np.stack(pixels),))[0].astype(np.float16))
 
     def encode_images(self, images: Sequence[str]) -> Array:
         """Return the output of the graph for B image files in base64.
@@ -74,11 +74,24 @@ class ImageGraph:
 
     def encode_inputs(self, inputs: Sequence[Array], output: str | None = None) -> Array:
         """Return an output of the graph, by default the first, for B features (R, D) or pixels (3, H, W)."""
-        return run_graph(self.images, self.graph_arrays(inputs), output)[0]
+        return self.run(inputs, output)[0]
 
-    def graph_arrays(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """Return the arrays that the graph reads for B features (R, D) or pixels (3, H, W)."""
-        return (np.stack(inputs),) if self.reads_pixels else pad_features(inputs)
+    def run(self, inputs: Sequence[Array], output: str | Sequence[str] | None = None) -> list[Array]:
+        """Return the outputs of the graph, see ``run_graph``, for B features (R, D) or pixels (3, H, W).
+
+        Images of one size pass through the network together: padding would change their features.
+        """
+        if not self.reads_pixels:
+            return run_graph(self.images, pad_features(inputs), output)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for number, image in enumerate(inputs):
+            groups.setdefault(image.shape, []).append(number)
+        results = [
+            run_graph(self.images, (np.stack([inputs[number] for number in numbers]),), output)
+            for numbers in groups.values()
+        ]
+        order = np.argsort(np.concatenate(list(groups.values())))
+        return [np.concatenate(parts)[order] for parts in zip(*results, strict=True)]
 
     def encode_features(self, features: Sequence[Any], output: str | None = None) -> Array:
         """Return an output of the graph, by default the first, for B arrays (R, D), or nested lists; R may differ."""
@@ -119,15 +132,21 @@ def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def read_pixels(
-    encoded: str, size: int, interpolation: str, scaled: int | None = None, decoded_side: int | None = None
+    encoded: str,
+    size: int,
+    interpolation: str,
+    scaled: int | None = None,
+    decoded_side: int | None = None,
+    resize: Resize = "square",
 ) -> Array:
-    """Return the pixels (3, size, size) uint8 of an image file in base64.
+    """Return the pixels (3, H, W) uint8 of an image file in base64.
 
     Args:
-        size: side of the square that the image is resized to, pixels.
+        size: pixels, side of the square that the image is resized to, or with "aspect" its longer side.
         interpolation: method of Pillow's ``resize``, such as "bicubic".
         scaled: pixels of the shorter side, from which the central square is cropped; None to resize without a crop.
         decoded_side: pixels that each side of a decoded JPEG needs; None for its full resolution.
+        resize: how the image is resized if it is not cropped.
 
     Raises:
         ValueError: the string is not the base64 of an image file.
@@ -136,14 +155,16 @@ def read_pixels(
         image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS, decoded_side)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
-    return square_pixels(image, size, interpolation, scaled)
+    return resized_pixels(image, size, interpolation, scaled, resize)
 
 
-def square_pixels(image: Image.Image, size: int, interpolation: str, scaled: int | None = None) -> Array:
-    """Return the pixels (3, size, size) uint8 of a decoded image; the arguments are those of ``read_pixels``."""
+def resized_pixels(
+    image: Image.Image, size: int, interpolation: str, scaled: int | None = None, resize: Resize = "square"
+) -> Array:
+    """Return the pixels (3, H, W) uint8 of a decoded image; the arguments are those of ``read_pixels``."""
     if scaled is not None:
         image = resize_shorter(image, scaled, interpolation)
         image = image.crop(center_box(*image.size, size))
-    elif image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling[interpolation.upper()])
+    else:
+        image = resize_image(image, size, resize, interpolation)
     return np.array(image).transpose(2, 0, 1)

@@ -18,7 +18,7 @@ from bifocal.export.backbone import (
 )
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
-from bifocal.export.encoders import branches, export_encoder, keeps_square, stretched_side
+from bifocal.export.encoders import branches, export_encoder, keeps_pixels, stretched_side
 from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import Parity, compare_encoder
 from bifocal.export.quantization import quantize_graph
@@ -44,8 +44,8 @@ def run(
     """Write the graphs, their comparison with torch, and the files that turn a sentence into their input.
 
     ``backbone.onnx`` turns an image into features, if one graph can compute them, see ``bifocal.export.backbone``. An
-    encoder that reads the pixels of square images, or stretches original images to a square, needs no backbone, only
-    the resizing in ``preprocessing.json``. With int8, the graphs are then quantized, and measured on the split "val"
+    encoder that reads pixels, or stretches original images to a square, needs no backbone, only the resizing in
+    ``preprocessing.json``. With int8, the graphs are then quantized, and measured on the split "val"
     beside those of float32: ``quantization.json``.
 
     Raises:
@@ -59,9 +59,10 @@ def run(
         *_export_vectorizer(text, onnx, params.seed),
     ]
     preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
-    if preprocessing.get("resize") == "square" and keeps_square(embedding, preprocessing["size"]):
+    resize = preprocessing.get("resize")
+    if resize is not None and keeps_pixels(embedding, resize, preprocessing["size"]):
         write_preprocessing(features, onnx)
-    elif preprocessing.get("resize") == "limit" and (side := stretched_side(embedding)) is not None:
+    elif resize == "limit" and (side := stretched_side(embedding)) is not None:
         write_preprocessing(features, onnx, side)
     export_localizer(embedding, features, onnx, params.localizer)
     parities += compare_localizer(embedding, onnx, params.seed, params.localizer)

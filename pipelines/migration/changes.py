@@ -110,6 +110,20 @@ class RenamedArgument(Change):
 
 
 @dataclass(frozen=True)
+class RemovedArgument(Change):
+    """A part has an argument no longer, because its value would have no effect; ``part`` is its present name."""
+
+    part: str
+    argument: str
+
+    def apply(self, document: Document) -> None:
+        for where, reference in references(document.values):
+            if reference.get("name") == self.part and self.argument in reference:
+                del reference[self.argument]
+                document.done.append(f"{where}: {self.argument} removed")
+
+
+@dataclass(frozen=True)
 class Added(Change):
     """A key that a ``params.yaml`` must have since this version; a recipe needs none."""
 

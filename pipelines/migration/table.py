@@ -2,7 +2,16 @@
 
 from functools import partial
 
-from pipelines.migration.changes import Added, Adjusted, Change, Converted, Renamed, RenamedArgument, RenamedPart
+from pipelines.migration.changes import (
+    Added,
+    Adjusted,
+    Change,
+    Converted,
+    RemovedArgument,
+    Renamed,
+    RenamedArgument,
+    RenamedPart,
+)
 from pipelines.migration.conversions import (
     batches,
     champion,
@@ -135,6 +144,7 @@ TABLE: tuple[Change, ...] = (
     Converted("0.3", ("train_ranking_head.learning_rates",), f"{RANKING_PHASE}.learning_rate", learning_rates),
     Renamed("0.3", "train_ranking_head.schedule", f"{RANKING_PHASE}.schedule"),
     Adjusted("0.3", late_interaction),
+    RemovedArgument("0.3", "RMACEncoder", "onnx_image_size"),
     Added("0.3", "pipeline", "embedding"),
     Added("0.3", "train_embedding.initialization", None),
     Added("0.3", "train_ranking_head.backbone", None),

@@ -37,7 +37,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         {"levels": 2, "layers": ["layer2", "layer4"], "cells": 3, "image_size": 64, **NETWORK},
     ],
     "ProjectionEncoder": [{"hidden": 5}],
-    "RMACEncoder": [{"onnx_image_size": 64, **NETWORK}],
+    "RMACEncoder": [{**NETWORK}],
     "ResidualHead": [{"hidden": 5}],
     "SMILEEncoder": [{}, *({"ablation": name} for name in ("mean", "scalar", "no_convolution", "no_softmax"))],
 }

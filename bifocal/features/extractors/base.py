@@ -5,9 +5,8 @@ from typing import Any
 from PIL import Image
 
 from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.preprocessing import ResizeOrCrop
 from bifocal.backbones.timm import TimmBackbone
-from bifocal.datasets.resizing import DECODED_SCALE
+from bifocal.datasets.resizing import DECODED_SCALE, ResizeOrCrop
 
 
 class TimmExtractor:

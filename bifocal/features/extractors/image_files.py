@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import Resize, resized_size
 from bifocal.datasets import Dataset
+from bifocal.datasets.resizing import Resize, resized_size
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import IMAGE_FILES

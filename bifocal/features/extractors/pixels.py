@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import Resize
+from bifocal.datasets.resizing import Resize
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.store import PIXELS

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import ResizeOrCrop
 from bifocal.backbones.timm import Pooling
+from bifocal.datasets.resizing import ResizeOrCrop
 from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
 from bifocal.features.crops import extract_cells

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.preprocessing import Resize, map_by_shape, resize_image
+from bifocal.backbones.preprocessing import map_by_shape
+from bifocal.datasets.resizing import Resize, resize_image
 from bifocal.features.base import ImageRegions
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid

@@ -50,5 +50,43 @@ def region_maxima(maps: Tensor, scales: int) -> Tensor:
     return torch.stack(maxima, dim=1)
 
 
+def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor]:
+    """Return ``region_maxima`` by operations that do not depend on the size of the maps, for a graph of any image size.
+
+    Each scale has as many regions as any map can have. Those that a map does not have are marked; so are those of a
+    scale that ``grid_regions`` rejects because the map is too small.
+
+    Shape:
+        maps (B, C, h, w) -> maxima (B, n, C), minus infinity where there is no region; whether there is a region, (n,).
+
+    Example:
+        >>> maxima, present = region_maxima_of_any_size(torch.rand(1, 8, 18, 12), scales=2)
+        >>> maxima.shape, int(present.sum())
+        (torch.Size([1, 113, 8]), 8)
+    """
+    rows, columns = torch.arange(maps.shape[2], device=maps.device), torch.arange(maps.shape[3], device=maps.device)
+    height, width = rows.max() + 1, columns.max() + 1
+    short, longer = torch.minimum(height, width).double(), torch.maximum(height, width).double()
+    strides = (longer - short) / torch.tensor(EXTRA_REGIONS, dtype=torch.float64, device=maps.device)
+    extra = 1 + ((short - strides) / short - OVERLAP).abs().argmin()
+    maxima, present = [], []
+    for scale in range(1, scales + 1):
+        side = torch.div(2 * torch.minimum(height, width), scale + 1, rounding_mode="floor")
+        most = scale + max(EXTRA_REGIONS)
+        tops = _windows(rows, side, scale + extra * (height > width), most)
+        lefts = _windows(columns, side, scale + extra * (width > height), most)
+        bands = torch.stack([maps.masked_fill(~top[:, None], -torch.inf).amax(dim=2) for top in tops.unbind()], dim=1)
+        maxima += [bands.masked_fill(~left, -torch.inf).amax(dim=3) for left in lefts.unbind()]
+        present.append((lefts.any(dim=1)[:, None] & tops.any(dim=1)).flatten())
+    return torch.cat(maxima, dim=1), torch.cat(present)
+
+
+def _windows(cells: Tensor, side: Tensor, count: Tensor, most: int) -> Tensor:
+    """Return whether a cell (n,) of a row is in a window: (most, n), where the first ``count`` windows exist."""
+    number = torch.arange(most, device=cells.device)
+    first = torch.div((cells.max() + 1 - side) * number, (count - 1).clamp(min=1), rounding_mode="floor")[:, None]
+    return (cells >= first) & (cells < first + side) & (number < count)[:, None]
+
+
 def _offsets(length: int, side: int, count: int) -> list[int]:
     return [0] if count == 1 else [(length - side) * number // (count - 1) for number in range(count)]

@@ -11,12 +11,13 @@ from PIL import Image
 import bifocal
 from bifocal.backbones.trainable import resize_for_eval
 from bifocal.export.backbone import write_preprocessing
-from bifocal.export.encoders import export_encoder, keeps_square, stretched_side
+from bifocal.export.encoders import export_encoder, keeps_pixels, stretched_side
 from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import compare_encoder
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
 from bifocal.models import build_model, save_model
+from bifocal.search.image_vectors import ImageVectors
 from bifocal.serving.encoders import read_pixels
 
 
@@ -37,8 +38,8 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     parities = list(compare_encoder(tmp_path, "image_encoder", file, seed=0))
     assert len(parities) == 9
     assert max(parity.difference for parity in parities) < 1e-5
-    assert keeps_square(tmp_path, 400)  # image_size of BEANEncoder
-    assert not keeps_square(tmp_path, 399)
+    assert keeps_pixels(tmp_path, "square", 400)  # image_size of BEANEncoder
+    assert not keeps_pixels(tmp_path, "square", 399)
     assert stretched_side(tmp_path) == 400
 
     export_localizer(tmp_path, tmp_path, tmp_path)
@@ -50,6 +51,41 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
         assert (parity.branch, parity.length) == ("localizer", 13 * 13)
         assert parity.difference < 1e-5
     assert json.loads((tmp_path / "localizer.json").read_text())["arguments"] == {"sigma": 0.2, "center": 0.5}
+
+
+def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(tmp_path: Path) -> None:
+    extractor = ImageFiles(160, "aspect", "resnet10t")
+    torch.manual_seed(0)
+    network = {"channels": [8, 16, 24, 32], "stem_width": 8}
+    encoder = {"name": "RMACEncoder", "backbone": "resnet10t", "model_arguments": network}
+    ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "ProjectionEncoder"}
+    model = build_model(ref, feature_dim=3, text_dim=4, text_format="vectors").eval()
+    save_model(tmp_path, model)
+    export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
+    parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
+    assert max(parity.difference for parity in parities) < 1e-5
+    assert keeps_pixels(tmp_path, "aspect", 160)
+    assert not keeps_pixels(tmp_path, "limit", 160)
+
+    (tmp_path / "features").mkdir()
+    with FeatureWriter(tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()) as writer:
+        writer.add("a", np.array([[160, 160]]))
+    write_preprocessing(tmp_path / "features", tmp_path)
+    served = ImageVectors(tmp_path)
+    assert served.reads_images
+    files, expected = [], []
+    for width, height in [(200, 120), (96, 240), (200, 120), (160, 160)]:
+        noise = np.random.default_rng(width).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+        image = Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC)
+        image.save(tmp_path / "image.png")
+        files.append((tmp_path / "image.png").read_bytes())
+        pixels = extractor.preprocess(image).unsqueeze(0)
+        assert max(pixels.shape) == 160
+        with torch.inference_mode():
+            expected.append(model.image_encoder(pixels.float(), torch.ones(pixels[:, 0].shape, dtype=torch.bool))[0])
+    vectors, regions = served.encode_images([served.decode(file, 10**6).pixels for file in files])
+    assert regions is None
+    torch.testing.assert_close(torch.from_numpy(vectors), torch.stack(expected), rtol=0, atol=1e-5)
 
 
 def test_served_square_is_the_one_that_bean_stretches_an_original_image_to(tmp_path: Path) -> None:

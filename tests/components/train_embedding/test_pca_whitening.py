@@ -46,7 +46,7 @@ def artifacts(scened: Scened, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def test_untrained_rmac_is_whitened_by_the_regions_of_training_images(
     artifacts: dict[str, Path], tmp_path: Path
 ) -> None:
-    encoder = {"name": "RMACEncoder", "backbone": "resnet10t", "model_arguments": SMALL, "onnx_image_size": 64}
+    encoder = {"name": "RMACEncoder", "backbone": "resnet10t", "model_arguments": SMALL}
     model = {"name": "TwoBranchModel", "dim": 8, "image_encoder": encoder, "text_encoder": "BagOfWordsEncoder"}
     metrics = run(
         validated(model=model, phases=[], initialization={"name": "PCAWhitening", "images": 20}),

@@ -64,6 +64,6 @@ def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> N
 
 def test_other_commands_name_the_missing_extra(environment: Path, tmp_path: Path) -> None:
     output = run(environment / "bifocal", "train", tmp_path, code=1)
-    assert output == "Error: 'bifocal train' needs the package torch: pip install 'bifocal[train,cpu]'\n"
+    assert output == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal[train,cpu]'\n"
     output = run(environment / "bifocal", "inspect", tmp_path / "none", code=2)
     assert "does not exist" in output

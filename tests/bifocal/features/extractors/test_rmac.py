@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from bifocal.backbones.whitening import Whitening
 from bifocal.features.extractors import RMAC
-from bifocal.features.extractors.rmac_regions import grid_regions
+from bifocal.features.extractors.rmac_regions import grid_regions, region_maxima, region_maxima_of_any_size
 from bifocal.image_encoders import RMACEncoder
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}
@@ -77,6 +77,16 @@ def test_grid_regions_of_an_18_by_12_map_are_those_of_the_paper() -> None:
 def test_grid_regions_of_a_map_that_is_too_small_are_an_error() -> None:
     with pytest.raises(ValueError, match="map of 1 x 4 cells has no regions at scale 2"):
         grid_regions(1, 4, 2)
+
+
+@given(height=st.integers(2, 24), width=st.integers(2, 24), scales=st.integers(1, 3))
+def test_maxima_of_any_size_are_those_of_the_grid(height: int, width: int, scales: int) -> None:
+    maps = torch.randn(2, 4, height, width, generator=torch.Generator().manual_seed(0))
+    maxima, present = region_maxima_of_any_size(maps, scales)
+    largest = next(scale for scale in range(scales, 0, -1) if 2 * min(height, width) >= scale + 1)
+    regions = sorted(region_maxima(maps, largest)[0].tolist())
+    assert sorted(maxima[0, present].tolist()) == regions
+    assert not maxima[:, ~present].isfinite().any()
 
 
 @pytest.mark.parametrize("size", [(150, 96), (96, 160), (128, 128)])
