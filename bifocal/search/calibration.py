@@ -102,7 +102,7 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
         item_ids: item that each query describes.
 
     Raises:
-        TooFewPairs: fewer than 20 pairs, fewer than 12 items, or no first result is relevant.
+        TooFewPairs: fewer than 20 pairs, fewer than 12 items, or too few relevant first results for every fold.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold, cross_val_predict
@@ -114,15 +114,15 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
         )
     own = np.array([index.row(item_id) for item_id in item_ids])
     scores, relevant = _first_results(index, queries, own)
-    if not relevant.any():
-        raise TooFewPairs("no held-out caption finds its own item first: the model cannot be calibrated")
     best = scores[:, 0]
     variables = np.stack([best, best - reference_scores(scores)], axis=1)
-    groups = np.concatenate([own, own])
+    folds = list(GroupKFold(FOLDS).split(variables, relevant, np.concatenate([own, own])))
+    if not all(relevant[fitted].any() for fitted, _ in folds):
+        raise TooFewPairs(
+            f"{relevant.sum()} of {len(queries)} held-out captions find their own item first, too few to calibrate with"
+        )
     model = LogisticRegression(C=1e3)
-    predicted = cross_val_predict(
-        model, variables, relevant, groups=groups, cv=GroupKFold(FOLDS), method="predict_proba"
-    )[:, 1]
+    predicted = cross_val_predict(model, variables, relevant, cv=folds, method="predict_proba")[:, 1]
     without = np.arange(len(predicted)) >= len(queries)
     model.fit(variables, relevant)
     fitted = model.predict_proba(variables)[:, 1]
