@@ -1,11 +1,11 @@
-"""Loss terms on photographs: valid losses, gains between equal seeds, and values that agree with loops."""
+"""Papers' terms on photographs: valid losses, gains between equal seeds, and values that agree with loops."""
 
 import math
 
 import pytest
 import torch
 
-from benchmarks.quality import loss_terms
+from benchmarks.quality import paper_terms
 from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.models import build_model
@@ -15,10 +15,11 @@ from bifocal.training.batches import CaptionBatches
 
 
 def test_every_row_has_a_valid_loss_and_valid_batches() -> None:
-    for objective, changes in loss_terms.rows().values():
+    for objective, changes in paper_terms.rows().values():
         build("bifocal.losses", objective)
-        values = {**loss_terms.STANDARD, **changes}
-        assert set(values) <= {*loss_terms.STANDARD, "schedule"}
+        values = {**paper_terms.STANDARD, **changes}
+        assert set(values) <= {*paper_terms.STANDARD, "schedule", "pooling"}
+        build("bifocal.image_encoders", values.get("pooling", "LinearEncoder"), input_dim=4, dim=3)
         CaptionBatches(values["images"] * values["captions"], captions_per_image=values["captions"])
 
 
@@ -30,7 +31,7 @@ def test_gains_compare_equal_seeds_under_one_condition() -> None:
         "standard: with structure, 0.1, seed 2": 311.0,
         "48 images per batch: InfoNCE, seed 1": 290.0,
     }
-    report = loss_terms.report({key: {"recall_sum": value} for key, value in sums.items()}, seeds=[1, 2])
+    report = paper_terms.report({key: {"recall_sum": value} for key, value in sums.items()}, seeds=[1, 2])
     found = {result.name: result for result in report.results}
     assert found["standard: with structure, 0.1"].reference.startswith("+2.0 ± 1.4 over InfoNCE")
     assert found["48 images per batch: InfoNCE"].reference == "seeds: 1"
@@ -58,7 +59,7 @@ def test_values_inside_a_model_are_those_of_loops() -> None:
         positives = [score for score, match in zip(row, own, strict=True) if match]
         pairs += len(positives)
         violated += sum(score < max(negatives) + 0.2 for score in positives)
-    values = list(loss_terms.inside(model, batch).values())
+    values = list(paper_terms.inside(model, batch).values())
     assert values[0] == pytest.approx(100 * sum(largest) / 3, rel=1e-4)
     assert values[1] == pytest.approx(sum(effective) / 3, rel=1e-4)
     assert values[2] == pytest.approx(100 * violated / pairs, rel=1e-4)

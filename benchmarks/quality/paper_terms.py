@@ -1,16 +1,17 @@
-"""Why do the structure term and the hardest negatives add little to InfoNCE: scale, temperature, batch or schedule?
+"""Why do the papers' terms add little to InfoNCE on photographs: scale, temperature, batch, schedule or pooling?
 
-    python -m benchmarks run quality.loss_terms [--artifacts FOLDER] [--seeds 1 2 3] [--minutes 60]
+    python -m benchmarks run quality.paper_terms [--artifacts FOLDER] [--seeds 1 2 3] [--minutes 60] [--only REGEX]
 
-Linear maps of the mean cell and of the caption's vector, as the row "baseline" of quality.leaderboard_flickr8k. Needs
-the artifacts dataset, features and text of recipes/flickr8k/fast.yaml. Trains on 5,000 photographs of the training
-list; the recall sum on 1,000 others of that list chooses the epoch and is reported, so dev and test lists are not used.
-Finished rows are kept beside the artifacts, and another run continues. The last values look inside one trained model:
-a batch of 192 training images.
+Linear maps of the mean cell and of the caption's vector, as the row "baseline" of quality.leaderboard_flickr8k; the
+poolings read 3 x 3 mean cells. Needs the artifacts dataset, features and text of recipes/flickr8k/fast.yaml. Trains on
+5,000 photographs of the training list; the recall sum on 1,000 others of that list chooses the epoch and is reported,
+so dev and test lists are not used. Finished rows are kept beside the artifacts, and another run continues. The last
+values look inside one trained model: a batch of 192 training images.
 """
 
 import argparse
 import json
+import re
 import statistics
 import tempfile
 import time
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import ROOT, Report
-from benchmarks.quality.little_data import pooled_inputs
+from benchmarks.quality.little_data import SIDE, pooled_inputs
 from bifocal.batch import Batch
 from bifocal.models.base import Model
 from bifocal.preparation import new_model
@@ -69,13 +70,28 @@ ALONE = {
 }
 
 
+POOLINGS: dict[str, Any] = {
+    "InfoNCE": "LinearEncoder",
+    "SMILE's attention": "SMILEEncoder",
+    "SMILE, mean of normalized cells": {"name": "SMILEEncoder", "ablation": "mean"},
+    "BEAN's maximum + minimum": {"name": "BEANEncoder", "maps": 512, "dropout": 0.5, "backbone": None, "crop": None},
+    "BEAN, mean of its maps": {
+        "name": "BEANEncoder", "maps": 512, "dropout": 0.5, "backbone": None, "crop": None, "pooling": "average",
+    },
+    "generalized pooling": "GPOEncoder",
+}  # fmt: skip
+CELLS = "3 x 3 cells"
+
+
 def rows() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the loss and the conditions of each row."""
+    """Return the loss of each row, and what it changes in ``STANDARD``."""
     found = {}
     for condition, changes in CONDITIONS.items():
         for name, term in {**TERMS, **(WEIGHTS if not changes else {})}.items():
             found[f"{condition}: {name}"] = (loss(changes.get("temperature", 0.07), *term), changes)
-    return found | {f"standard: {name}": (part, {}) for name, part in ALONE.items()}
+    found |= {f"standard: {name}": (part, {}) for name, part in ALONE.items()}
+    standard = loss(STANDARD["temperature"], None, 0.0)
+    return found | {f"{CELLS}: {name}": (standard, {"pooling": pooling}) for name, pooling in POOLINGS.items()}
 
 
 def loss(temperature: float, term: dict[str, Any] | None, weight: float) -> dict[str, Any]:
@@ -87,7 +103,7 @@ def loss(temperature: float, term: dict[str, Any] | None, weight: float) -> dict
 def train(inputs: TrainingInputs, seed: int, objective: Mapping[str, Any], changes: Mapping[str, Any]) -> Model:
     """Return the model of one row with one seed."""
     values = {**STANDARD, **changes}
-    parts = {"image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}
+    parts = {"image_encoder": values.get("pooling", "LinearEncoder"), "text_encoder": "LinearEncoder"}
     model = new_model({"name": "TwoBranchModel", "dim": DIM, **parts}, inputs, seed=seed)
     schedule = values.get("schedule", {"name": "Cosine", "warmup": values["warmup"]})
     phase = TrainingPhase(
@@ -97,7 +113,7 @@ def train(inputs: TrainingInputs, seed: int, objective: Mapping[str, Any], chang
         0.002,
         build("bifocal.training.schedules", schedule),
     )
-    train_phases(model, [phase], inputs, seed=seed, ema_decay=0.98)
+    train_phases(model, [phase], inputs, seed=seed, ema_decay=0.98, precision="bfloat16")
     return model
 
 
@@ -140,28 +156,30 @@ def gradient(model: Model, value: torch.Tensor) -> torch.Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
-def measure(results: dict[str, Any], file: Path, artifacts: Path, seeds: Sequence[int], minutes: float) -> None:
-    """Train the rows that are missing in ``results``, until ``minutes`` have passed, and write each to ``file``."""
-    deadline = time.monotonic() + 60 * minutes
-    with tempfile.TemporaryDirectory() as folder:
-        inputs = pooled_inputs(artifacts, TRAIN, Path(folder), grid_side=1)
-        for seed in seeds:
-            for name, (objective, changes) in rows().items():
-                if f"{name}, seed {seed}" in results or time.monotonic() > deadline:
-                    continue
-                model = train(inputs, seed, objective, changes)
-                results[f"{name}, seed {seed}"] = recall_metrics(model_ranks(model, inputs.captions("val")))
-                file.write_text(json.dumps(results, indent=1) + "\n")
-        for epochs in (1, EPOCHS):
-            if INSIDE.format(epochs) not in results and time.monotonic() < deadline:
-                model = train(inputs, seeds[0], loss(STANDARD["temperature"], None, 0.0), {"epochs": epochs})
-                results[INSIDE.format(epochs)] = inside(model, random_batch(inputs))
-                file.write_text(json.dumps(results, indent=1) + "\n")
+def measure(results: dict[str, Any], file: Path, artifacts: Path, todo: Sequence[tuple[str, int]], end: float) -> None:
+    """Train rows with seeds until the monotonic time ``end``, and write the recalls of each to ``file``."""
+    found = rows()
+    for side, cells in ((1, False), (SIDE, True)):
+        chosen = [(name, seed) for name, seed in todo if name.startswith(CELLS) == cells]
+        if not chosen or time.monotonic() > end:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            inputs = pooled_inputs(artifacts, TRAIN, Path(folder), side)
+            for name, seed in chosen:
+                if time.monotonic() < end:
+                    model = train(inputs, seed, *found[name])
+                    results[f"{name}, seed {seed}"] = recall_metrics(model_ranks(model, inputs.captions("val")))
+                    file.write_text(json.dumps(results, indent=1) + "\n")
+            for epochs in () if cells else (1, EPOCHS):
+                if INSIDE.format(epochs) not in results and time.monotonic() < end:
+                    model = train(inputs, 1, loss(STANDARD["temperature"], None, 0.0), {"epochs": epochs})
+                    results[INSIDE.format(epochs)] = inside(model, random_batch(inputs))
+                    file.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def report(results: Mapping[str, Any], seeds: Sequence[int]) -> Report:
     """Return the mean recall sum of each finished row, with its gain over InfoNCE under the same condition."""
-    found, unit = Report("quality.loss_terms"), "recall sum"
+    found, unit = Report("quality.paper_terms"), "recall sum"
     for name in rows():
         keys = {seed: f"{name}, seed {seed}" for seed in seeds}
         stored = {seed: results[key]["recall_sum"] for seed, key in keys.items() if key in results}
@@ -184,11 +202,13 @@ def main() -> None:
     parser.add_argument("--artifacts", type=Path, default=ROOT / "runs" / "flickr8k" / "fast" / "artifacts")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--only", default="", metavar="REGEX", help="train only the rows whose names match")
     options = parser.parse_args()
-    file = options.artifacts.parent / "loss_terms.json"
+    file = options.artifacts.parent / "paper_terms.json"
     results: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
-    if options.minutes > 0:
-        measure(results, file, options.artifacts, options.seeds, options.minutes)
+    todo = [(name, seed) for seed in options.seeds for name in rows() if re.search(options.only, name)]
+    missing = [(name, seed) for name, seed in todo if f"{name}, seed {seed}" not in results]
+    measure(results, file, options.artifacts, missing, time.monotonic() + 60 * options.minutes)
     report(results, options.seeds).write()
 
 
