@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Python caches compiled packages in .venv, also where the environment forbids it: without, each stage compiles them for seconds.
+unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
