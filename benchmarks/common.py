@@ -110,6 +110,13 @@ def wall_seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def cpu_seconds(function: Callable[[], object]) -> float:
+    """Return the time of one call on the cores, of all threads: other processes of the machine hardly change it."""
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
 def peak_kilobytes() -> int:
     """Return the largest resident memory of this process so far."""
     # getrusage would include the peak of the parent process.

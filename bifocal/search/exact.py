@@ -6,17 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-BLOCK = 16_384
-"""Rows per matrix product."""
+BLOCK = 1024
+"""Rows per matrix product: their vectors and scores stay in the cache."""
 QUERIES = 256
 """Queries per matrix product."""
-CHUNK = 256
-"""Scores whose maximum is compared with a threshold first."""
-CACHED = 2048
+CACHED = 512
 """Rows that are converted at a time, so that they stay in the cache."""
 SIGN_AND_VALUE, SCALE = np.int32(0x8FFFE000 - 2**32), np.float32(2.0**112)
 SAMPLE = 1024
-"""Rows of the first block whose best scores bound the others."""
+"""Rows of the first block whose best scores bound all others."""
 SPARE = 8
 """Candidates beyond the wanted number: float32 may order two nearly equal scores wrongly, float64 then does not."""
 
@@ -40,43 +38,65 @@ def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, a
 
 
 def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
-    count = len(queries)
-    best = np.full((count, kept), -np.inf, dtype=np.float32)
-    rows = np.full((count, kept), -1, dtype=np.int64)
+    best = _Best(len(queries), kept)
     converted = np.empty((min(BLOCK, len(vectors)), queries.shape[1]), dtype=np.float32)
+    products = np.empty(len(queries) * len(converted), dtype=np.float32)
     for start in range(0, len(vectors), BLOCK):
         block, block_rows = vectors[start : start + BLOCK], np.arange(start, min(start + BLOCK, len(vectors)))
         if allowed is not None and not (chosen := allowed[start : start + BLOCK]).all():
             block, block_rows = block[chosen], block_rows[chosen]
         if not len(block):
             continue
-        scores = queries @ to_float32(block, converted[: len(block)]).T
+        scores = products[: len(queries) * len(block)].reshape(len(queries), len(block))
+        np.matmul(queries, to_float32(block, converted[: len(block)]).T, out=scores)
         if bias is not None:
             scores += bias[block_rows].astype(np.float32)
-        query, column = _above(scores, best[:, -1], kept)
-        best, rows = _merge(best, rows, query, scores[query, column], block_rows[column])
-    return rows
+        best.add(scores, block_rows)
+    return best.rows()
 
 
-def _above(scores: Array, thresholds: Array, kept: int) -> tuple[Array, Array]:
-    """Return the query and the column of each score that may be among the ``kept`` best."""
-    if np.isneginf(thresholds).any() and scores.shape[1] > kept:
-        # Too few rows so far. The best of a part of the block bound the best of the block, and cost less to find.
-        limit = np.partition(scores[:, : max(SAMPLE, kept)], -kept, axis=1)[:, -kept]
-        thresholds = np.maximum(thresholds, np.nextafter(limit, -np.inf, dtype=limit.dtype))
-    # Few scores are above the threshold: compare the maxima of chunks first.
-    whole = scores.shape[1] // CHUNK * CHUNK
-    maxima = scores[:, :whole].reshape(len(scores), whole // CHUNK, CHUNK).max(axis=2)
-    query, chunk = np.nonzero(maxima > thresholds[:, None])
-    columns = np.concatenate([(chunk[:, None] * CHUNK + np.arange(CHUNK)).ravel(), _tail(scores, whole)])
-    query = np.concatenate([np.repeat(query, CHUNK), np.repeat(np.arange(len(scores)), scores.shape[1] - whole)])
-    above = scores[query, columns] > thresholds[query]
-    return query[above], columns[above]
+class _Best:
+    """The rows of the ``kept`` highest scores of each query; equal scores keep the lower row."""
 
+    def __init__(self, queries: int, kept: int) -> None:
+        self._scores = np.full((queries, kept), -np.inf, dtype=np.float32)
+        self._rows = np.full((queries, kept), -1, dtype=np.int64)
+        self._waiting: list[tuple[Array, Array, Array]] = []
+        self._waits, self._full = 0, False
 
-def _tail(scores: Array, whole: int) -> Array:
-    """Return the columns after the last whole chunk, once per query."""
-    return np.tile(np.arange(whole, scores.shape[1]), len(scores))
+    def add(self, scores: Array, rows: Array) -> None:
+        """Add scores (Q, n) of n rows, which are higher than all rows so far."""
+        queries, kept = self._scores.shape
+        thresholds = self._scores[:, -1]
+        if not self._full and len(rows) > kept:
+            # Too few rows so far. The best of a part of the block bound the best of the block, and cost less to find.
+            limit = np.partition(scores[:, : max(SAMPLE, kept)], -kept, axis=1)[:, -kept]
+            thresholds = np.maximum(thresholds, np.nextafter(limit, -np.inf, dtype=limit.dtype))
+        query, column = np.divmod(np.flatnonzero(scores > thresholds[:, None]), len(rows))
+        self._waiting.append((query, scores[query, column], rows[column]))
+        self._waits += len(query)
+        # Merging costs more than some candidates too many, which the thresholds of an earlier block let pass.
+        if self._waits > queries * kept or not self._full:
+            self._merge()
+
+    def _merge(self) -> None:
+        queries, kept = self._scores.shape
+        query, scores, rows = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+        query = np.concatenate([np.repeat(np.arange(queries), kept), query])
+        scores, rows = np.concatenate([self._scores.ravel(), scores]), np.concatenate([self._rows.ravel(), rows])
+        # Both sorts are stable, and the rows of a query ascend: equal scores keep the lower row.
+        order = np.argsort(-scores, kind="stable")
+        order = order[np.argsort(query[order].astype(np.int16), kind="stable")]
+        first = np.searchsorted(query[order], np.arange(queries))
+        chosen = order[first[:, None] + np.arange(kept)]
+        self._scores, self._rows, self._waiting, self._waits = scores[chosen], rows[chosen], [], 0
+        self._full = bool((self._scores[:, -1] > -np.inf).all())
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the rows (Q, kept), best first; -1 if there are fewer."""
+        if self._waiting:
+            self._merge()
+        return self._rows
 
 
 def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -89,26 +109,15 @@ def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
     if block.dtype != np.float16:
         result[:] = block
         return result
-    halves = np.ascontiguousarray(block).view(np.int16)
+    halves, all_bits = np.ascontiguousarray(block).view(np.int16), result.view(np.int32)
     for start in range(0, len(halves), CACHED):
-        bits = result[start : start + CACHED].view(np.int32)
+        bits, values = all_bits[start : start + CACHED], result[start : start + CACHED]
         bits[:] = halves[start : start + CACHED]
         # Sign, exponent and fraction move to their places; the exponents of both formats differ by 112.
         np.left_shift(bits, 13, out=bits)
         np.bitwise_and(bits, SIGN_AND_VALUE, out=bits)
-        np.multiply(bits.view(np.float32), SCALE, out=bits.view(np.float32))
+        np.multiply(values, SCALE, out=values)
     return result
-
-
-def _merge(best: Array, rows: Array, query: Array, scores: Array, new_rows: Array) -> tuple[Array, Array]:
-    """Return the best of the rows so far and of new ones; equal scores keep the lower row."""
-    count, kept = best.shape
-    all_queries = np.concatenate([np.repeat(np.arange(count), kept), query])
-    all_scores, all_rows = np.concatenate([best.ravel(), scores]), np.concatenate([rows.ravel(), new_rows])
-    order = np.lexsort((all_rows, -all_scores, all_queries))
-    first = np.searchsorted(all_queries[order], np.arange(count))
-    chosen = order[first[:, None] + np.arange(kept)]
-    return all_scores[chosen], all_rows[chosen]
 
 
 def rank(

@@ -48,7 +48,7 @@ def test_search_sorts_all_scores(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "BLOCK", block)
         patch.setattr(exact, "QUERIES", 2)
-        patch.setattr(exact, "CHUNK", 4)
+        patch.setattr(exact, "SAMPLE", 4)
         found = index.search(
             queries, k, offset=offset, exclude=[index.ids[row] for row in excluded], corrected=corrected
         )
