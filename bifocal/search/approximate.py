@@ -87,20 +87,43 @@ class ApproximateIndex:
             reason = str(error).rpartition("Error: ")[2]
             raise ValueError(f"faiss cannot build {factory!r} for {count} vectors of {dimension}: {reason}") from error
         built = cls(index)
-        built._append(vectors)
+        built._append(vectors, 0)
         return built
 
-    def _append(self, vectors: Array) -> None:
+    def _append(self, vectors: Array, first: int) -> None:
+        inverted = self._faiss.try_extract_index_ivf(self._index) is not None
         for start in range(0, len(vectors), BATCH):
-            self._index.add(np.ascontiguousarray(vectors[start : start + BATCH], dtype=np.float32))
+            block = np.ascontiguousarray(vectors[start : start + BATCH], dtype=np.float32)
+            if inverted and self._index.ntotal != first + start:  # vectors were deleted
+                self._index.add_with_ids(block, np.arange(first + start, first + start + len(block)))
+            else:
+                self._index.add(block)
 
-    def added(self, vectors: Array) -> "ApproximateIndex":
-        """Return a copy in memory with more vectors (n, d), whose rows follow those of the index."""
-        faiss = self._faiss
-        copy = faiss.clone_index(self._index) if self._file is None else faiss.read_index(str(self._file))
-        extended = ApproximateIndex(copy)
-        extended._append(vectors)
+    def _copy(self) -> Any:
+        return self._faiss.clone_index(self._index) if self._file is None else self._faiss.read_index(str(self._file))
+
+    def added(self, vectors: Array, first: int) -> "ApproximateIndex":
+        """Return a copy in memory with more vectors (n, d).
+
+        Args:
+            first: row of the first new vector: the number of rows so far, with the deleted ones.
+        """
+        extended = ApproximateIndex(self._copy())
+        extended._append(vectors, first)
         return extended
+
+    def without(self, rows: Array) -> "ApproximateIndex | None":
+        """Return a copy in memory whose inverted lists no longer have the codes of some rows.
+
+        The other rows keep their numbers. None if the index has no inverted lists alone, such as HNSW: build it again.
+        """
+        copy = self._copy()
+        if not isinstance(self._faiss.downcast_index(copy), (self._faiss.IndexIVF, self._faiss.IndexPreTransform)):
+            return None
+        if self._faiss.try_extract_index_ivf(copy) is None:
+            return None
+        copy.remove_ids(np.asarray(rows, dtype=np.int64))
+        return ApproximateIndex(copy)
 
     def efforts(self) -> Iterator[int]:
         """Yield values for ``search``'s ``effort`` in increasing order; none if the index has no such parameter."""

@@ -53,7 +53,7 @@ def add_items(index: SearchIndex, items: pa.Table, vectors: Any, bias: NDArray[A
         view,
         None if bias is None or index.bias is None else np.concatenate([index.bias, bias]),
         index.description,
-        None if index.approximate is None else index.approximate.added(new),
+        None if index.approximate is None else index.approximate.added(new, before),
         np.concatenate([index.removed, np.zeros(count, dtype=bool)]),
         index.calibration,
     )

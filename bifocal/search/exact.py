@@ -38,6 +38,7 @@ def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, a
 
 
 def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
+    vectors = vectors.view(np.ndarray) if isinstance(vectors, np.memmap) else vectors  # its slices cost less
     best = _Best(len(queries), kept)
     converted = np.empty((min(BLOCK, len(vectors)), queries.shape[1]), dtype=np.float32)
     products = np.empty(len(queries) * len(converted), dtype=np.float32)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bifocal.search.approximate import ApproximateIndex
 from bifocal.search.calibration import DEPTH, Calibration
 from bifocal.search.exact import nearest_rows, rank
 from bifocal.search.filters import matching_rows
-from bifocal.search.index_format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
+from bifocal.search.index_files import read_index, write_index
+from bifocal.search.index_format import IndexDescription
 from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
@@ -222,26 +222,7 @@ class SearchIndex:
 
     def write(self, directory: Path) -> None:
         """Write the files of the index to an existing directory; ``index.json`` is the last one."""
-        pq.write_table(self._items_to_write(), directory / ITEMS)
-        with (directory / VECTORS).open("wb") as file:
-            for start in range(0, len(self.ids), 65_536):
-                block = np.array(self.vectors[start : start + 65_536], dtype=np.float16)
-                block[self.removed[start : start + 65_536]] = 0
-                file.write(block.tobytes())
-        if self.bias is not None:
-            np.save(directory / BIAS, self.bias)
-        if self.approximate is not None:
-            self.approximate.write(directory / APPROXIMATE)
-        np.save(directory / REMOVED, self.removed)
-        if self.calibration is not None:
-            self.calibration.write(directory)
-        self.description.write(directory)
-
-    def _items_to_write(self) -> pa.Table:
-        """Return the items with nulls in place of all that is known of a removed item, but its id."""
-        rows = pa.array(np.arange(len(self.ids)), mask=self.removed)
-        kept = self.items.take(rows)
-        return kept.set_column(kept.column_names.index("item_id"), "item_id", self.items["item_id"])
+        write_index(self, directory)
 
     @classmethod
     def open(cls, directory: Path, model: str | None = None) -> "SearchIndex":
@@ -255,14 +236,4 @@ class SearchIndex:
             FileNotFoundError: the directory holds no index.
             ValueError: the index belongs to another model, or another version of bifocal wrote it.
         """
-        description = IndexDescription.read(directory)
-        if model is not None:
-            description.check_model(model)
-        shape = (description.count, description.dimension)
-        vectors: Array = np.zeros(shape, dtype=np.float16)
-        if len(vectors):  # an empty file cannot be mapped
-            vectors = np.memmap(directory / VECTORS, dtype=np.float16, mode="r", shape=shape)
-        bias = np.load(directory / BIAS) if (directory / BIAS).is_file() else None
-        approximate = None if description.factory is None else ApproximateIndex.open(directory / APPROXIMATE)
-        removed, calibration = np.load(directory / REMOVED), Calibration.read(directory)
-        return cls(pq.read_table(directory / ITEMS), vectors, bias, description, approximate, removed, calibration)
+        return cls(*read_index(directory, model))

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "search": "Show the images that fit a sentence best.",
         "where": "Show where in an image a phrase is.",
         "serve": "Serve search, heatmaps and a page over HTTP.",
+        "delete": "Delete images from the collection and the index of a run.",
         "evaluate": "Evaluate a trained model, and print its figures.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",

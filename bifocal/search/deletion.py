@@ -1,0 +1,150 @@
+"""Delete items from the files of a collection and of an index, so that no byte of their vectors stays.
+
+Each file is written aside and renamed, so a process that has it open reads the former one until it opens it again. A
+deletion that was killed is repeated with the same ids.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bifocal.search.approximate import ApproximateIndex
+from bifocal.search.collection_format import (
+    DESCRIPTION,
+    ITEMS,
+    META,
+    NOWHERE,
+    REGIONS,
+    VECTORS,
+    Description,
+    read_items,
+    shard_name,
+)
+from bifocal.search.index_files import read_index, without_values, write_vectors
+from bifocal.search.index_format import APPROXIMATE, BIAS, REMOVED
+from bifocal.search.index_format import ITEMS as INDEX_ITEMS
+from bifocal.search.index_format import VECTORS as INDEX_VECTORS
+from bifocal.search.sources import UNPACKED
+
+
+def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Description:
+    """Make items tombstones: zeros replace their vectors and regions, and nulls their captions and metadata.
+
+    An image that was unpacked into the collection is deleted too. Images elsewhere stay: they are not the collection's.
+
+    Args:
+        item_ids: items or tombstones.
+
+    Raises:
+        FileNotFoundError: the directory holds no complete collection.
+        ValueError: the collection has no item with an id; nothing is deleted.
+    """
+    description, items = Description.read(directory / DESCRIPTION), read_items(directory / ITEMS)
+    gone = _mask(items["item_id"].to_pylist(), item_ids, directory)
+    shard, row = (items.column(name).to_numpy() for name in ("shard", "row"))
+    for number in np.unique(shard[gone & (shard != NOWHERE)]).tolist():
+        _zero_shard(directory, number, row[gone & (shard == number)], description.region_dimension is not None)
+    if description.root == UNPACKED:
+        for image in items.filter(pa.array(gone))["image"].to_pylist():
+            (directory / UNPACKED / image).unlink(missing_ok=True)
+    # The vectors come first: a killed deletion finds their rows again.
+    table = _tombstones(items, gone)
+    _write_aside(directory / ITEMS, lambda file: pq.write_table(table, file))
+    deleted = int(table["deleted"].to_numpy().sum())
+    description = replace(description, items=len(table) - deleted, deleted=deleted)
+    description.write(directory / DESCRIPTION)
+    return description
+
+
+def delete_from_index(directory: Path, item_ids: Sequence[str]) -> float:
+    """Remove items from the files of an index; return the share of removed items.
+
+    Zeros replace their vectors and biases, nulls their captions and metadata; the inverted lists of faiss lose their
+    codes. An index of faiss without inverted lists, such as HNSW, is built again, which takes its time.
+
+    Args:
+        item_ids: items, removed ones too.
+
+    Raises:
+        FileNotFoundError: the directory holds no index.
+        ValueError: the index has no item with an id; nothing is deleted.
+    """
+    index = read_index(directory, None)
+    gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)
+    removed = index.removed | gone
+    _write_aside(directory / REMOVED, lambda file: _save(file, removed))
+    _write_aside(directory / INDEX_VECTORS, lambda file: write_vectors(index.vectors, removed, file))
+    if index.approximate is not None:
+        # Build before the rename: the vectors are those of the former file, which is still mapped.
+        changed = index.approximate.without(np.flatnonzero(removed))
+        if changed is None:
+            vectors = np.where(removed[:, None], np.float16(0), index.vectors)
+            changed = ApproximateIndex.build(vectors, str(index.description.factory))
+        _write_aside(directory / APPROXIMATE, changed.write)
+    if index.bias is not None:
+        bias = np.where(removed, np.float32(0), index.bias)
+        _write_aside(directory / BIAS, lambda file: _save(file, bias))
+    table = without_values(index.items, removed)
+    _write_aside(directory / INDEX_ITEMS, lambda file: pq.write_table(table, file))
+    return float(removed.mean())
+
+
+def _mask(known: Sequence[str], item_ids: Sequence[str], directory: Path) -> NDArray[np.bool_]:
+    """Return which items (N,) are to be deleted; an index may have removed items with the same id."""
+    unknown = sorted(set(item_ids) - set(known))
+    if unknown:
+        raise ValueError(f"{directory} has no item {unknown[0]!r} among its {len(known)}: nothing was deleted")
+    wanted = set(item_ids)
+    return np.array([item_id in wanted for item_id in known], dtype=bool)
+
+
+def _zero_shard(directory: Path, number: int, rows: NDArray[np.int32], regions: bool) -> None:
+    name = shard_name(number)
+    _zero_rows(directory / VECTORS / f"{name}.npy", [slice(row, row + 1) for row in rows])
+    if regions:
+        offsets = np.load(directory / REGIONS / f"{name}.offsets.npy")
+        slices = [slice(offsets[row], offsets[row + 1]) for row in rows]
+        for suffix in ("", ".boxes"):
+            _zero_rows(directory / REGIONS / f"{name}{suffix}.npy", slices)
+
+
+def _zero_rows(file: Path, slices: Sequence[slice]) -> None:
+    array = np.load(file)
+    for rows in slices:
+        array[rows] = 0
+    _write_aside(file, lambda temporary: _save(temporary, array))
+
+
+def _tombstones(items: pa.Table, gone: NDArray[np.bool_]) -> pa.Table:
+    """Return the items of a collection, of which those of the mask (N,) are tombstones."""
+    changed = {
+        "shard": pa.array(np.where(gone, NOWHERE, items["shard"].to_numpy()), pa.int32()),
+        "row": pa.array(np.where(gone, NOWHERE, items["row"].to_numpy()), pa.int32()),
+        "deleted": pa.array(gone | items["deleted"].to_numpy()),
+        "captions": pa.array(
+            [[] if dead else texts for dead, texts in zip(gone, items["captions"].to_pylist(), strict=True)],
+            pa.list_(pa.string()),
+        ),
+    }
+    kept = pa.array(np.arange(len(items)), mask=gone)
+    columns = [
+        items[field.name].take(kept) if field.name.startswith(META) else changed.get(field.name, items[field.name])
+        for field in items.schema
+    ]
+    return pa.table(columns, schema=items.schema)
+
+
+def _write_aside(file: Path, write: Callable[[Path], object]) -> None:
+    temporary = file.with_name(file.name + ".new")
+    write(temporary)
+    temporary.replace(file)
+
+
+def _save(file: Path, array: NDArray[np.generic]) -> None:
+    with file.open("wb") as opened:
+        np.save(opened, array)
