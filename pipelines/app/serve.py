@@ -14,9 +14,10 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 @click.command()
 @run_option
-@click.option("--model", metavar="URI", help="Registered model instead of a run, such as models:/bifocal@champion.")
+@click.option("--model", metavar="URI", help="Registered model with its release, such as models:/bifocal@champion.")
 @click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default that of the run.")
 @click.option("--index", type=DIRECTORY, help="Folder of the index; by default that of the run, or exact search.")
+@click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
 @click.option("--allowed-host", "hosts", multiple=True, help="Name that clients call the service by; repeatable.")
@@ -39,6 +40,7 @@ def serve_command(
     model: str | None,
     collection: Path | None,
     index: Path | None,
+    images: Path | None,
     host: str,
     port: int,
     hosts: tuple[str, ...],
@@ -63,7 +65,7 @@ def serve_command(
     from bifocal.serving.service.settings import Settings, read_keys
     from pipelines.app.serve_sources import open_source
 
-    source = open_source(folder, model, collection, index)
+    source = open_source(folder, model, collection, index, images)
     source.key()  # report a wrong folder or address at once
     keys, admin = read_keys(os.environ)
     if admin is not None and deletions is None:

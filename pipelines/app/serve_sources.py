@@ -17,43 +17,28 @@ if TYPE_CHECKING:
 REGISTRY = "models:/"
 
 
-class RegistrySource:
-    """A registered model with the collection that it embedded.
+class RegisteredModel:
+    """The version of a registered model that has an alias.
 
     Args:
         uri: "models:/NAME@ALIAS".
-        collection: folder of the collection; a new model comes into use when the collection of this model is there.
-        index: folder of the index; None for exact search.
-        threads: threads of an operation of the model.
+
+    Raises:
+        click.UsageError: the address is another one.
     """
 
-    def __init__(self, uri: str, collection: Path, index: Path | None, threads: int = 1) -> None:
-        name, _, alias = uri.removeprefix(REGISTRY).partition("@")
-        if not uri.startswith(REGISTRY) or not name or not alias:
+    def __init__(self, uri: str) -> None:
+        self.name, _, self.alias = uri.removeprefix(REGISTRY).partition("@")
+        if not uri.startswith(REGISTRY) or not self.name or not self.alias:
             raise click.UsageError(f"--model is {uri!r}, expected models:/NAME@ALIAS")
-        self.name, self.alias, self.threads = name, alias, threads
-        self.collection, self.index = collection, index
 
-    def key(self) -> str:
-        """Return the number of the version with the state of collection and index."""
-        folders = [self.collection, *([] if self.index is None else [self.index])]
-        return f"{self._version().number}-{file_states(folders)}"
-
-    def load(self) -> Engine:
-        """Return the version with the alias, and the collection.
+    def version(self) -> "Version":
+        """Return the version.
 
         Raises:
+            FileNotFoundError: no version has the alias.
             OSError: the registry cannot be reached.
-            ValueError: collection or index belong to another model.
         """
-        version = self._version()
-        with TemporaryDirectory() as folder:  # the graphs are in memory once the engine is open
-            graphs = version.download_graphs(Path(folder))
-            return open_engine(
-                graphs, self.collection, self.index, f"{self.name} version {version.number}", self.threads
-            )
-
-    def _version(self) -> "Version":
         from runtime.mlflow.registry import get_version  # imports mlflow
 
         version = get_version(self.name, self.alias)
@@ -62,7 +47,90 @@ class RegistrySource:
         return version
 
 
-def open_source(folder: Path | None, model: str | None, collection: Path | None, index: Path | None) -> Source:
+class ReleaseSource:
+    """A registered model with the collection and the index of its release.
+
+    The files are downloaded to a temporary folder, which is deleted once they are in memory or mapped.
+
+    Args:
+        uri: "models:/NAME@ALIAS".
+        images: folder of the images; None for the root of the collection.
+        threads: threads of an operation of the model.
+    """
+
+    reversible = True
+
+    def __init__(self, uri: str, images: Path | None, threads: int = 1) -> None:
+        self.model, self.images, self.threads = RegisteredModel(uri), images, threads
+
+    def key(self) -> str:
+        """Return the number of the version with the hash of its release."""
+        from runtime.mlflow.releases import read_digest  # imports mlflow
+
+        version = self.model.version()
+        return f"{version.number}-{read_digest(version)}"
+
+    def load(self) -> Engine:
+        """Return the version with the alias, and its collection and index.
+
+        Raises:
+            FileNotFoundError: the version has no release.
+            OSError: the registry cannot be reached.
+            ValueError: a file has another hash than the release names, or two parts belong to different models.
+        """
+        from runtime.mlflow.releases import download_release, read_digest  # imports mlflow
+        from runtime.release import COLLECTION, INDEX
+
+        version = self.model.version()
+        digest = read_digest(version)
+        with TemporaryDirectory() as folder:
+            graphs, release = download_release(version, digest, Path(folder))
+            name = f"{version.model} version {version.number}, release {digest[:12]}"
+            return open_engine(graphs, release / COLLECTION, release / INDEX, name, self.threads, self.images)
+
+
+class RegistrySource:
+    """A registered model with the collection that it embedded, in a folder.
+
+    Args:
+        uri: "models:/NAME@ALIAS".
+        collection: folder of the collection; a new model comes into use when the collection of this model is there.
+        index: folder of the index; None for exact search.
+        images: folder of the images; None for the root of the collection.
+        threads: threads of an operation of the model.
+    """
+
+    reversible = False
+    """The times of its files are part of a key."""
+
+    def __init__(
+        self, uri: str, collection: Path, index: Path | None, images: Path | None = None, threads: int = 1
+    ) -> None:
+        self.model, self.threads = RegisteredModel(uri), threads
+        self.collection, self.index, self.images = collection, index, images
+
+    def key(self) -> str:
+        """Return the number of the version with the state of collection and index."""
+        folders = [self.collection, *([] if self.index is None else [self.index])]
+        return f"{self.model.version().number}-{file_states(folders)}"
+
+    def load(self) -> Engine:
+        """Return the version with the alias, and the collection.
+
+        Raises:
+            OSError: the registry cannot be reached.
+            ValueError: collection or index belong to another model.
+        """
+        version = self.model.version()
+        with TemporaryDirectory() as folder:  # the graphs are in memory once the engine is open
+            graphs = version.download_graphs(Path(folder))
+            name = f"{version.model} version {version.number}"
+            return open_engine(graphs, self.collection, self.index, name, self.threads, self.images)
+
+
+def open_source(
+    folder: Path | None, model: str | None, collection: Path | None, index: Path | None, images: Path | None = None
+) -> Source:
     """Return the source that the options name.
 
     Raises:
@@ -70,7 +138,7 @@ def open_source(folder: Path | None, model: str | None, collection: Path | None,
         FileNotFoundError: there is no such run.
     """
     if model is None:
-        return RunSource(latest_run(folder), collection, index)
-    if folder is not None or collection is None:
-        raise click.UsageError("--model needs --collection, and excludes --run")
-    return RegistrySource(model, collection, index)
+        return RunSource(latest_run(folder), collection, index, images)
+    if folder is not None or (index is not None and collection is None):
+        raise click.UsageError("--model excludes --run, and --index needs --collection")
+    return ReleaseSource(model, images) if collection is None else RegistrySource(model, collection, index, images)

@@ -12,6 +12,7 @@ from pipelines.commands.plan import plan
 from pipelines.commands.preflight import preflight
 from pipelines.commands.promote import promote
 from pipelines.commands.register import register
+from pipelines.commands.release import release
 from pipelines.commands.render import render
 from pipelines.commands.run import run
 from pipelines.commands.schedule import schedule
@@ -26,6 +27,7 @@ for command in (
     render,
     packages,
     register,
+    release,
     metrics,
     compare,
     compile_command,

@@ -15,7 +15,11 @@ WARM_UP = "a dog"
 
 
 class Source(Protocol):
-    """Where models and indexes come from: a run folder, or a registry with a folder of the index."""
+    """Where models and indexes come from: a run folder, or a registry."""
+
+    @property
+    def reversible(self) -> bool:
+        """Whether a former key may come back: the former engine then stays loaded."""
 
     def key(self) -> str:
         """Return a text that changes with the model or the index; called every few seconds.
@@ -51,6 +55,8 @@ class Current:
     Attributes:
         generation: in use; None before the first one is loaded.
         failure: why the newest model or index is not in use; None if it is.
+
+    A reversible source is rolled back without loading: the engine that was in use before stays in memory.
     """
 
     def __init__(self, source: Source, executor: Executor, on_swap: Callable[[Engine], None]) -> None:
@@ -58,6 +64,7 @@ class Current:
         self.generation: Generation | None = None
         self.failure: str | None = None
         self._key: str | None = None
+        self._former: tuple[str, Generation] | None = None
 
     async def refresh(self) -> None:
         """Load model and index if one of them has changed; if that fails, the present ones stay in use."""
@@ -65,20 +72,29 @@ class Current:
         try:
             key = await loop.run_in_executor(None, self.source.key)
             if key == self._key:
+                self.failure = None
                 return
-            engine = await loop.run_in_executor(None, self._load)
+            if self._former is not None and self._former[0] == key:
+                generation = self._former[1]
+            else:
+                engine = await loop.run_in_executor(None, self._load, key)
+                generation = Generation(engine, SentenceBatcher(engine.embed_sentences, self.executor))
         except Exception as error:  # any damage of the files: report it, and go on with the loaded model
             if self.failure != str(error):
                 logger.error("model or index not loaded", extra={"fields": {"reason": str(error)}})
             self.failure = str(error)
             return
-        self._key, self.failure = key, None
-        self.generation = Generation(engine, SentenceBatcher(engine.embed_sentences, self.executor))
+        if self.source.reversible and self._key is not None and self.generation is not None:
+            self._former = self._key, self.generation
+        self._key, self.failure, self.generation = key, None, generation
+        engine = generation.engine
         self.on_swap(engine)
         logger.info("model in use", extra={"fields": {"model": engine.version.model, "items": len(engine)}})
 
-    def _load(self) -> Engine:
+    def _load(self, key: str) -> Engine:
         engine = self.source.load()
+        if self.source.key() != key:
+            raise RuntimeError("model or index were replaced while they were loaded: trying again")
         engine.embed_sentences([WARM_UP])
         assert engine.description is not None  # computed before the first request asks
         return engine

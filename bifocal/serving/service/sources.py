@@ -1,10 +1,13 @@
 """Engines from the folders of a model, its collection and its index."""
 
 import hashlib
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bifocal.remote_files import is_address
+from bifocal.search.calibration import FALSE_POSITIVES
 from bifocal.search.changes import remove_items
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
@@ -14,12 +17,20 @@ from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine, Version
 from bifocal.trained import COLLECTION, INDEX, ONNX
 
+logger = logging.getLogger(__name__)
+
 
 class CollectionItems:
-    """Items of a collection."""
+    """Items of a collection.
 
-    def __init__(self, collection: Collection) -> None:
-        self._collection = collection
+    Args:
+        images: folder of the images; None for the root of the collection.
+    """
+
+    def __init__(self, collection: Collection, images: Path | None = None) -> None:
+        self._collection, self._images = collection, images
+        root = collection.description.root
+        self._has_files = images is not None or (not is_address(root) and (collection.directory / root).is_dir())
         self._rows = {item_id: row for row, item_id in enumerate(collection.ids)}
         self._columns = [name for name in collection.items.column_names if name.startswith(META)]
 
@@ -34,9 +45,12 @@ class CollectionItems:
         return {name: value if _is_json(value) else str(value) for name, value in values.items()}
 
     def file(self, item_id: str) -> Path | None:
-        """Return the file of an item's image; None if it is at an address, which the service does not read."""
-        image = self._collection.image(self._rows[item_id])
-        return image if isinstance(image, Path) else None
+        """Return the file of an item's image; None if it is at an address, or this machine lacks the folder."""
+        name: str | None = self._collection.items["image"][self._rows[item_id]].as_py()
+        if name is None or not self._has_files:
+            return None
+        root = self._collection.directory / self._collection.description.root
+        return (root if self._images is None else self._images) / name
 
 
 class RunSource:
@@ -46,13 +60,18 @@ class RunSource:
         folder: as ``bifocal train`` and ``make repro`` write it.
         collection: folder of the collection; None for that of the run.
         index: folder of the index; None for that of the run, or exact search if it has none.
+        images: folder of the images; None for the root of the collection.
         threads: threads of an operation of the model.
     """
 
+    reversible = False
+    """The times of its files are part of a key."""
+
     def __init__(
-        self, folder: Path, collection: Path | None = None, index: Path | None = None, threads: int = 1
-    ) -> None:
-        self.folder, self.threads = folder, threads
+        self, folder: Path, collection: Path | None = None, index: Path | None = None, images: Path | None = None,
+        threads: int = 1,
+    ) -> None:  # fmt: skip
+        self.folder, self.images, self.threads = folder, images, threads
         self._collection, self._index = collection, index
 
     @property
@@ -83,15 +102,18 @@ class RunSource:
             ValueError: collection or index belong to another model.
         """
         name = self.folder.resolve().name
-        return open_engine(self.folder / ONNX, self.collection, self.index, name, self.threads)
+        return open_engine(self.folder / ONNX, self.collection, self.index, name, self.threads, self.images)
 
 
-def open_engine(onnx: Path, collection: Path, index: Path | None, name: str, threads: int = 1) -> Engine:
+def open_engine(
+    onnx: Path, collection: Path, index: Path | None, name: str, threads: int = 1, images: Path | None = None
+) -> Engine:
     """Return the engine of an exported model with its collection.
 
     Args:
         index: folder of the index; None for exact search in the vectors of the collection.
         name: of the model, for people.
+        images: folder of the images; None for the root of the collection.
 
     Raises:
         FileNotFoundError: a folder has not what it should.
@@ -103,7 +125,19 @@ def open_engine(onnx: Path, collection: Path, index: Path | None, name: str, thr
         searched = index_of_collection(opened, None)
     else:
         searched = without_deleted(SearchIndex.open(index, model=digest), opened)
-    return Engine(onnx, searched, CollectionItems(opened), opened, Version(name, digest), threads)
+        _check_calibration(searched)
+    return Engine(onnx, searched, CollectionItems(opened, images), opened, Version(name, digest), threads)
+
+
+def _check_calibration(index: SearchIndex) -> None:
+    """Remove a calibration that does not separate queries with a match from others: it would hide good results."""
+    calibration = index.calibration
+    if calibration is not None and calibration.false_positive_rate > 2 * FALSE_POSITIVES:
+        logger.warning(
+            "results have no probability: %.0f %% of the queries without a match get a result, expected %.0f %%",
+            100 * calibration.false_positive_rate, 100 * FALSE_POSITIVES,
+        )  # fmt: skip
+        index.calibration = None
 
 
 def without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:

@@ -24,6 +24,8 @@ SEARCH = "/api/v1/search"
 class LoadedSource:
     """A source whose engine is loaded once for all tests."""
 
+    reversible = False
+
     def __init__(self, folder: Path) -> None:
         self.engine = RunSource(folder).load()
 
@@ -145,6 +147,17 @@ def test_results_of_a_calibrated_index_are_relevant_or_maybe_or_not_there(
         assert opened.post(SEARCH, json=query | {"where": {"number": 3}}).json()["results"] == []
         similar = opened.post(SEARCH, json={"like": "test-00003"}).json()["results"]
         assert {result["relevance"] for result in similar} == {None}
+
+
+def test_a_calibration_that_does_not_separate_is_not_used(run_folder: Path, tmp_path: Path) -> None:
+    index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
+    for rate, probabilities in ((0.1, []), (0.11, [None] * 5)):
+        index.calibration = Calibration(-40.0, 1.0, 0.0, 0.9, error=0, false_positive_rate=rate, recall=1, queries=1)
+        index.write(tmp_path)
+        with TestClient(create_app(RunSource(run_folder, index=tmp_path), Settings())) as opened:
+            results = opened.post(SEARCH, json={"text": "a red star", "k": 5}).json()["results"]
+            assert [result["probability"] for result in results] == probabilities
+            assert opened.get("/api/v1/info").json()["modes"] == ["vectors", "hybrid", "regions"]
 
 
 def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> None:

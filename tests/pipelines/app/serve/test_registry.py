@@ -53,6 +53,8 @@ def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
 
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="needs --collection"):
-        open_source(None, "models:/bifocal@champion", None, None)
+        open_source(None, "models:/bifocal@champion", None, tmp_path)
+    with pytest.raises(click.UsageError, match="excludes --run"):
+        open_source(tmp_path, "models:/bifocal@champion", None, None)
     with pytest.raises(click.UsageError, match="expected models:/NAME@ALIAS"):
         RegistrySource("https://evil.example/model", tmp_path, None)

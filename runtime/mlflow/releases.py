@@ -1,0 +1,107 @@
+"""Releases: a registered version with the collection, the index and the hubness bank that belong to its model.
+
+The files lie in the folder ``releases/<hash>`` of the version's run. The tag ``release`` of the version has the hash of
+``release.json``, which has the hash of the model and of every file: whoever moves the alias of a version moves all.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import mlflow
+
+from bifocal.serving.identity import model_hash
+from runtime.artifacts import hash_files
+from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.registry import ONNX_TAG, Version
+from runtime.release import BANK, COLLECTION, DESCRIPTION, HUBNESS, INDEX, Release
+
+TAG, FOLDER = "release", "releases"
+
+
+def log_release(version: Version, release: Release, collection: Path, index: Path, embedding: Path) -> bool:
+    """Make a release that of a version; log its files unless the version's run has them. Return whether it logged.
+
+    Raises:
+        ValueError: the version has another model.
+        OSError: the registry cannot be reached.
+    """
+    with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
+        client, target = connect(), f"{FOLDER}/{release.digest}"
+        _check_version(version, release, Path(folder) / "model")
+        logged = any(entry.path == f"{target}/{DESCRIPTION}" for entry in client.list_artifacts(version.run_id, target))
+        if not logged:
+            client.log_artifacts(version.run_id, str(collection), f"{target}/{COLLECTION}")
+            client.log_artifacts(version.run_id, str(index), f"{target}/{INDEX}")
+            if f"{HUBNESS}/{BANK}" in release.files:
+                client.log_artifact(version.run_id, str(embedding / BANK), f"{target}/{HUBNESS}")
+            release.write(Path(folder))
+            client.log_artifact(version.run_id, str(Path(folder) / DESCRIPTION), target)
+        client.set_model_version_tag(version.model, str(version.number), TAG, release.digest)
+        return not logged
+
+
+def find_version(model: str, onnx_hash: str) -> Version:
+    """Return the latest version of a registered model that has an artifact ``onnx``.
+
+    Raises:
+        ValueError: no version has it.
+        OSError: the registry cannot be reached.
+    """
+    with mlflow_errors_as_oserror():
+        equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
+        found = connect().search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
+    if not found:
+        raise ValueError(f"no version of {model} has this model: run python -m pipelines register first")
+    return Version(model, int(found[0].version), str(found[0].run_id))
+
+
+def read_digest(version: Version) -> str:
+    """Return the hash of a version's release.
+
+    Raises:
+        FileNotFoundError: the version has no release.
+        OSError: the registry cannot be reached.
+    """
+    with mlflow_errors_as_oserror():
+        digest = connect().get_model_version(version.model, str(version.number)).tags.get(TAG)
+    if digest is None:
+        raise FileNotFoundError(
+            f"version {version.number} of {version.model} has no release: run python -m pipelines release for its run"
+        )
+    return str(digest)
+
+
+def download_release(version: Version, digest: str, folder: Path) -> tuple[Path, Path]:
+    """Download a release with its model to ``folder``, and verify all hashes; return the folders of graphs and release.
+
+    Raises:
+        FileNotFoundError: the release is incomplete.
+        ValueError: a file or the model has another hash.
+        OSError: the registry cannot be reached.
+    """
+    with mlflow_errors_as_oserror():
+        connect()
+        path = mlflow.artifacts.download_artifacts(
+            run_id=version.run_id, artifact_path=f"{FOLDER}/{digest}", dst_path=str(folder / "release")
+        )
+    release = Release.read(Path(path))
+    if release.digest != digest:
+        raise ValueError(f"{DESCRIPTION} of version {version.number} has another hash than the tag {TAG}")
+    found = {name: of_file for name, of_file in hash_files(Path(path)).items() if name != DESCRIPTION}
+    different = sorted(name for name in {*found, *release.files} if found.get(name) != release.files.get(name))
+    if different:
+        raise ValueError(f"{different[0]} of the release of version {version.number} is missing, unknown or damaged")
+    return _check_version(version, release, folder / "model"), Path(path)
+
+
+def _check_version(version: Version, release: Release, folder: Path) -> Path:
+    """Download the graphs of a version to ``folder``, and return their folder.
+
+    Raises:
+        ValueError: the release belongs to another model.
+    """
+    folder.mkdir()
+    graphs = version.download_graphs(folder)
+    if model_hash(graphs) != release.model:
+        raise ValueError(f"the release belongs to another model than version {version.number} of {version.model}")
+    return graphs

@@ -1,0 +1,215 @@
+"""``python -m pipelines release`` and ``bifocal serve --model``: a version with collection, index and hubness bank."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from bifocal.hubness.bank import HubnessBank
+from bifocal.search.collection import Collection
+from bifocal.search.from_collection import index_of_collection
+from bifocal.serving.service.app import create_app
+from bifocal.serving.service.settings import Settings
+from bifocal.trained import COLLECTION, INDEX, ONNX, TrainedModel
+from pipelines.app.serve_sources import ReleaseSource, open_source
+from pipelines.commands.release import release
+from runtime.artifacts import artifact_hash, hash_files, write_json
+from runtime.release import describe_release
+from tests.pipelines.app.serve.collections import write_run
+
+EMBEDDING = Path("artifacts/embedding")
+ROOT = Path(__file__).parents[4]
+URI = "models:/bifocal@champion"
+QUERY = "three red stars on a beach"
+
+
+def write_released_run(demo: TrainedModel, folder: Path, prefix: str, sign: int = 1) -> Path:
+    """Write a run with the artifacts of a release."""
+    write_run(demo, folder, prefix, sign)
+    shutil.copy(ROOT / "params.yaml", folder)
+    bank_vectors = sign * np.asarray(demo.collection.vectors[:8], np.float32)
+    bank = HubnessBank.build(bank_vectors, bank_vectors, "CSLS")
+    for part in (EMBEDDING, INDEX):
+        (folder / part).mkdir()
+    bank.write(folder / EMBEDDING)
+    index_of_collection(Collection.open(folder / COLLECTION), bank).write(folder / INDEX)
+    write_json(folder / ONNX / "manifest.json", {"schema_version": 1, "files": hash_files(folder / ONNX)})
+    return folder
+
+
+def register(run: Path) -> int:
+    """Register the model of a run as a new version; return its number."""
+    import mlflow  # takes seconds
+
+    from runtime.mlflow.connection import connect
+
+    connect()
+    with mlflow.start_run():
+        logged = mlflow.pyfunc.log_model(
+            name="model", loader_module="runtime.mlflow.served_model", data_path=str(run / ONNX), pip_requirements=[]
+        )
+    tags = {"hash.onnx": artifact_hash(run / ONNX)}
+    return int(mlflow.register_model(logged.model_uri, "bifocal", tags=tags).version)
+
+
+def move_champion(number: int) -> None:
+    import mlflow
+
+    mlflow.MlflowClient().set_registered_model_alias("bifocal", "champion", str(number))
+
+
+def add_release(run: Path) -> str:
+    done = CliRunner().invoke(release, [str(run)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def runs(demo: TrainedModel, tmp_path: Path) -> tuple[Path, Path]:
+    """Two runs whose models give the same scores, with vectors that do not fit each other."""
+    return write_released_run(demo, tmp_path / "a", "a-"), write_released_run(demo, tmp_path / "b", "b-", sign=-1)
+
+
+@pytest.fixture
+def versions(
+    runs: tuple[Path, Path], mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, int]:
+    monkeypatch.chdir(tmp_path)  # MLflow writes artifacts beside its database
+    first, second = (register(run) for run in runs)
+    return first, second
+
+
+def test_a_release_is_served_replaced_and_rolled_back_as_a_whole_without_loading_it_again(
+    runs: tuple[Path, Path], versions: tuple[int, int], demo: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_source(None, URI, None, None, None)
+    assert isinstance(source, ReleaseSource)
+    move_champion(versions[0])
+    with pytest.raises(FileNotFoundError, match="version 1 of bifocal has no release: run python -m pipelines release"):
+        source.key()
+    assert "bifocal version 1 now has the release" in add_release(runs[0])
+    loaded: list[str] = []
+    load = source.load
+    monkeypatch.setattr(source, "load", lambda: loaded.append(source.key()) or load())
+    with TestClient(create_app(source, Settings(), poll_seconds=0.05), base_url="http://localhost") as opened:
+
+        def results() -> tuple[set[str], list[float]]:
+            found = opened.post("/api/v1/search", json={"text": QUERY, "k": 5}).json()["results"]
+            return {result["id"][0] for result in found}, [result["score"] for result in found]
+
+        prefixes, scores = results()
+        assert prefixes == {"a"}
+        move_champion(versions[1])  # it has no release yet
+        wait(lambda: "version 2 of bifocal has no release" in opened.get("/readyz").text)
+        assert results()[0] == {"a"}
+        add_release(runs[1])
+        wait(lambda: results()[0] == {"b"})
+        # A query of one model in the vectors of the other would have negative scores.
+        assert results()[1] == pytest.approx(scores, abs=1e-4)
+        move_champion(versions[0])
+        wait(lambda: results()[0] == {"a"})
+        assert results()[1] == pytest.approx(scores)
+        assert "version 1, release" in opened.get("/readyz").text
+        move_champion(versions[1])
+        wait(lambda: results()[0] == {"b"})
+    assert [key.partition("-")[0] for key in loaded] == ["1", "2"]
+
+
+def test_a_release_is_logged_once_and_a_version_has_the_last_one(
+    runs: tuple[Path, Path], versions: tuple[int, int], demo: TrainedModel, tmp_path: Path
+) -> None:
+    first, grown = runs[0], tmp_path / "grown"
+    shutil.copytree(first, grown)
+    shutil.rmtree(grown / COLLECTION)
+    write_run(demo, tmp_path / "other", "grown-")
+    shutil.copytree(tmp_path / "other" / COLLECTION, grown / COLLECTION)
+    shutil.rmtree(grown / INDEX)
+    (grown / INDEX).mkdir()
+    bank = HubnessBank.read(grown / EMBEDDING)
+    index_of_collection(Collection.open(grown / COLLECTION), bank).write(grown / INDEX)
+    move_champion(versions[0])
+    source = ReleaseSource(URI, None)
+    keys = []
+    for run, words in ((first, "now has"), (grown, "now has"), (first, "logged already")):
+        assert words in add_release(run)
+        keys.append(source.key())
+    assert keys[0] == keys[2] != keys[1]
+    assert "a-00000" in source.load()
+
+
+def test_the_images_of_a_release_are_in_a_folder_of_this_machine(
+    runs: tuple[Path, Path], versions: tuple[int, int], demo: TrainedModel, tmp_path: Path
+) -> None:
+    description = runs[0] / COLLECTION / "collection.json"
+    content = json.loads(description.read_text())
+    description.write_text(json.dumps(content | {"root": "../images"}))
+    add_release(runs[0])
+    move_champion(versions[0])
+    assert ReleaseSource(URI, None).load().items.file("a-00005") is None
+    file = ReleaseSource(URI, Path("/")).load().items.file("a-00005")
+    assert file is not None
+    assert file.read_bytes() == Path(str(demo.collection.image(5))).read_bytes()
+
+
+def test_parts_of_two_models_are_never_released_together(runs: tuple[Path, Path], versions: tuple[int, int]) -> None:
+    first, second = runs
+    for part, reason in ((COLLECTION, "another model"), (INDEX, "come from a model with hash")):
+        parts = {COLLECTION: first / COLLECTION, INDEX: first / INDEX} | {part: second / part}
+        with pytest.raises(ValueError, match=reason):
+            describe_release(first / ONNX, parts[COLLECTION], parts[INDEX], first / EMBEDDING)
+    with pytest.raises(ValueError, match=r"biases of .* are of .*CSLS.*, but .* has the hubness bank of None"):
+        describe_release(first / ONNX, first / COLLECTION, first / INDEX, first / ONNX)
+    from runtime.mlflow.releases import find_version, log_release
+
+    described = describe_release(second / ONNX, second / COLLECTION, second / INDEX, second / EMBEDDING)
+    version = find_version("bifocal", artifact_hash(first / ONNX))
+    with pytest.raises(ValueError, match="belongs to another model than version 1"):
+        log_release(version, described, second / COLLECTION, second / INDEX, second / EMBEDDING)
+    with pytest.raises(ValueError, match="run python -m pipelines register first"):
+        find_version("bifocal", "0" * 64)
+
+
+def test_a_release_with_a_wrong_tag_or_a_changed_file_is_not_loaded(
+    runs: tuple[Path, Path], versions: tuple[int, int]
+) -> None:
+    import mlflow
+
+    client = mlflow.MlflowClient()
+    for run in runs:
+        add_release(run)
+    move_champion(versions[0])
+    source = ReleaseSource(URI, None)
+    version, other = (client.get_model_version("bifocal", str(number)) for number in versions)
+    own, foreign = version.tags["release"], other.tags["release"]
+    files = Path(client.get_run(version.run_id).info.artifact_uri) / "releases" / own
+    # Somebody copies the files of the other model's release beside the own one, and names it.
+    shutil.copytree(Path(client.get_run(other.run_id).info.artifact_uri) / "releases" / foreign, files.parent / foreign)
+    client.set_model_version_tag("bifocal", "1", "release", foreign)
+    with pytest.raises(ValueError, match="belongs to another model than version 1"):
+        source.load()
+    client.set_model_version_tag("bifocal", "1", "release", own)
+    vectors = files / "index" / "vectors.f16"
+    content = vectors.read_bytes()
+    vectors.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(ValueError, match=r"index/vectors.f16 of the release .* is missing, unknown or damaged"):
+        source.load()
+    vectors.write_bytes(content)
+    (files / "collection" / "items.parquet").rename(files / "moved.parquet")
+    with pytest.raises(ValueError, match=r"collection/items.parquet .* is missing"):
+        source.load()
+    (files / "release.json").write_text((files.parent / foreign / "release.json").read_text())
+    with pytest.raises(ValueError, match="another hash than the tag"):
+        source.load()
