@@ -84,6 +84,12 @@ class CollectionEmbedder:
             ValueError: the model has no single vector for an image, it cannot read these images, or no image is valid.
         """
         vectors = ImageVectors(self.onnx, self.regions)
+        if vectors.graph.reads_pixels and not vectors.reads_images:
+            raise ValueError(
+                f"{self.onnx} has no preprocessing.json: its graph reads pixels, and no resizing gives those that it "
+                "was evaluated with. Extract ImageFiles or Pixels with the resize square; with limit for a BEANEncoder of "
+                "eval_resize stretch; with aspect for an RMACEncoder"
+            )
         if not vectors.reads_images and self.features is None:
             raise ValueError(
                 f"no graph of {self.onnx} computes this model's features from images: it reads published features, so "

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
@@ -17,7 +18,9 @@ from bifocal.export.parity import compare_encoder
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
 from bifocal.models import build_model, save_model
+from bifocal.search.embedding import CollectionEmbedder
 from bifocal.search.image_vectors import ImageVectors
+from bifocal.search.sources import Source
 from bifocal.serving.encoders import read_pixels
 
 
@@ -70,6 +73,8 @@ def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
     (tmp_path / "features").mkdir()
     with FeatureWriter(tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()) as writer:
         writer.add("a", np.array([[160, 160]]))
+    with pytest.raises(ValueError, match=r"no preprocessing\.json: its graph reads pixels"):
+        CollectionEmbedder(tmp_path, "rmac", Source("images", None, [])).write(tmp_path / "collection", [])
     write_preprocessing(tmp_path / "features", tmp_path)
     served = ImageVectors(tmp_path)
     assert served.reads_images
