@@ -87,8 +87,8 @@ class CollectionEmbedder:
         if vectors.graph.reads_pixels and not vectors.reads_images:
             raise ValueError(
                 f"{self.onnx} has no preprocessing.json: its graph reads pixels, and no resizing gives those that it "
-                "was evaluated with. Extract ImageFiles or Pixels with the resize square; with limit for a BEANEncoder of "
-                "eval_resize stretch; with aspect for an RMACEncoder"
+                "was evaluated with. Extract ImageFiles or Pixels with the resize square; with limit for a BEANEncoder "
+                "of eval_resize stretch; with aspect for an RMACEncoder"
             )
         if not vectors.reads_images and self.features is None:
             raise ValueError(
