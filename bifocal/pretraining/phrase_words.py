@@ -35,14 +35,16 @@ class WordHeads(nn.Module):
     def __init__(self, channels: int, cell_words: int, scene_words: int) -> None:
         super().__init__()
         self.cell = nn.Linear(channels, cell_words)
-        self.scene = nn.Linear(channels, scene_words)
+        self.scene = nn.Linear(channels, scene_words) if scene_words else None
         # Start from low probabilities: most words are absent from most cells.
         nn.init.constant_(self.cell.bias, -4.0)
-        nn.init.constant_(self.scene.bias, -2.0)
+        if self.scene is not None:
+            nn.init.constant_(self.scene.bias, -2.0)
 
     def forward(self, maps: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (B, h, w, cell words) and (B, scene words)."""
-        return self.cell(maps.permute(0, 2, 3, 1)), self.scene(maps.mean(dim=(2, 3)))
+        means = maps.mean(dim=(2, 3))
+        return self.cell(maps.permute(0, 2, 3, 1)), means[:, :0] if self.scene is None else self.scene(means)
 
 
 def pretrain_on_phrases(

@@ -37,10 +37,11 @@ class Heatmaps:
     def __post_init__(self) -> None:
         self._localizer()
 
-    def __call__(self, image_id: str, query: NDArray[Any]) -> Tensor:
+    def __call__(self, image_id: str, query: NDArray[Any] | Tensor) -> Tensor:
         """Return the heatmap (size, size) of the query (d,), rows from the top; see ``rasterize``."""
         device = self.model.device
-        text = torch.from_numpy(np.array(query, dtype=np.float32))[None].to(device)
+        vector = query if isinstance(query, Tensor) else torch.from_numpy(np.array(query))
+        text = vector.float()[None].to(device)
         regions = to_device(self.features.gather(self.features.rows([image_id])), device)
         with torch.inference_mode():
             region_scores = self._localizer()(self.model.image_encoder, regions, text)

@@ -71,6 +71,12 @@ def test_image_without_phrases_has_no_cell_targets(squares: Dataset) -> None:
     assert not targets.of_cells("nothing", targets.boxes["nothing"], 2, 2).any()
 
 
+@pytest.mark.filterwarnings("error")
+def test_heads_without_words_of_whole_images_have_no_logits_for_them() -> None:
+    cells, scene = WordHeads(3, 2, 0)(torch.zeros(4, 3, 5, 6))
+    assert (cells.shape, scene.shape) == ((4, 5, 6, 2), (4, 0))
+
+
 def test_boxes_are_mirrored_and_shifted_with_the_pixels(squares: Dataset) -> None:
     extractor, words = small_grid(), build_target_vocabulary(squares, 5)
     image_ids = list(squares.images["image_id"])

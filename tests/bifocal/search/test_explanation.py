@@ -53,6 +53,14 @@ def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features:
         torch.testing.assert_close(hit.explanation, expected.repeat_interleave(2, 0).repeat_interleave(2, 1))
 
 
+@pytest.mark.filterwarnings("error")
+def test_query_of_a_heatmap_is_an_array_or_a_tensor(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
+    explain, query = Heatmaps(smile(pairs, features), features, size=6), np.arange(5.0)
+    expected = explain("image 0", query)
+    assert expected.any()
+    torch.testing.assert_close(explain("image 0", torch.from_numpy(query)), expected, rtol=0, atol=0)
+
+
 def test_heatmaps_reject_an_encoder_without_localizer(pairs: ImageCaptionPairs, features: FeatureStore) -> None:
     model = smile(pairs, features, "LinearEncoder")
     with pytest.raises(ValueError, match="a LinearEncoder has no localizer: search without explain"):
