@@ -15,7 +15,7 @@ from PIL import Image
 from bifocal.datasets.images import open_image
 from bifocal.report.overlay import overlay
 from bifocal.search.collection import Collection
-from bifocal.search.index import SearchIndex
+from bifocal.search.index import SearchHit, SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.heatmaps import HeatmapModel
 from bifocal.serving.identity import model_hash
@@ -32,12 +32,14 @@ class ImageHit(NamedTuple):
         score: cosine with the query, without the bias that the order depends on.
         path: the image file; None if the corpus publishes only features, or the image is at an address.
         captions: sentences of the image; empty if it has none.
+        probability: probability that the image is relevant; None for an image as query, or without calibration.
     """
 
     image_id: str
     score: float
     path: Path | None
     captions: list[str]
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,13 @@ class TrainedModel:
         vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
         return vectors
 
-    def search(self, query: str | Path | Image.Image, k: int = 5) -> list[ImageHit]:
+    def search(self, query: str | Path | Image.Image, k: int = 5, *, relevant: bool = False) -> list[ImageHit]:
         """Return the ``k`` images of the run's dataset that fit best, best first.
 
         Args:
             query: a sentence, or an image as a ``Path`` or an image of Pillow.
+            relevant: leave out images whose probability is below the threshold of the calibration: none may be left. It
+                has an effect if the query is a sentence and the index is calibrated.
 
         Raises:
             FileNotFoundError: the run has no index or no collection.
@@ -112,13 +116,14 @@ class TrainedModel:
         """
         by_sentence = isinstance(query, str)
         vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
-        (hits,) = self.index.search(vector, k, corrected=by_sentence)
-        return [self._hit(hit.item_id, hit.score) for hit in hits]
+        calibrated = by_sentence and self.index.calibration is not None
+        (hits,) = self.index.search(vector, k, corrected=by_sentence, relevant=relevant and calibrated)
+        return [self._hit(hit, hit.probability if by_sentence else None) for hit in hits]
 
-    def _hit(self, item_id: str, score: float) -> ImageHit:
-        row = self._rows[item_id]
-        image = self.collection.image(row)
-        return ImageHit(item_id, score, image if isinstance(image, Path) else None, self.collection.captions(row))
+    def _hit(self, hit: SearchHit, probability: float | None) -> ImageHit:
+        row = self._rows[hit.item_id]
+        image, captions = self.collection.image(row), self.collection.captions(row)
+        return ImageHit(hit.item_id, hit.score, image if isinstance(image, Path) else None, captions, probability)
 
     @cached_property
     def _rows(self) -> dict[str, int]:

@@ -1,0 +1,55 @@
+"""``bifocal search`` on the demo's collection: probabilities, and queries that find nothing."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bifocal.search.calibration import Calibration
+from pipelines.app.demo_folder import unpack
+from tests.pipelines.app.conftest import Command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo, with a calibration whose probability is 0.5 at a score of 0.5."""
+    folder = tmp_path_factory.mktemp("search") / "demo"
+    unpack(folder)
+    calibration = Calibration(-10.0, 20.0, 0.0, threshold=0.2, error=0, false_positive_rate=0, recall=1, queries=100)
+    calibration.write(folder / "artifacts" / "index")
+    return folder
+
+
+def test_results_have_their_probability(run: Path, command: Command) -> None:
+    result = command("search", "three red stars on a beach", "--run", run, "-k", 5, "--all")
+    assert result.exit_code == 0, result.output
+    lines = re.findall(r"^ +\d\.  (0\.\d+)  +(\d+)% (relevant|maybe)", result.output, re.MULTILINE)
+    assert len(lines) == 5
+    for score, percent, relevance in lines:
+        assert int(percent) == pytest.approx(100 / (1 + 2.718281828 ** (10 - 20 * float(score))), abs=1.1)
+        assert relevance == ("relevant" if float(score) >= 0.5 else "maybe")
+    assert {relevance for *_, relevance in lines} >= {"relevant"}
+
+
+def test_a_query_without_a_relevant_image_finds_nothing(run: Path, command: Command) -> None:
+    picture = run / "nothing.png"
+    result = command("search", "the stock market", "--run", run, "--picture", picture)
+    assert result.exit_code == 0, result.output
+    assert result.output == (
+        "nothing found: no image is relevant with a probability of 20% or more; --all shows the best images\n"
+    )
+    assert not picture.exists()
+    assert command("search", "the stock market", "--run", run, "--all").output.count("maybe") == 5
+    (image,) = list((run / "images").glob("00003.*"))
+    assert "%" not in command("search", image, "--run", run).output
+
+
+def test_a_run_without_an_index_is_named(run: Path, command: Command, tmp_path: Path) -> None:
+    former = tmp_path / "former"
+    former.mkdir()
+    shutil.copy(run / "params.yaml", former)
+    result = command("search", "a red star", "--run", former)
+    assert "has no index: its model is of late interaction, or a version before 0.3.0 trained it" in str(
+        result.exception
+    )
