@@ -1,21 +1,19 @@
 """Step notify: run."""
 
-import json
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.request import Request, urlopen
 
 import click
 
 from runtime.kfp_runs import run_state
 from runtime.links import kfp_run_page
 from runtime.mlflow import end_pipeline_run
+from runtime.notices import send_notice
 from runtime.redaction import redact
 from runtime.spec import Params
 
-TIMEOUT_SECONDS = 20
 WAIT_SECONDS, POLL_SECONDS = 60.0, 5.0
 # Kubeflow gives states of ML Metadata (kubeflow/pipelines 2.17, backend/src/v2/driver/resolve.go:472).
 SUCCESS = ("COMPLETE", "CACHED", "SUCCEEDED")
@@ -60,14 +58,7 @@ def _problem(run_id: str, status: Mapping[str, Any]) -> str:
 def _send(run_id: str, status: Mapping[str, Any], problem: str) -> int:
     """Print the notice, and send it if there is a web hook; return the number of sent notices."""
     page = kfp_run_page(run_id) or (f"run {run_id}" if run_id else "")
-    text = redact(", ".join(filter(None, [f"{status['pipelineJobResourceName']} {problem}", page])))
-    click.secho(text, fg="red", err=True)
-    url = os.environ.get("BIFOCAL_NOTICE_URL")
-    if not url:
-        return 0
-    request = Request(url, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"})
-    with urlopen(request, timeout=TIMEOUT_SECONDS):
-        return 1
+    return send_notice(", ".join(filter(None, [f"{status['pipelineJobResourceName']} {problem}", page])))
 
 
 def _end_mlflow_run(run_id: str, *, succeeded: bool) -> None:

@@ -1,0 +1,30 @@
+"""Notices to a web hook, such as those of Slack and Mattermost."""
+
+import json
+import os
+from urllib.request import Request, urlopen
+
+import click
+
+from runtime.redaction import redact
+
+VARIABLE = "BIFOCAL_NOTICE_URL"
+TIMEOUT_SECONDS = 20
+
+
+def send_notice(text: str) -> int:
+    """Print a notice, and send ``{"text": ...}`` to the web hook ``BIFOCAL_NOTICE_URL``; return 1 if it has been sent.
+
+    Without the variable, the notice is only printed, and the result is 0.
+
+    Raises:
+        OSError: the web hook does not answer or rejects the message.
+    """
+    text = redact(text)
+    click.secho(text, fg="red", err=True)
+    url = os.environ.get(VARIABLE)
+    if not url:
+        return 0
+    request = Request(url, json.dumps({"text": text}).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=TIMEOUT_SECONDS):
+        return 1
