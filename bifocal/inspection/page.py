@@ -23,7 +23,11 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
         Tile("warnings", str(counts["warning"]), "entries that make a model or its results worse"),
     ]
     sections = [
-        Section("Findings", "The most severe first.", [_findings(inspection), *map(_examples, inspection.findings)]),
+        Section(
+            "Findings",
+            "The most severe first.",
+            [findings_table(inspection), *map(_examples, inspection.findings)],
+        ),
         Section(
             "Contents",
             "",
@@ -39,7 +43,8 @@ def _count(inspection: Inspection, severity: str) -> int:
     return sum(finding.severity == severity for finding in inspection.findings)
 
 
-def _findings(inspection: Inspection) -> Block:
+def findings_table(inspection: Inspection) -> Block:
+    """Return the table of the findings, the most severe first."""
     if not inspection.findings:
         return Note("Nothing is wrong.")
     rows = [

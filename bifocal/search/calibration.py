@@ -113,7 +113,7 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
             f"needs 20 pairs of {FOLDS} items and {DEPTH + 2} items"
         )
     own = np.array([index.row(item_id) for item_id in item_ids])
-    scores, relevant = _first_results(index, queries, own)
+    scores, relevant = first_results(index, queries, own)
     best = scores[:, 0]
     variables = np.stack([best, best - reference_scores(scores)], axis=1)
     folds = list(GroupKFold(FOLDS).split(variables, relevant, np.concatenate([own, own])))
@@ -139,7 +139,7 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
     )
 
 
-def _first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Array, NDArray[np.bool_]]:
+def first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return scores (2 Q, 10) of the searches with and without the own items, and whether the first is relevant."""
     units = unit_vectors(queries, index.description.dimension)
     allowed = ~index.removed if index.removed.any() else None

@@ -7,6 +7,7 @@ from pipelines.commands.compile import compile_command
 from pipelines.commands.convert import convert
 from pipelines.commands.doctor import doctor
 from pipelines.commands.metrics import metrics
+from pipelines.commands.monitor import monitor
 from pipelines.commands.packages import packages
 from pipelines.commands.plan import plan
 from pipelines.commands.preflight import preflight
@@ -34,6 +35,7 @@ for command in (
     convert,
     run,
     promote,
+    monitor,
     doctor,
     schedule,
     preflight,

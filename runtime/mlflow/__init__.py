@@ -13,6 +13,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 from runtime.mlflow.exported import register_exported
 from runtime.mlflow.lock import promotion_lock, remove_lock
+from runtime.mlflow.monitoring import log_monitoring
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
 from runtime.mlflow.promotion import (
     VETO,

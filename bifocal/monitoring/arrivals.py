@@ -1,0 +1,145 @@
+"""New images of a collection, and their quality."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bifocal.datasets import Dataset
+from bifocal.datasets.tables import CAPTIONS, PHRASES, REJECTED
+from bifocal.inspection import Inspection, inspect_dataset
+from bifocal.monitoring.significance import Count
+from bifocal.remote_files import is_address
+from bifocal.search.collection import Collection
+from bifocal.search.collection_format import REJECTED as REJECTED_FILE
+
+SMALLEST = 64
+"""Pixels of the shorter side; the inspection has the same bound."""
+FIELDS = ("name", "sha256", "rejected")
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Images that came to a collection in some days.
+
+    Attributes:
+        rows: rows of the items with a vector.
+        rejected: reasons by the name of each image that was rejected.
+    """
+
+    rows: list[int]
+    rejected: Mapping[str, str]
+
+
+class Ledger:
+    """Days on which the images of a collection were first seen.
+
+    Args:
+        file: table with the columns ``name``, ``sha256``, ``rejected`` and ``day``; it need not exist.
+
+    Attributes:
+        table: contents of the file.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        columns = [*FIELDS, "day"]
+        self.table = pd.read_parquet(file) if file.is_file() else pd.DataFrame(columns=columns, dtype=str)
+
+    def record(self, collection: Collection, day: date | None) -> None:
+        """Add the images that are not in the ledger. An image with another content is a new one.
+
+        Args:
+            day: on which they came; None for images that were there before.
+        """
+        present = _images(collection)
+        known = set(zip(self.table["name"], self.table["sha256"], self.table["rejected"], strict=True))
+        new = present[[row not in known for row in present[list(FIELDS)].itertuples(index=False, name=None)]]
+        added = new[list(FIELDS)].assign(day="" if day is None else day.isoformat())
+        self.table = pd.concat([self.table, added], ignore_index=True) if len(self.table) else added
+
+    def arrivals(self, collection: Collection, until: date, days: int) -> Arrivals:
+        """Return the images of the collection that came on one of the last ``days`` days, of which ``until`` is one."""
+        since = (until - timedelta(days=days)).isoformat()
+        recent = self.table[(self.table["day"] > since) & (self.table["day"] <= until.isoformat())]
+        found = _images(collection).merge(recent, on=list(FIELDS))
+        is_rejected = found["rejected"] == "yes"
+        broken = found[is_rejected]
+        return Arrivals(
+            found.loc[~is_rejected, "row"].astype(int).tolist(),
+            dict(zip(broken["name"], broken["reason"], strict=True)),
+        )
+
+    def rejected(self, collection: Collection) -> dict[str, str]:
+        """Return the reasons by the name of all rejected images of the collection."""
+        images = _images(collection)
+        broken = images[images["rejected"] == "yes"]
+        return dict(zip(broken["name"], broken["reason"], strict=True))
+
+    def write(self) -> None:
+        """Write the table; a crash leaves the former one."""
+        temporary = self.file.with_name(self.file.name + ".new")
+        self.table.to_parquet(temporary, index=False)
+        temporary.replace(self.file)
+
+
+def _images(collection: Collection) -> pd.DataFrame:
+    """Return one row per item that is not deleted, and per rejected image."""
+    items = collection.items.select(["item_id", "sha256"]).to_pandas()
+    items = items.rename(columns={"item_id": "name"}).assign(rejected="no", reason="", row=np.arange(len(items)))
+    rejected = pq.read_table(collection.directory / REJECTED_FILE).to_pandas()
+    rejected = rejected.rename(columns={"image": "name"}).assign(sha256="", rejected="yes", row=-1)
+    present: pd.DataFrame = pd.concat([items[~collection.deleted], rejected.drop_duplicates("name")])
+    return present.reset_index(drop=True)
+
+
+def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
+    """Return the findings of the inspection of new images, see ``bifocal.inspection``, and the inspected dataset.
+
+    Near-duplicates are searched for among the images that have a file on this machine.
+    """
+    root = collection.description.root
+    items = collection.items.take(_rows(arrivals)).to_pandas()
+    local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]
+    images = pd.DataFrame(
+        {
+            "image_id": items["item_id"],
+            "path": items["image"].where(local, None),
+            "width": items["width"],
+            "height": items["height"],
+            "split": "test",
+            "sha256": items["sha256"],
+        }
+    )
+    captions = items[["item_id", "captions"]].explode("captions").dropna()
+    captions = captions.rename(columns={"item_id": "image_id", "captions": "text"}).reset_index(drop=True)
+    captions.insert(0, "caption_id", np.arange(len(captions)))
+    dataset = Dataset(
+        images,
+        captions[CAPTIONS.names],
+        pd.DataFrame(columns=PHRASES.names),
+        Path() if is_address(root) else (collection.directory / root).resolve(),
+    )
+    rejected = [
+        {"kind": "image", "entry": name, "reason": reason, "intentional": False}
+        for name, reason in arrivals.rejected.items()
+    ]
+    table = pd.DataFrame(rejected, columns=REJECTED.names).astype({"intentional": bool})
+    return inspect_dataset(dataset, table, {}), dataset
+
+
+def unusable(collection: Collection, arrivals: Arrivals) -> Count:
+    """Return how many new images were rejected, or are smaller than 64 pixels."""
+    items = collection.items.select(["width", "height"]).take(_rows(arrivals)).to_pandas()
+    shorter = items.min(axis=1)
+    small = int(((shorter > 0) & (shorter < SMALLEST)).sum())
+    return Count(len(arrivals.rejected) + small, len(arrivals.rejected) + len(items))
+
+
+def _rows(arrivals: Arrivals) -> pa.Array:
+    return pa.array(arrivals.rows, pa.int64())  # no rows would have no type

@@ -1,0 +1,92 @@
+"""What is observed of the images and queries of some days, for the comparison with the training reference."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bifocal.monitoring.arrivals import Arrivals, unusable
+from bifocal.monitoring.probes import Probes, embed, nothing_found, search_probes
+from bifocal.monitoring.queries import KnownWords, query_languages, sample
+from bifocal.monitoring.significance import Count
+from bifocal.search.collection import Collection
+from bifocal.search.index import SearchIndex
+from bifocal.search.queries import SentenceEmbedder
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Images and queries of some days.
+
+    Attributes:
+        images: (n, D), vectors of a sample of the images.
+        queries: (q, D), vectors of a sample of the queries.
+        unusable: images that were rejected, or are very small.
+        unknown_words: queries with a word that the model has not learned; None if it reads subwords.
+        languages: share of the queries by language; empty if they are unknown.
+        nothing_found: queries without a relevant result; None if the index is not calibrated.
+        probes: outcomes of the probes; None without probes.
+    """
+
+    images: Array
+    queries: Array
+    unusable: Count
+    unknown_words: Count | None
+    languages: Mapping[str, float]
+    nothing_found: Count | None
+    probes: Probes | None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Observes a model with its collection and its index.
+
+    Args:
+        onnx: directory of the exported model.
+        model: embeds sentences by it.
+        collection: its images.
+        index: of the collection.
+        seed: of the samples.
+    """
+
+    onnx: Path
+    model: SentenceEmbedder
+    collection: Collection
+    index: SearchIndex
+    seed: int = 0
+
+    def observe(
+        self, arrivals: Arrivals, queries: Sequence[str], pairs: pd.DataFrame | None, images: int, sentences: int
+    ) -> Observations:
+        """Return the observations.
+
+        Args:
+            arrivals: the images.
+            queries: sentences of users.
+            pairs: probes, see ``read_pairs``; None for none.
+            images, sentences: most images and queries in the samples.
+        """
+        rows = self.sampled_rows(arrivals, images)
+        chosen = sample(queries, sentences, self.seed)
+        vectors = embed(self.model, chosen) if chosen else np.zeros((0, self.collection.dimension), np.float32)
+        nothing = nothing_found(self.index, vectors)
+        return Observations(
+            images=np.asarray(self.collection.vectors[rows], np.float32),
+            queries=vectors,
+            unusable=unusable(self.collection, arrivals),
+            unknown_words=KnownWords(self.onnx).count(chosen),
+            languages=query_languages(chosen, self.seed),
+            nothing_found=None if nothing is None else Count(nothing, len(chosen)),
+            probes=None if pairs is None else search_probes(self.model, self.index, pairs),
+        )
+
+    def sampled_rows(self, arrivals: Arrivals, images: int) -> NDArray[np.int64]:
+        """Return the rows of at most ``images`` random items."""
+        rows = np.random.default_rng(self.seed).permutation(np.array(arrivals.rows, dtype=np.int64))
+        return np.sort(rows[:images])

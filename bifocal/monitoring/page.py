@@ -1,0 +1,133 @@
+"""The results of a week as one HTML page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from bifocal.datasets import Dataset
+from bifocal.inspection import Inspection
+from bifocal.inspection.page import findings_table
+from bifocal.monitoring.drift import TESTS, Finding
+from bifocal.report.charts import line_chart
+from bifocal.report.sections import Badge, Block, Chart, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
+from bifocal.report.thumbnails import Thumbnails
+
+DISCREPANCIES = ("images", "queries")
+"""Tests whose values are no shares."""
+FOOTER = "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds no query."
+
+
+@dataclass(frozen=True)
+class Week:
+    """Results of some days.
+
+    Attributes:
+        day: the last one.
+        days: their number.
+        counts: number of new images, of queries and of probes, by these words.
+        findings: results of the tests.
+    """
+
+    day: date
+    days: int
+    counts: Mapping[str, int]
+    findings: Sequence[Finding]
+
+    @property
+    def crossed(self) -> list[Finding]:
+        """Findings that are reported."""
+        return [finding for finding in self.findings if finding.crossed]
+
+
+@dataclass(frozen=True)
+class NewImages:
+    """New images of a week.
+
+    Attributes:
+        dataset: of the images.
+        inspection: its findings.
+        unusual: ids of the images that are least like the reference, the most unusual first.
+    """
+
+    dataset: Dataset
+    inspection: Inspection
+    unusual: Sequence[str] = field(default_factory=list)
+
+
+def monitoring_page(name: str, reference: date, week: Week, images: NewImages, history: Sequence[Week]) -> Page:
+    """Return the page, to be rendered by ``bifocal.report.html.render``.
+
+    Args:
+        name: of the model.
+        reference: day on which the reference was written.
+        week: results.
+        images: new images.
+        history: results of former runs and of this one, in the order of their days.
+    """
+    crossed = len(week.crossed)
+    tiles = [
+        Tile("thresholds crossed", str(crossed), "of " + str(len(week.findings)) + " tests"),
+        *(Tile(kind, f"{count:,}") for kind, count in week.counts.items()),
+    ]
+    sections = [
+        Section("Tests", f"Compared with the reference of {reference}.", [_tests(week)]),
+        *_history(history),
+        Section("New images", "Findings of the inspection.", [findings_table(images.inspection)]),
+    ]
+    gallery = _unusual(images)
+    if gallery is not None:
+        sections.append(Section("Unusual images", "", [gallery]))
+    subtitle = f"{week.days} days up to {week.day}, model {name}"
+    return Page("Monitoring", subtitle, tiles, sections, FOOTER, kind="monitoring")
+
+
+def _tests(week: Week) -> Block:
+    if not week.findings:
+        return Note("There were too few images, queries and probes for any test.")
+    rows = [
+        (
+            Badge("crossed" if finding.crossed else "ok", not finding.crossed),
+            TESTS[finding.name],
+            value_text(finding.name, finding.reference),
+            value_text(finding.name, finding.value),
+            f"{finding.p_value:.2g}",
+            f"{finding.level:.2g}",
+            value_text(finding.name, finding.least_change),
+        )
+        for finding in week.findings
+    ]
+    columns = ("", "test", "reference", "this week", "p-value", "level", "least rise")
+    return Table("", columns, rows, wide=True, text=True)
+
+
+def value_text(name: str, value: float) -> str:
+    """Return a value of a test as text.
+
+    Example:
+        >>> value_text("nothing_found", 0.0512), value_text("images", 0.00312)
+        ('5.1 %', '0.0031')
+    """
+    return f"{value:.4f}" if name in DISCREPANCIES else f"{100 * value:.1f} %"
+
+
+def _history(history: Sequence[Week]) -> list[Section]:
+    """Return a chart of the shares that every run has."""
+    values = [{finding.name: 100 * finding.value for finding in week.findings} for week in history]
+    common = [name for name in TESTS if name not in DISCREPANCIES and all(name in week for week in values)]
+    if len(history) < 2 or not common:
+        return []
+    xs = [float((week.day - history[0].day).days) for week in history]
+    lines = {name.replace("_", " "): [week[name] for week in values] for name in common}
+    chart = Chart(line_chart(lines, xs, "days since the first run", "percent"))
+    return [Section("History", f"{len(history)} runs.", [chart])]
+
+
+def _unusual(images: NewImages) -> Gallery | None:
+    thumbnails = Thumbnails(images.dataset)
+    items = []
+    for image_id in images.unusual:
+        try:
+            items.append(GalleryItem([Picture(thumbnails.uri(image_id))], image_id))
+        except OSError:
+            continue  # deleted since it was embedded
+    return Gallery(items, "", "New images that are least like the reference.") if items else None

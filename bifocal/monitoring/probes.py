@@ -1,0 +1,124 @@
+"""Probes: pairs of a caption and its image that were held out of training, searched again each week."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bifocal.search.calibration import DEPTH, calibration_error, first_results
+from bifocal.search.index import SearchIndex
+from bifocal.search.queries import SentenceEmbedder
+from bifocal.search.vectors import unit_vectors
+
+Array = NDArray[Any]
+BATCH = 64
+COLUMNS = ("item_id", "caption")
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Outcomes of n probes.
+
+    Attributes:
+        keys: hash of each pair; the texts are not kept.
+        found: (n,) bool, whether the image is among the ten best results.
+        first: (n,) bool, whether it is the best one.
+        probabilities: (n, 2), of the best result among all items, and among all but the image; None if the index is
+            not calibrated.
+    """
+
+    keys: Sequence[str]
+    found: NDArray[np.bool_]
+    first: NDArray[np.bool_]
+    probabilities: NDArray[np.float64] | None
+
+    @property
+    def recall(self) -> float:
+        """Share of the probes whose image is among the ten best results."""
+        return float(self.found.mean())
+
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error, see ``bifocal.search.calibration.calibration_error``."""
+        assert self.probabilities is not None
+        return calibration_error(self.probabilities.ravel(), self._relevant.ravel())
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """(n,), mean squared error of the probabilities of a probe (Brier, 1950)."""
+        assert self.probabilities is not None
+        loss: NDArray[np.float64] = ((self.probabilities - self._relevant) ** 2).mean(axis=1)
+        return loss
+
+    @property
+    def _relevant(self) -> NDArray[np.bool_]:
+        """(n, 2), whether the best result is the image: never, without the image."""
+        return np.stack([self.first, np.zeros_like(self.first)], axis=1)
+
+    def of(self, keys: Sequence[str]) -> "Probes":
+        """Return the outcomes of the pairs with these keys, in this order."""
+        row_of = {key: row for row, key in enumerate(self.keys)}
+        rows = np.array([row_of[key] for key in keys], dtype=int)
+        probabilities = None if self.probabilities is None else self.probabilities[rows]
+        return Probes(list(keys), self.found[rows], self.first[rows], probabilities)
+
+
+def read_pairs(file: Path) -> pd.DataFrame:
+    """Return the pairs in a CSV file, with the columns ``item_id`` and ``caption``.
+
+    Raises:
+        ValueError: a column is missing, or a pair occurs twice.
+    """
+    table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        raise ValueError(f"{file} has no column {missing[0]!r}: expected {' and '.join(COLUMNS)}")
+    pairs = table[list(COLUMNS)]
+    if pairs.duplicated().any():
+        twice = pairs[pairs.duplicated()].iloc[0]
+        raise ValueError(f"{file} has the pair of {twice['item_id']!r} and {twice['caption']!r} twice: remove one")
+    return pairs
+
+
+def embed(model: SentenceEmbedder, sentences: Sequence[str]) -> NDArray[np.float32]:
+    """Return the unit vectors (n, d) of at least one sentence."""
+    batches = [sentences[start : start + BATCH] for start in range(0, len(sentences), BATCH)]
+    return unit_vectors(np.concatenate([model.embed_sentences(batch) for batch in batches]))
+
+
+def search_probes(model: SentenceEmbedder, index: SearchIndex, pairs: pd.DataFrame) -> Probes | None:
+    """Search every probe whose image is in the index; None if there is none.
+
+    Args:
+        pairs: columns ``item_id`` and ``caption``.
+    """
+    kept = pairs[pairs["item_id"].isin(set(compress(index.ids, ~index.removed)))]
+    if not len(kept):
+        return None
+    queries = embed(model, kept["caption"].tolist())
+    own = np.array([index.row(item_id) for item_id in kept["item_id"]])
+    rows, _ = index.nearest(queries, DEPTH, index.allowed(), index.bias)
+    correct = rows == own[:, None]
+    probabilities = None
+    if index.calibration is not None and len(index) >= DEPTH + 2:
+        scores, _ = first_results(index, queries, own)
+        probabilities = index.calibration.probabilities(scores)[:, 0].reshape(2, -1).T
+    keys = [_key(item_id, caption) for item_id, caption in zip(kept["item_id"], kept["caption"], strict=True)]
+    return Probes(keys, correct.any(axis=1), correct[:, 0], probabilities)
+
+
+def _key(item_id: str, caption: str) -> str:
+    return sha256(f"{item_id}\0{caption}".encode()).hexdigest()[:24]
+
+
+def nothing_found(index: SearchIndex, queries: Array) -> int | None:
+    """Return for how many queries (n, d) no result is relevant; None if the index is not calibrated."""
+    if index.calibration is None:
+        return None
+    return sum(not hits for hits in index.search(queries, 1, corrected=True, relevant=True))

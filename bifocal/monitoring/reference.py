@@ -1,0 +1,104 @@
+"""The training reference: observations of the images and queries that a model was trained for, as files."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bifocal.monitoring.observations import Observations
+from bifocal.monitoring.probes import Probes
+from bifocal.monitoring.significance import Count
+
+SCHEMA_VERSION = 1
+DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Observations of a model's own data. Its files have vectors, counts and hashes: no query, and no caption.
+
+    Attributes:
+        model: SHA-256 of the exported model, see ``bifocal.serving.identity.model_hash``.
+        day: on which it was written.
+        observations: of the data.
+    """
+
+    model: str
+    day: date
+    observations: Observations
+
+    def write(self, directory: Path) -> None:
+        """Write the files; a crash leaves the former reference, or none."""
+        seen = self.observations
+        partial = directory.with_name(directory.name + ".new")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        np.save(partial / IMAGES, seen.images.astype(np.float16))
+        np.save(partial / QUERIES, seen.queries.astype(np.float16))
+        if seen.probes is not None:
+            _table(seen.probes).to_parquet(partial / PROBES, index=False)
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            "model": self.model,
+            "day": self.day.isoformat(),
+            "unusable": asdict(seen.unusable),
+            "unknown_words": _optional(seen.unknown_words),
+            "languages": dict(seen.languages),
+            "nothing_found": _optional(seen.nothing_found),
+        }
+        (partial / DESCRIPTION).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        shutil.rmtree(directory, ignore_errors=True)
+        partial.rename(directory)
+
+    @classmethod
+    def read(cls, directory: Path) -> "Reference":
+        """Read a reference.
+
+        Raises:
+            FileNotFoundError: the directory holds none.
+            ValueError: another version of bifocal wrote it.
+        """
+        file = directory / DESCRIPTION
+        if not file.is_file():
+            raise FileNotFoundError(f"{directory} holds no reference: write one, right after the training")
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if content.get("schema_version") != SCHEMA_VERSION:
+            found = content.get("schema_version")
+            raise ValueError(f"{file} has schema version {found}, expected {SCHEMA_VERSION}: write the reference again")
+        probes = directory / PROBES
+        seen = Observations(
+            images=np.load(directory / IMAGES).astype(np.float32),
+            queries=np.load(directory / QUERIES).astype(np.float32),
+            unusable=Count(**content["unusable"]),
+            unknown_words=_count(content["unknown_words"]),
+            languages=content["languages"],
+            nothing_found=_count(content["nothing_found"]),
+            probes=_probes(pd.read_parquet(probes)) if probes.is_file() else None,
+        )
+        return cls(content["model"], date.fromisoformat(content["day"]), seen)
+
+
+def _optional(count: Count | None) -> dict[str, int] | None:
+    return None if count is None else asdict(count)
+
+
+def _count(content: Mapping[str, int] | None) -> Count | None:
+    return None if content is None else Count(**content)
+
+
+def _table(probes: Probes) -> pd.DataFrame:
+    table = pd.DataFrame({"key": list(probes.keys), "found": probes.found, "first": probes.first})
+    if probes.probabilities is not None:
+        table["with"], table["without"] = probes.probabilities.T
+    return table
+
+
+def _probes(table: pd.DataFrame) -> Probes:
+    probabilities = table[["with", "without"]].to_numpy(float) if "with" in table else None
+    return Probes(table["key"].tolist(), table["found"].to_numpy(bool), table["first"].to_numpy(bool), probabilities)

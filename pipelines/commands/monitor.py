@@ -1,0 +1,98 @@
+"""``python -m pipelines monitor``."""
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from runtime.redaction import redact
+
+CROSSED = 3
+"""Exit code if a threshold is crossed; 1 is that of errors, 2 that of wrong options."""
+
+
+@click.command()
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Folder of the run, with its model, collection and index; by default the default run.",
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(path_type=Path),
+    default=Path("monitoring"),
+    show_default=True,
+    help="Folder of the reference, the results and the pages.",
+)
+@click.option(
+    "--queries",
+    type=click.Path(path_type=Path, exists=True),
+    multiple=True,
+    help="Log of 'bifocal serve --log-queries', or a .txt file with one sentence per line; may be repeated.",
+)
+@click.option(
+    "--probes",
+    type=click.Path(path_type=Path, exists=True),
+    help="CSV file of captions held out of training, with the columns item_id and caption.",
+)
+@click.option(
+    "--thresholds",
+    type=click.Path(path_type=Path, exists=True),
+    help="Thresholds; by default pipelines/monitor/thresholds.yaml.",
+)
+@click.option("--days", type=click.IntRange(min=1), default=7, show_default=True, help="Days to compare.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Last of these days, in UTC; by default yesterday.")
+@click.option("--reference", is_flag=True, help="Write the reference of these days, in place of comparing with it.")
+def monitor(
+    folder: Path,
+    target: Path,
+    queries: tuple[Path, ...],
+    probes: Path | None,
+    thresholds: Path | None,
+    days: int,
+    until: datetime | None,
+    reference: bool,
+) -> None:
+    """Compare a week's queries and new images with those that the model was trained for.
+
+    Run it with --reference right after the training, and then every week. It writes a page, monitor.json and
+    monitor.prom for Prometheus, and logs the values to MLflow. If a threshold is crossed, it sends a notice to
+    BIFOCAL_NOTICE_URL, and the exit code is 3.
+    """
+    from bifocal.monitoring.page import value_text
+    from pipelines.monitor import thresholds as policies
+    from pipelines.monitor.week import Monitor
+    from runtime.s3.remote_files import fetch_remote_files
+
+    fetch_remote_files()
+    target.mkdir(parents=True, exist_ok=True)
+    watched = Monitor(folder, target, policies.load(thresholds or policies.FILE), queries, probes)
+    day = until.date() if until else datetime.now(UTC).date() - timedelta(days=1)
+    if reference:
+        seen = watched.write_reference(day, days).observations
+        click.echo(f"reference of {len(seen.images):,} images and {len(seen.queries):,} queries -> {target}")
+        return
+    week = watched.compare(day, days)
+    for finding in week.findings:
+        values = f"{value_text(finding.name, finding.reference)} -> {value_text(finding.name, finding.value)}"
+        line = f"{finding.name:<16} {values:<20} p = {finding.p_value:.2g}"
+        click.secho(f"{line}  CROSSED" if finding.crossed else line, fg="red" if finding.crossed else None)
+    click.echo(f"-> {watched.page(day)}")
+    problems = [*_failure(lambda: watched.send(week)), *_failure(lambda: watched.log(week))]
+    for problem in problems:
+        click.secho(f"error: {problem}", fg="red", err=True)
+    if week.crossed or problems:
+        sys.exit(CROSSED if week.crossed else 1)
+
+
+def _failure(action: Callable[[], object]) -> Iterator[str]:
+    """Run an action; yield the reason why a server did not answer."""
+    try:
+        action()
+    except OSError as error:
+        yield redact(str(error))

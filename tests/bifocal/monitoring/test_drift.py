@@ -1,0 +1,125 @@
+"""A week against the reference: which tests run, who reports what, and the rate of false alarms in short."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.random import Generator
+from prometheus_client.parser import text_string_to_metric_families
+
+from bifocal.monitoring import TESTS, Count, Observations, Probes, Reference, Thresholds, compare, exposition
+
+PROBES = 200
+
+
+def observe(random: Generator, images: int = 150, queries: int = 200, styled: float = 0.0) -> Observations:
+    """Observations without a change, but for a share of images from another part of the space."""
+    vectors = random.normal(size=(images, 4))
+    vectors[: round(styled * images)] += 2.5
+    probabilities = np.tile([[0.8, 0.1]], (PROBES, 1))
+    found = np.arange(PROBES) % 10 != 0
+    return Observations(
+        images=vectors.astype(np.float32),
+        queries=random.normal(size=(queries, 4)).astype(np.float32),
+        unusable=Count(int(random.binomial(images, 0.01)), images),
+        unknown_words=Count(int(random.binomial(queries, 0.03)), queries),
+        languages={"en": 0.9, "nl": 0.1},
+        nothing_found=Count(int(random.binomial(queries, 0.1)), queries),
+        probes=Probes([str(number) for number in range(PROBES)], found, found, probabilities),
+    )
+
+
+@pytest.fixture
+def random() -> Generator:
+    return np.random.default_rng(0)
+
+
+def crossed(reference: Observations, week: Observations, seed: int = 0) -> set[str]:
+    return {finding.name for finding in compare(reference, week, Thresholds(), seed) if finding.crossed}
+
+
+def test_every_statistic_is_tested_in_its_order(random: Generator) -> None:
+    findings = compare(observe(random), observe(random), Thresholds())
+    assert [finding.name for finding in findings] == list(TESTS)
+    assert {finding.level for finding in findings} == {0.02 / len(TESTS)}
+
+
+def test_few_weeks_without_a_change_are_reported_and_new_styles_are_found(random: Generator) -> None:
+    weeks = [(observe(random, 60, 60), observe(random, 60, 60)) for _ in range(60)]
+    alarms = sum(bool(crossed(*pair, seed)) for seed, pair in enumerate(weeks))
+    assert alarms <= 4  # with the rate 0.02, five or more have probability 0.008
+    found = sum("images" in crossed(observe(random), observe(random, styled=0.2), seed) for seed in range(3))
+    assert found == 3
+
+
+def test_each_change_is_reported_by_its_test(random: Generator) -> None:
+    reference, week = observe(random), observe(random)
+    assert reference.probes is not None
+    found, probabilities = reference.probes.found.copy(), reference.probes.probabilities
+    assert probabilities is not None
+    found[:20] = False
+    changes = {
+        "unknown_words": replace(week, unknown_words=Count(30, 200)),
+        "languages": replace(week, languages={"en": 0.8, "fr": 0.2}),
+        "nothing_found": replace(week, nothing_found=Count(60, 200)),
+        "unusable_images": replace(week, unusable=Count(20, 150)),
+        "lost_probes": replace(week, probes=replace(reference.probes, found=found)),
+        "calibration": replace(week, probes=replace(reference.probes, probabilities=probabilities**4)),
+        "queries": replace(week, queries=week.queries + 1),
+    }
+    for name, changed in changes.items():
+        assert crossed(reference, changed) == {name}
+
+
+def test_certain_but_small_rise_is_not_reported(random: Generator) -> None:
+    reference, week = observe(random), replace(observe(random), nothing_found=Count(60, 200))
+    (finding,) = [entry for entry in compare(reference, week, Thresholds(least_change={"nothing_found": 0.5}))
+                  if entry.name == "nothing_found"]  # fmt: skip
+    assert finding.p_value < finding.level
+    assert not finding.crossed
+
+
+def test_a_short_week_is_tested_by_its_probes_alone(random: Generator) -> None:
+    findings = compare(observe(random), observe(random, images=10, queries=10), Thresholds())
+    assert [finding.name for finding in findings] == ["calibration", "lost_probes"]
+
+
+def test_probes_that_the_week_lacks_are_left_out(random: Generator) -> None:
+    reference, week = observe(random), observe(random)
+    assert week.probes is not None
+    fewer = replace(week, probes=week.probes.of(["3", "10", "5"]))
+    (recall,) = [finding for finding in compare(reference, fewer, Thresholds()) if finding.name == "lost_probes"]
+    assert (recall.reference, recall.value) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+
+
+def test_too_few_permutations_are_an_error() -> None:
+    with pytest.raises(ValueError, match="permutations is 99"):
+        Thresholds(permutations=99)
+
+
+def test_reference_is_read_as_it_was_written(random: Generator, tmp_path: Path) -> None:
+    written = Reference("0" * 64, date(2026, 11, 22), observe(random))
+    for _ in range(2):  # the second one replaces the first
+        written.write(tmp_path / "reference")
+    read = Reference.read(tmp_path / "reference")
+    assert (read.model, read.day) == (written.model, written.day)
+    np.testing.assert_allclose(read.observations.images, written.observations.images, rtol=1e-3)
+    findings = compare(written.observations, read.observations, Thresholds())
+    assert [finding.name for finding in findings] == list(TESTS)
+    assert all(finding.value == finding.reference for finding in findings if finding.name not in ("images", "queries"))
+    with pytest.raises(FileNotFoundError, match="holds no reference"):
+        Reference.read(tmp_path / "nothing")
+
+
+def test_exposition_is_read_by_the_parser_of_prometheus(random: Generator) -> None:
+    findings = compare(observe(random), observe(random), Thresholds())
+    moment = datetime(2026, 11, 22, tzinfo=UTC)
+    families = {
+        family.name: family for family in text_string_to_metric_families(exposition(findings, {"queries": 200}, moment))
+    }
+    values = {entry.labels["test"]: entry.value for entry in families["bifocal_monitor_value"].samples}
+    assert values == pytest.approx({finding.name: finding.value for finding in findings})
+    assert families["bifocal_monitor_entries"].samples[0].value == 200
+    assert families["bifocal_monitor_last_run_timestamp_seconds"].samples[0].value == moment.timestamp()
