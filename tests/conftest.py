@@ -22,14 +22,17 @@ from mlflow_server import free_port, start_server, stop_server, wait_for_server
 # The two workers of 'make test' share two cores.
 torch.set_num_threads(1)
 
+LONG = ("tests/pipelines/", "tests/backend/", "tests/rehearsal/", "tests/examples/")
+"""Folders with tests of whole pipelines and trainings, whose files take up to minutes."""
+
 # The machine is shared, so a deadline per example would measure the neighbors.
 settings.register_profile("bifocal", deadline=None)
 settings.load_profile("bifocal")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of whole pipelines first: they take minutes, in which the other worker runs the rest."""
-    items.sort(key=lambda item: "tests/pipelines/" not in item.path.as_posix())
+    """Run the long files first, so that both workers end with short ones, at the same time."""
+    items.sort(key=lambda item: not any(folder in item.path.as_posix() for folder in LONG))
 
 
 @pytest.fixture(scope="session")

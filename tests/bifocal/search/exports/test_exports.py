@@ -6,12 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from qdrant_client import QdrantClient, models
 
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import Description, ModelIdentity
@@ -49,6 +47,8 @@ def cosines(collection: Collection, query: int) -> list[int]:
 
 
 def test_lancedb_creates_a_table_and_searches_it(collection: Collection, tmp_path: Path) -> None:
+    import lancedb  # takes a second, and one of two workers needs it
+
     assert export_collection(collection, tmp_path / "export", "lancedb") == ITEMS
     stored = pq.read_table(tmp_path / "export" / "items.parquet")
     assert stored.schema.field("meta_year").type == pa.int16()
@@ -63,6 +63,8 @@ def test_lancedb_creates_a_table_and_searches_it(collection: Collection, tmp_pat
 
 
 def test_qdrant_accepts_the_requests_and_searches_the_points(collection: Collection, tmp_path: Path) -> None:
+    from qdrant_client import QdrantClient, models  # takes two seconds, and one of two workers needs it
+
     export_collection(collection, tmp_path / "export", "qdrant")
     client = QdrantClient(":memory:")
     body = models.CreateCollection(**json.loads((tmp_path / "export" / "collection.json").read_text()))
