@@ -59,6 +59,7 @@ COLUMNS = (
 )
 TIMED_QUERIES, MAX_HOURS = 50, 5.0
 BASELINE, MIN_GAIN = "baseline", 2.0
+GAIN = "Gain: recall sum minus that of the baseline with the same seed; mean and standard deviation over the seeds."
 PAPERS_TERMS = ("baseline, SMILE's attention", "baseline, BEAN's pooling", "baseline, structure term")
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]
@@ -179,12 +180,17 @@ def gains(results: Results, name: str) -> list[float]:
     return [row[seed]["recall_sum"] - baseline[seed]["recall_sum"] for seed in row if seed in baseline]
 
 
+def compared(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that change one part of the baseline."""
+    return [row for row in rows if row.group == "parts" and row.name != BASELINE]
+
+
 def gain_table(rows: Sequence[Row], results: Results) -> str:
     """Return a Markdown table of the gains of the parts: mean, standard deviation, smallest and largest."""
     lines = [["part", "seeds", "gain", "smallest", "largest"], ["---"] * 5]
-    for row in rows:
+    for row in compared(rows):
         values = gains(results, row.name)
-        if values and row.name != BASELINE:
+        if values:
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):+.1f}{spread}"
             lines.append([row.name, str(len(values)), mean, f"{min(values):+.1f}", f"{max(values):+.1f}"])
@@ -210,9 +216,8 @@ def page(rows: Sequence[Row], results: Results, published: Sequence[Any]) -> str
         "The baseline has the texts of the quick combination and none of its other parts; each row below it changes "
         "one part.",
         table([row for row in rows if row.group == "parts"], results),
-        "Gain: recall sum minus that of the baseline with the same seed; mean and standard deviation over the seeds.",
-        gain_table([row for row in rows if row.group == "parts"], results),
-        *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
+        *([GAIN, gain_table(rows, results)] if any(gains(results, row.name) for row in compared(rows)) else []),
+        *([f"Not trained yet: {'; '.join(missing)}."] if missing else []),
         "## Published elsewhere",
         "**Not comparable with the table above**: values of the papers on the test list, with other features and other "
         "training data, none measured here. The zero-shot line shows what a model trained on 400 million pairs gives "
