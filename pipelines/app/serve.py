@@ -9,6 +9,8 @@ import click
 from pipelines.app.run_folder import run_option
 
 DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
+GRACE_SECONDS = 25
+"""After SIGTERM, requests in progress have this time; the body of a request has 20 s to arrive."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -81,5 +83,5 @@ def serve_command(
     app = create_app(source, settings, Deletions(deletions), poll)
     uvicorn.run(
         app, host=host, port=port, log_config=None, access_log=False,
-        server_header=False, timeout_graceful_shutdown=10, h11_max_incomplete_event_size=32_768,
+        server_header=False, timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,
     )  # fmt: skip

@@ -11,18 +11,27 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes_validate import utils
+from starlette.testclient import TestClient
 
+from bifocal.serving.service.app import create_app
+from bifocal.serving.service.settings import Settings
+from bifocal.serving.service.sources import RunSource
+from pipelines.app.serve import GRACE_SECONDS, serve_command
 from pipelines.commands.run import run
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from runtime import parameters
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued")
+OVERLAYS = ("standalone", "multi-user", "mlflow", "kind", "managed", "queued", "search", "kserve")
 # The versions of Kubernetes that KFP 2.17 is tested with (its .github/workflows/api-server-tests.yml).
 VERSIONS = ("1.33", "1.36")
-# Kubernetes' own schemas do not cover Kueue's resources.
+# Kubernetes' own schemas do not cover the resources of Kueue and KServe.
 CUSTOM = {("kueue.x-k8s.io/v1beta2", kind) for kind in ("ResourceFlavor", "ClusterQueue", "LocalQueue")}
+KSERVE = ("serving.kserve.io/v1beta1", "InferenceService")
+SCALING = {"minReplicas", "maxReplicas", "scaleMetric", "scaleTarget"}
+"""Keys of a predictor of KServe that are none of a pod."""
+PROBES = ("startup", "liveness", "readiness")
 Render = Callable[[str], list[dict[str, Any]]]
 
 
@@ -30,6 +39,13 @@ def pods(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
     for document in documents:
         if "template" in document.get("spec", {}):
             yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+        elif "predictor" in document.get("spec", {}):
+            yield document["metadata"]["name"], predictor_pod(document)
+
+
+def predictor_pod(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the specification of the pod of an InferenceService, without the keys of its scaling."""
+    return {key: value for key, value in document["spec"]["predictor"].items() if key not in SCALING}
 
 
 def containers(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -48,6 +64,11 @@ def test_every_manifest_matches_the_schema_of_kubernetes(render: Render, monkeyp
     folders = [*(f"overlays/{name}" for name in OVERLAYS), "base/kueue"]
     documents = {json.dumps(entry, sort_keys=True) for folder in folders for entry in render(folder)}
     for document in map(json.loads, sorted(documents)):
+        if (document["apiVersion"], document["kind"]) == KSERVE:
+            assert set(document["spec"]) == {"predictor"}
+            document = {
+                "apiVersion": "v1", "kind": "Pod", "metadata": document["metadata"], "spec": predictor_pod(document)
+            }  # fmt: skip
         if (document["apiVersion"], document["kind"]) not in CUSTOM:
             for version in VERSIONS:
                 assert utils.validate(document, version, strict=True) == version
@@ -59,7 +80,7 @@ def test_images_have_a_digest_or_are_of_this_machine(overlay: str, render: Rende
         assert re.fullmatch(r"localhost/\S+|\S+@sha256:[0-9a-f]{64}", container["image"])
 
 
-@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "mlflow", "kind"])
+@pytest.mark.parametrize("overlay", ["standalone", "multi-user", "mlflow", "kind", "search", "kserve"])
 def test_pods_are_restricted(overlay: str, render: Render) -> None:
     documents = render(f"overlays/{overlay}")
     for name, pod in pods(documents):
@@ -129,6 +150,50 @@ def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> No
     step = cluster.for_step("train_embedding")
     longest = step.timeout * (step.retries + 1) + step.queue_timeout
     assert min(prefixes.values()) * 24 * 3600 > 2 * longest
+
+
+@pytest.mark.parametrize("overlay", ["search", "kserve"])
+def test_the_search_service_is_started_probed_and_ended_as_it_expects(overlay: str, render: Render) -> None:
+    ((_, pod),) = pods(render(f"overlays/{overlay}"))
+    (container,) = pod["containers"]
+    program = ["python", "-m", "pipelines.app", "serve"]
+    assert container["args"][: len(program)] == program
+    options = {option for parameter in serve_command.params for option in parameter.opts}
+    assert {argument.partition("=")[0] for argument in container["args"][len(program) :]} <= options
+    with TestClient(create_app(RunSource(Path("no such run")), Settings())) as client:
+        statuses = {name: client.get(container[f"{name}Probe"]["httpGet"]["path"]).status_code for name in PROBES}
+    assert statuses == {"startup": 200, "liveness": 200, "readiness": 503}  # alive, but without a model
+    pre_stop = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] > pre_stop + GRACE_SECONDS
+    assert Settings().body_seconds < GRACE_SECONDS
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    assert mounts == {"/tmp": False, "/images": True}
+
+
+def test_the_search_service_is_scaled_protected_and_reaches_mlflow(render: Render) -> None:
+    documents, mlflow = render("overlays/search"), render("overlays/mlflow")
+    deployment, namespace = find(documents, "Deployment", "search"), find(documents, "Namespace", "search")
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert find(documents, "HorizontalPodAutoscaler", "search")["spec"]["scaleTargetRef"]["name"] == "search"
+    policy = find(documents, "NetworkPolicy", "search")
+    for selector in (
+        find(documents, "PodDisruptionBudget", "search")["spec"]["selector"]["matchLabels"],
+        find(documents, "Service", "search")["spec"]["selector"],
+        policy["spec"]["podSelector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels
+    (clients,) = find(mlflow, "NetworkPolicy", "mlflow")["spec"]["ingress"][0]["from"]
+    assert clients["namespaceSelector"]["matchLabels"].items() <= namespace["metadata"]["labels"].items()
+    (server,) = (rule for rule in policy["spec"]["egress"] if rule["ports"][0]["port"] == 5000)
+    (peer,) = server["to"]
+    pod = find(mlflow, "Deployment", "mlflow")["spec"]["template"]
+    assert peer["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (address,) = (
+        entry["value"]
+        for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        if entry["name"] == "MLFLOW_TRACKING_URI"
+    )
+    assert address == resources.load().environment["MLFLOW_TRACKING_URI"]
 
 
 def test_the_cluster_of_kind_runs_the_small_pipeline_on_two_nodes_without_gpus() -> None:

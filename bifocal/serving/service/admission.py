@@ -20,8 +20,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-API, UPLOADS = "/api/v1/", "/api/v1/search/image"
-GUARDED = (API, "/metrics")
+API, UPLOADS, INFERENCE = "/api/v1/", "/api/v1/search/image", "/v2"
+GUARDED = (API, "/metrics", f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
 MAX_CLIENTS = 10_000
 SECURITY = {
@@ -62,11 +62,11 @@ class Admission:
                 message["headers"] = [*message["headers"], *_security_headers()]
             await send(message)
 
-        upload = scope["path"] == UPLOADS
+        upload = self._is_upload(scope)
         self.active, self.uploads = self.active + 1, self.uploads + upload
         self.metrics.active.set(self.active)
         try:
-            self._check(scope)
+            self._check(scope, upload)
             await self.app(scope, await self._read_body(scope, receive, upload), send_checked)
         except HTTPException as refusal:
             await answer(send_checked, refusal.status_code, refusal.detail, refusal.headers)
@@ -82,7 +82,16 @@ class Admission:
             route = getattr(scope.get("route"), "path", "none")
             log_request(self.metrics, state, _method(scope), route, status, start)
 
-    def _check(self, scope: Message) -> None:
+    def _is_upload(self, scope: Message) -> bool:
+        """Return whether the body may hold image files; one of sentences alone is small."""
+        if scope["path"].startswith(f"{INFERENCE}/models/"):
+            declared = dict(scope["headers"]).get(b"content-length", b"")
+            return scope["method"] == "POST" and not (
+                declared.isdigit() and int(declared) <= self.settings.max_body_bytes
+            )
+        return bool(scope["path"] == UPLOADS)
+
+    def _check(self, scope: Message, upload: bool) -> None:
         """Raise 400, 401, 403 or 429 for a request that may not go on."""
         headers = dict(scope["headers"])
         if "*" not in self.settings.hosts and _host(headers.get(b"host", b"")) not in self.settings.hosts:
@@ -96,7 +105,7 @@ class Admission:
             raise HTTPException(401, "send a key as 'Authorization: Bearer KEY'", {"www-authenticate": "Bearer"})
         if scope["method"] == "DELETE" and not admin:
             raise HTTPException(403, "deleting needs the admin key of the service")
-        if self.active > self.settings.max_requests or self.uploads > self.settings.max_uploads:
+        if self.active > self.settings.max_requests or (upload and self.uploads > self.settings.max_uploads):
             raise HTTPException(429, "too many requests at a time: try again", {"retry-after": "1"})
         wait = self._rates.wait(key.decode("latin-1") or str((scope.get("client") or ("",))[0]))
         if wait > 0:

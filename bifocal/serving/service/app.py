@@ -15,6 +15,7 @@ from bifocal.serving.service.admission import API, Admission
 from bifocal.serving.service.api import api_router
 from bifocal.serving.service.current import Source
 from bifocal.serving.service.deletions import Deletions
+from bifocal.serving.service.inference import health_router, inference_router
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.pages import page_router, probe_router
 from bifocal.serving.service.schema import Error
@@ -77,7 +78,8 @@ def create_app(
         lifespan=lifespan, responses=answers, openapi_url=f"{API}openapi.json", docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    for router in (api_router(searching), probe_router(searching, metrics), page_router()):
+    inference = health_router(searching), inference_router(searching)
+    for router in (api_router(searching), *inference, probe_router(searching, metrics), page_router()):
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _refused)

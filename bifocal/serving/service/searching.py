@@ -122,7 +122,7 @@ class Searching:
         Raises:
             HTTPException: 404 without the item or its image, 409 if the model has no localizer.
         """
-        self._check_sentences([text])
+        self.check_sentences([text])
         engine = self._engine_with(item_id)
         if engine.heatmap_model is None:
             raise HTTPException(409, "this model has no localizer: it cannot show where a phrase is")
@@ -160,9 +160,10 @@ class Searching:
             raise HTTPException(400, f"offset and k reach beyond the first {settings.max_depth} results")
         if len(words) > settings.max_words:
             raise HTTPException(400, f"{len(words)} sentences in plus and minus, at most {settings.max_words}")
-        self._check_sentences([*words, *([] if request.text is None else [request.text])])
+        self.check_sentences([*words, *([] if request.text is None else [request.text])])
 
-    def _check_sentences(self, sentences: Sequence[str]) -> None:
+    def check_sentences(self, sentences: Sequence[str]) -> None:
+        """Raise 400 for a sentence that is empty or too long."""
         limit = self.settings.limits.characters
         for sentence in sentences:
             if not sentence.strip():

@@ -1,6 +1,7 @@
 """Model and collection are replaced under load, and the service is killed and started again."""
 
 import json
+import shutil
 import threading
 import time
 from http.client import HTTPException
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bifocal.search.deletion import delete_from_collection
 from bifocal.trained import TrainedModel
-from tests.pipelines.app.serve.collections import replace_run, write_run
+from tests.pipelines.app.serve.collections import COLLECTION, replace_run, write_run
 from tests.pipelines.app.serve.server import JSON, Server
 
 CLIENTS = 4
@@ -67,7 +69,7 @@ def test_model_and_collection_are_replaced_together_without_a_failed_request(
 ) -> None:
     # The second model negates its vectors and its queries: the scores differ if one of the two belongs to the other.
     other = write_run(demo, tmp_path / "other", prefix="other-", sign=-1)
-    first = write_run(demo, tmp_path / "first")
+    first = write_run(demo, tmp_path / "first", regions=True)
     with Load(server) as load:
         load.wait_for(20)
         for new, prefix in ((other, "other"), (first, "test")):
@@ -99,6 +101,31 @@ def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, run_f
     assert server.search(text="a star")["results"]
     description.write_text(content)
     while b'"ready"' not in server.get("/readyz")[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
+    server: Server, run_folder: Path, tmp_path: Path
+) -> None:
+    former = shutil.copytree(run_folder / COLLECTION, tmp_path / "former")
+    deleted = server.search(**json.loads(QUERY))["results"][0]["id"]
+    server.get(f"/api/v1/thumbnail?id={deleted}")
+    with Load(server) as load:
+        load.wait_for(10)
+        delete_from_collection(run_folder / COLLECTION, [deleted])
+        deadline = time.monotonic() + 60
+        while deleted in load.answers[-1][1].decode():
+            assert time.monotonic() < deadline, server.log.read_text()[-2000:]
+            load.wait_for(1)
+    assert load.broken == 0
+    assert {status for status, _ in load.answers} == {200}
+    assert server.get(f"/api/v1/thumbnail?id={deleted}")[0] == 404
+    for mode in ("hybrid", "regions"):
+        assert deleted not in [result["id"] for result in server.search(text="a red star", mode=mode, k=100)["results"]]
+    shutil.rmtree(run_folder / COLLECTION)
+    former.rename(run_folder / COLLECTION)
+    while server.get(f"/api/v1/thumbnail?id={deleted}")[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

@@ -1,0 +1,197 @@
+"""Routes under ``/v2``: the Open Inference Protocol of KServe, which embeds sentences and images.
+
+https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, MaxLen, MinLen
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+
+from bifocal.serving.limits import chunks
+from bifocal.serving.service.admission import INFERENCE
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.searching import Searching
+
+MODEL = "bifocal"
+TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
+SENTENCES, IMAGES = 64, 8
+"""Sentences and image files that are embedded at once."""
+
+
+@dataclass
+class Tensor:
+    """Description of an input or output; -1 is any size."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+@dataclass
+class ServerMetadata:
+    """Name and version of the API."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+@dataclass
+class ModelMetadata:
+    """Inputs and outputs of the model; a version is the SHA-256 of the exported model."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+@dataclass
+class Live:
+    """Whether the process answers."""
+
+    live: bool
+
+
+@dataclass
+class Ready:
+    """Whether the model is loaded."""
+
+    ready: bool
+
+
+@dataclass(kw_only=True)
+class InferenceInput:
+    """Sentences, or image files in base64.
+
+    Attributes:
+        name: "text" or "image".
+        shape: [n] or [n, 1].
+        datatype: "BYTES".
+        data: n strings; of shape [n, 1], also n lists of one string.
+    """
+
+    name: str
+    shape: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), MaxLen(2)]
+    datatype: str
+    data: list[str] | list[list[str]]
+
+
+@dataclass(kw_only=True)
+class InferenceRequest:
+    """Request of the protocol with one input; other keys, such as parameters, are ignored."""
+
+    id: str | None = None
+    inputs: Annotated[list[InferenceInput], MinLen(1)]
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class InferenceOutput:
+    """Embeddings (n, d), row by row."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[float]
+
+
+@dataclass
+class InferenceResponse:
+    """Answer of the protocol."""
+
+    model_name: str
+    model_version: str
+    id: str | None
+    outputs: list[InferenceOutput]
+
+
+def health_router(searching: Searching) -> APIRouter:
+    """Return the routes of probes, which need no key."""
+    router = APIRouter(prefix=f"{INFERENCE}/health")
+
+    @router.get("/live")
+    async def live() -> Live:
+        """Return 200 while the process answers."""
+        return Live(True)
+
+    @router.get("/ready")
+    async def ready() -> Ready:
+        """Return 200 once a model is loaded, else 503."""
+        searching.generation()
+        return Ready(True)
+
+    return router
+
+
+def inference_router(searching: Searching) -> APIRouter:
+    """Return the other routes."""
+    router = APIRouter(prefix=INFERENCE)
+
+    def engine(model: str) -> Engine:
+        if model != MODEL:
+            raise HTTPException(404, f"there is no such model; this service has {MODEL}")
+        return searching.generation().engine
+
+    @router.get("")
+    async def server() -> ServerMetadata:
+        """Return name and version of the server."""
+        return ServerMetadata(MODEL, "1", [])
+
+    @router.get("/models/{model}")
+    async def metadata(model: str) -> ModelMetadata:
+        """Return inputs and outputs of the model."""
+        found = engine(model)
+        names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
+        inputs = [Tensor(name, "BYTES", [-1]) for name in names]
+        output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
+        return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output])
+
+    @router.get("/models/{model}/ready")
+    async def model_ready(model: str) -> Ready:
+        """Return 200 once the model is loaded, else 503."""
+        engine(model)
+        return Ready(True)
+
+    @router.post("/models/{model}/infer")
+    async def infer(model: str, body: InferenceRequest) -> InferenceResponse:
+        """Return the embeddings of sentences, or of image files in base64."""
+        found = engine(model)
+        strings, limits = _strings(body), searching.settings.limits
+        await searching.run(limits.check_rows, len(strings))
+        if body.inputs[0].name == TEXT:
+            searching.check_sentences(strings)
+            parts = [await searching.run(found.embed_sentences, part) for part in chunks(strings, SENTENCES)]
+        else:
+            if not found.accepts_images:
+                raise HTTPException(409, "this model reads published features, not image files: send text")
+            await searching.run(limits.check_images, dict(enumerate(strings)))
+            parts = [await searching.run(found.embedder.embed_images, part) for part in chunks(strings, IMAGES)]
+        vectors = np.concatenate(parts).astype(np.float32)
+        output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", vectors.ravel().tolist())
+        return InferenceResponse(MODEL, found.version.model_hash, body.id, [output])
+
+    return router
+
+
+def _strings(body: InferenceRequest) -> list[str]:
+    """Return the strings of the only input.
+
+    Raises:
+        HTTPException: 400 for another name, type or number of inputs, or a shape that does not fit the data.
+    """
+    if len(body.inputs) != 1 or body.inputs[0].name not in (TEXT, IMAGE):
+        raise HTTPException(400, f"expected one input, {TEXT} or {IMAGE}")
+    given = body.inputs[0]
+    data = [value for row in given.data for value in ([row] if isinstance(row, str) else row)]
+    shaped = given.shape[1:] in ([], [1]) and given.shape[0] == len(data) == len(given.data)
+    if given.datatype != "BYTES" or not shaped:
+        raise HTTPException(400, f"{given.name}: expected n strings of datatype BYTES and shape [n] or [n, 1]")
+    if not data:
+        raise HTTPException(400, f"{given.name} is empty")
+    return data
