@@ -1,0 +1,1 @@
+"""A static copy of the search page: a folder that any web server serves, with the model in the browser."""
