@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "where": "Show where in an image a phrase is.",
         "serve": "Serve search, heatmaps and a page over HTTP.",
         "delete": "Delete images from the collection and the index of a run.",
+        "export-site": "Write the search page as a folder for any web server.",
         "evaluate": "Evaluate a trained model, and print its figures.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",
@@ -46,7 +47,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         try:
-            command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), f"{cmd_name}_command")
+            module = cmd_name.replace("-", "_")
+            command: click.Command = getattr(import_module(f"{__name__}.{module}"), f"{module}_command")
         except ModuleNotFoundError as error:
             raise missing_extra(cmd_name, error) from error
         return command
@@ -70,8 +72,8 @@ class LazyGroup(click.Group):
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
     """Return the error of a command that needs a package: it names the extras that install it."""
-    serving = command == "serve" and error.name != "mlflow"
-    extras = "cpu" if error.name == "onnxruntime" else "serve,cpu" if serving else "train,cpu"
+    own = {"serve": "serve", "export-site": "site"}.get(command, "train") if error.name != "mlflow" else "train"
+    extras = "cpu" if error.name == "onnxruntime" else f"{own},cpu"
     return click.ClickException(f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal[{extras}]'")
 
 

@@ -68,9 +68,17 @@ class Thumbnails:
 
 def make_thumbnail(file: Path, side: int, max_pixels: int) -> bytes:
     """Return a JPEG of an image file, in the colors of sRGB pixels and without EXIF, GPS, XMP, profile and comment."""
+    buffer = BytesIO()
+    small_picture(file, side, max_pixels).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def small_picture(file: Path, side: int, max_pixels: int) -> Image.Image:
+    """Return an image file with at most ``side`` pixels along its longer side, without metadata.
+
+    Raises:
+        ValueError: the file is not a complete image, or is too large.
+    """
     image = open_image(file, max_pixels, side)
     image.thumbnail((side, side))
-    pixels = Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file
-    buffer = BytesIO()
-    pixels.save(buffer, "JPEG", quality=QUALITY)
-    return buffer.getvalue()
+    return Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file

@@ -191,7 +191,7 @@ function addWord(kind) {
 }
 
 function useFile(chosen) {
-  if (!chosen) return;
+  if (!chosen || information?.accepts_images === false) return;
   if (information && chosen.size > information.max_image_bytes) {
     report(new service.ServiceError(-1, ""));
     return;
@@ -307,7 +307,7 @@ function listen() {
   document.addEventListener("paste", (event) => useFile(event.clipboardData.files[0]));
   document.addEventListener("dragover", (event) => {
     event.preventDefault();
-    byId("drop").hidden = !event.dataTransfer.types.includes("Files");
+    byId("drop").hidden = information?.accepts_images === false || !event.dataTransfer.types.includes("Files");
   });
   document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) byId("drop").hidden = true; });
   document.addEventListener("drop", (event) => {

@@ -1,0 +1,97 @@
+"""Items of a static copy: vectors of int8, biases, captions and metadata."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bifocal.export.quantization import quantize_rows
+from bifocal.search.filters import PREFIX
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.information import describe
+from bifocal.serving.service.schema import Column
+
+
+def write_vectors(engine: Engine, rows: NDArray[np.int64], folder: Path) -> None:
+    """Write the vectors of rows of the index as int8 with a scale each, and their biases, if the index has them."""
+    values, scales = quantize_rows(np.asarray(engine.index.vectors[rows], dtype=np.float32))
+    (folder / "vectors.i8").write_bytes(values.tobytes())
+    (folder / "scales.f32").write_bytes(scales.astype("<f4").tobytes())
+    if engine.index.bias is not None:
+        (folder / "bias.f32").write_bytes(engine.index.bias[rows].astype("<f4").tobytes())
+
+
+def write_collection(engine: Engine, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path) -> None:
+    """Write ``collection.json``: model, calibration, captions and metadata of rows of the index.
+
+    Args:
+        pictures: whether each row has a thumbnail.
+    """
+    ids = [engine.index.ids[row] for row in rows]
+    table, items, calibration = engine.index.items.take(rows), engine.items, engine.index.calibration
+    description = describe(ids, items, table)
+    metadata = [items.metadata(item_id) for item_id in ids]
+    names = dict.fromkeys(name for values in metadata for name in values)
+    content = {
+        "model": engine.version.model,
+        "model_hash": engine.version.model_hash,
+        "dimension": engine.index.description.dimension,
+        "corrected": engine.index.bias is not None,
+        "calibration": None if calibration is None else asdict(calibration),
+        "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
+        "languages": description.languages,
+        "examples": [example.text for example in description.examples],
+        "columns": [_column(column, table[PREFIX + column.name]) for column in description.columns],
+        "ids": ids,
+        "captions": [items.captions(item_id) for item_id in ids],
+        "metadata": {name: [_number(values.get(name)) for values in metadata] for name in names},
+        "pictures": list(pictures),
+    }
+    write_json(folder / "collection.json", content)
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write JSON without spaces.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    file.write_text(text, encoding="utf-8")
+
+
+def _column(column: Column, values: pa.ChunkedArray) -> dict[str, Any]:
+    """Return a column of metadata as ``page/filter.js`` reads it; the values of times are milliseconds since 1970."""
+    found = asdict(column) | {"type": _type(column, values.type)}
+    if column.kind == "time":
+        found["filtered"] = [_milliseconds(value) for value in values.to_pylist()]
+    return found
+
+
+def _type(column: Column, type_: pa.DataType) -> str:
+    if column.kind != "number":
+        return column.kind
+    if pa.types.is_integer(type_):
+        return "integer"
+    return "double" if pa.types.is_float64(type_) else "single"
+
+
+def _milliseconds(value: Any) -> float | None:
+    if isinstance(value, datetime):
+        known = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return known.timestamp() * 1000
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp() * 1000
+    return None  # a time of day or a duration fulfills no condition
+
+
+def _number(value: Any) -> Any:
+    """Return None for a number that JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,117 @@
+// The functions of the service's api.js for a static copy: everything is computed here, from the files beside the page.
+import { openEncoder } from "./encoder.js";
+import { compileFilter } from "./filter.js";
+import { openVectors, rank } from "./ranking.js";
+
+const RELEVANT = 0.5; // probability from which a result is called relevant, as in the service
+const MAX_WORDS = 16;
+const MODE = "vectors"; // words and regions are searched by the service alone
+
+export class ServiceError extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+const folder = once(async () => (await (await load("site.json", { cache: "no-cache" })).json()).data);
+const collection = once(async () => readCollection(await (await load("collection.json")).json()));
+const vectors = once(async () => openVectors(await collection(), async (name) => (await load(name)).arrayBuffer()));
+const encoder = once(async () => openEncoder((await collection()).encoder, async (name) => (await load(name)).arrayBuffer()));
+
+// A promise that is kept once it is fulfilled: after a failure, the next search tries again.
+function once(start) {
+  let promise = null;
+  return () => (promise ??= start().catch((error) => {
+    promise = null;
+    throw error instanceof ServiceError ? error : new ServiceError(0, error.message);
+  }));
+}
+
+async function load(name, options) {
+  const address = name === "site.json" || name.startsWith("vendor/") ? name : `${await folder()}/${name}`;
+  const answer = await fetch(address, options);
+  if (!answer.ok) throw new Error(`${address}: ${answer.status} ${answer.statusText}`.trim());
+  return answer;
+}
+
+function readCollection(content) {
+  for (const column of content.columns) column.filtered ??= content.metadata[column.name];
+  return { ...content, rows: new Map(content.ids.map((id, row) => [id, row])) };
+}
+
+export async function info() {
+  const { ids, model, languages, columns, examples } = await collection();
+  encoder().catch(() => {}); // load it before the first search, which reports a failure
+  const limits = { max_results: 100, max_depth: ids.length, max_image_bytes: 0 };
+  const able = { accepts_images: false, explains: false, modes: [MODE] };
+  return { model, languages, columns, examples, items: ids.length, ...able, ...limits };
+}
+
+export async function item(id) {
+  const opened = await collection();
+  if (!opened.rows.has(id)) throw new ServiceError(404, "there is no item with this id");
+  return describe(opened, opened.rows.get(id));
+}
+
+function describe({ ids, captions, metadata, pictures }, row) {
+  const values = Object.entries(metadata).map(([name, column]) => [name, column[row]]);
+  return { id: ids[row], captions: captions[row], metadata: Object.fromEntries(values), has_image: pictures[row] };
+}
+
+export async function search({ text, like, plus, minus, where, k, offset, group, mode = MODE }, _file, signal) {
+  const opened = await collection();
+  if (mode !== MODE) throw new ServiceError(409, `this collection cannot be searched by ${mode}, but by ${MODE}`);
+  if (group && !(group in opened.metadata)) throw new ServiceError(400, `the collection has no metadata '${group}'`);
+  const { allowed, excluded, sentences } = check(opened, text, like, plus, minus, where);
+  const stored = await vectors();
+  const parts = like ? [[stored.vector(excluded), 1]] : [];
+  for (const [sentence, sign] of sentences) {
+    signal.throwIfAborted();
+    parts.push([await (await encoder()).embed(sentence), sign]);
+  }
+  const query = sum(parts, stored.dimension);
+  const corrected = !like && !plus.length && !minus.length;
+  const { calibration, metadata } = opened;
+  const hits = rank(stored, query, { k: k + 1, offset, allowed, corrected, calibration, group: group && metadata[group] });
+  signal.throwIfAborted();
+  const results = hits.slice(0, k).map(({ row, score, probability }) => {
+    const relevance = probability === null ? null : probability >= RELEVANT ? "relevant" : "maybe";
+    return { ...describe(opened, row), score, probability, relevance };
+  });
+  return { results, items: opened.ids.length, more: hits.length > k, model: opened.model };
+}
+
+function check({ rows, columns }, text, like, plus, minus, where) {
+  const added = [...(text === undefined ? [] : [text]), ...plus];
+  const sentences = [...added.map((sentence) => [sentence, 1]), ...minus.map((sentence) => [sentence, -1])];
+  if (!like && !added.length) throw new ServiceError(400, "nothing to search by");
+  if (plus.length + minus.length > MAX_WORDS) throw new ServiceError(400, `at most ${MAX_WORDS} sentences are added and taken away`);
+  if (sentences.some(([sentence]) => !sentence.trim())) throw new ServiceError(400, "a sentence is empty");
+  if (like && !rows.has(like)) throw new ServiceError(404, "there is no item with the id in like");
+  const excluded = like ? rows.get(like) : -1;
+  try {
+    const fulfills = compileFilter(where, columns);
+    return { sentences, excluded, allowed: (row) => row !== excluded && fulfills(row) };
+  } catch (error) {
+    throw new ServiceError(400, error.message);
+  }
+}
+
+function sum(parts, dimension) {
+  const total = new Float64Array(dimension);
+  for (const [vector, sign] of parts) for (const [place, value] of vector.entries()) total[place] += sign * value;
+  const norm = Math.hypot(...total);
+  if (!(norm > 0 && Number.isFinite(norm))) throw new ServiceError(400, "a vector is zero or not finite: it has no direction");
+  return total.map((value) => value / norm);
+}
+
+export async function showThumbnail(image, id) {
+  const { rows } = await collection();
+  if (!rows.has(id)) throw new ServiceError(404, "there is no item with this id");
+  image.src = `${await folder()}/thumbnails/${rows.get(id)}.webp`;
+}
+
+// A static copy needs no key and has no heatmaps; the page asks for neither.
+export const setKey = () => {};
+export const explain = () => Promise.reject(new ServiceError(409, "a static copy shows no heatmaps"));

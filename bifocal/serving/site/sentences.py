@@ -1,0 +1,122 @@
+"""What the page needs to turn a sentence into the inputs of the text encoder."""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from bifocal.text.transformer.tokenizer import TOKENIZER
+from bifocal.text.vocabulary import Vocabulary
+
+Description = dict[str, Any]
+STEMS = MappingProxyType({"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"})
+"""Stems by Snowball 3, which differ from those of earlier versions."""
+TEMPLATE = "TemplateProcessing"
+
+
+class NotInBrowsers(ValueError):
+    """A vectorizer that the page does not have."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"the vectorizer {name} {reason}; a static copy can have token ids of a vocabulary, TFIDF with English "
+            "stems, and the WordPiece tokens of BERT. Use 'bifocal serve' for this model"
+        )
+
+
+def describe_readers(onnx: Path) -> list[Description]:
+    """Return the descriptions that ``page/vectorizers.js`` reads, one per vectorizer, in the order of the inputs.
+
+    Args:
+        onnx: directory of the exported model.
+
+    Raises:
+        NotInBrowsers: the page does not have the vectorizer.
+    """
+    vocabulary, folder = onnx / Vocabulary.FILE, onnx / "text"
+    if vocabulary.is_file():
+        known = Vocabulary.load(vocabulary)
+        return [{"kind": "words", "words": known.words, "buckets": known.buckets}]
+    if not (folder / "config.json").is_file():
+        raise NotInBrowsers("ElmoLayers", "computes contextual vectors by a second network")
+    return _describe(folder)
+
+
+def _describe(folder: Path) -> list[Description]:
+    name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["name"]
+    if name == "Concatenated":
+        parts = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        return [description for part in parts for description in _describe(part)]
+    if name not in DESCRIBED:
+        raise NotInBrowsers(name, "has no implementation for browsers")
+    return [DESCRIBED[name](folder, name)]
+
+
+def _terms(folder: Path, name: str) -> Description:
+    bag = import_module("bifocal.text.bag_of_words").BagOfWords.load(folder)
+    if bag.wordnet is not None:
+        raise NotInBrowsers(name, "uses lemmas of WordNet")
+    if bag.language != "english":
+        raise NotInBrowsers(name, f"uses stems of the language {bag.language}")
+    if any(word not in bag.stop_words and bag.forms([word]) != [stem] for word, stem in STEMS.items()):
+        raise NotInBrowsers(name, "uses an older stemmer: pip install 'snowballstemmer>=3'")
+    return {
+        "kind": "terms",
+        "terms": sorted(bag.terms, key=lambda term: bag.terms[term]),
+        "idf": [float(weight) for weight in bag.idf],
+        "stop_words": sorted(bag.stop_words),
+        "normalize": bag.normalize,
+    }
+
+
+def _subwords(folder: Path, name: str) -> Description:
+    content = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
+    model, normalizer = content["model"], content["normalizer"] or {}
+    parts = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "post_processor", "model")]
+    if parts != ["BertNormalizer", "BertPreTokenizer", TEMPLATE, "WordPiece"] or not normalizer["clean_text"]:
+        raise NotInBrowsers(name, f"has a tokenizer of other parts than BERT's: {', '.join(map(str, parts))}")
+    added = content["added_tokens"]
+    if any(token[key] for token in added for key in ("single_word", "lstrip", "rstrip", "normalized")):
+        raise NotInBrowsers(name, "has added tokens that are not matched as they are")
+    truncation = content["truncation"]
+    if truncation is None or truncation["direction"] != "Right":
+        raise NotInBrowsers(name, "does not truncate sentences at their end")
+    before, after = _template(content["post_processor"])
+    return {
+        "kind": "subwords",
+        "vocabulary": model["vocab"],
+        "special": {token["content"]: token["id"] for token in added},
+        "unknown": model["vocab"][model["unk_token"]],
+        "prefix": model["continuing_subword_prefix"],
+        "longest": model["max_input_chars_per_word"],
+        "before": before,
+        "after": after,
+        "max_tokens": truncation["max_length"],
+        "lower": normalizer["lowercase"],
+        "accents": normalizer["lowercase"] if normalizer["strip_accents"] is None else normalizer["strip_accents"],
+        "chinese": normalizer["handle_chinese_chars"],
+    }
+
+
+def _template(processor: Description) -> tuple[list[int], list[int]]:
+    """Return the ids of the special tokens before and after a sentence."""
+    before: list[int] = []
+    after: list[int] = []
+    current = before
+    for piece in processor["single"]:
+        if "Sequence" in piece:
+            current = after
+        else:
+            current += processor["special_tokens"][piece["SpecialToken"]["id"]]["ids"]
+    return before, after
+
+
+DESCRIBED: dict[str, Callable[[Path, str], Description]] = {
+    "SentenceVectors": _subwords,
+    "Subwords": _subwords,
+    "TFIDF": _terms,
+    "TransformerTokens": _subwords,
+}
+"""Vectorizers that the page has; names as in ``bifocal.serving.text.READERS``."""

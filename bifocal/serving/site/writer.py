@@ -1,0 +1,155 @@
+"""Writes a static copy."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.progress import track
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.site.contents import write_collection, write_json, write_vectors
+from bifocal.serving.site.npm import vendored_files
+from bifocal.serving.site.pictures import site_thumbnail
+from bifocal.serving.site.sentences import describe_readers
+from bifocal.serving.site.weights import quantize_weights
+
+GRAPH, READERS, THUMBNAILS = "text_encoder.onnx", "readers.json", "thumbnails"
+SENTENCES = 50
+"""Captions that compare the graph of int8 with that of float32."""
+LEAST_COSINE = 0.99
+MAX_PIXELS = 50_000_000
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """What a static copy holds.
+
+    Attributes:
+        items, pictures: numbers of items, and of those with a thumbnail.
+        megabytes: size of all files but the thumbnails, in 10^6 bytes.
+        cosine: lowest cosine between the vectors of a caption by the graphs of int8 and of float32; 1 without captions.
+    """
+
+    items: int
+    pictures: int
+    megabytes: float
+    cosine: float
+
+
+def write_site(engine: Engine, onnx: Path, destination: Path, deleted: Collection[str] = ()) -> SiteReport:
+    """Write the search page of an engine as a folder for any web server.
+
+    Args:
+        onnx: directory of the exported model.
+        destination: folder, which is renamed to its name when it is complete.
+        deleted: ids of items to leave out, beside those that the collection marks as deleted.
+
+    Raises:
+        FileExistsError: the folder exists.
+        FileNotFoundError: the files for browsers cannot be fetched.
+        ValueError: the vectorizer does not run in browsers, the collection has no images, or the graph of int8 differs
+            too much.
+    """
+    readers, vendored = describe_readers(onnx), vendored_files()
+    rows = np.array(
+        [row for row, item_id in enumerate(engine.index.ids) if item_id in engine and item_id not in deleted], np.int64
+    )
+    if not len(rows):
+        raise ValueError("the collection has no images: embed a folder of images first")
+    with _new_folder(destination) as partial:
+        _write_page(partial)
+        shutil.copytree(vendored, partial / "vendor")
+        data = partial / "data" / "new"
+        data.mkdir(parents=True)
+        write_json(data / READERS, readers)
+        cosine = _write_graph(engine, onnx, rows, data / GRAPH)
+        write_vectors(engine, rows, data)
+        pictures = _write_thumbnails(engine, rows, data / THUMBNAILS)
+        write_collection(engine, rows, pictures, data)
+        digest = _digest(data)
+        data.rename(data.with_name(digest))
+        write_json(partial / "site.json", {"data": f"data/{digest}"})
+        (partial / ".nojekyll").touch()  # GitHub Pages serves the files as they are
+        size = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file() and f.parent.name != THUMBNAILS)
+    return SiteReport(len(rows), sum(pictures), size / 1e6, cosine)
+
+
+@contextmanager
+def _new_folder(destination: Path) -> Iterator[Path]:
+    if destination.exists():
+        raise FileExistsError(f"{destination} exists already: name a new folder")
+    partial = destination.with_name(destination.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    yield partial
+    partial.rename(destination)
+
+
+def _write_page(folder: Path) -> None:
+    """Write the page of the service, with the files of ``page`` here in place of those of the same name."""
+    (folder / "page").mkdir()
+    own = {file.name: file for file in (files(__package__) / "page").iterdir()}
+    for file in (files("bifocal.serving.service") / "page").iterdir():
+        target = folder / file.name if file.name == "index.html" else folder / "page" / file.name
+        target.write_bytes(file.read_bytes())
+    for name, file in own.items():
+        target, content = folder / "page" / name, file.read_text("utf-8")
+        if name.endswith(".json"):  # texts that differ from those of the service
+            texts = json.loads(target.read_text("utf-8")) | json.loads(content)
+            content = json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
+        target.write_text(content, "utf-8")
+
+
+def _write_graph(engine: Engine, onnx: Path, rows: NDArray[np.int64], file: Path) -> float:
+    """Write the text encoder with weights of int8; return its lowest cosine with that of the model."""
+    shutil.copy(onnx / GRAPH, file)
+    quantize_weights(file)
+    captions = [text for row in rows[: 10 * SENTENCES] for text in engine.items.captions(engine.index.ids[row])[:1]]
+    sentences = captions[:SENTENCES]
+    if not sentences:
+        return 1.0
+    (vectors,) = run_graph(open_session(file), engine.embedder.sentences.read(sentences))[:1]
+    expected = engine.embed_sentences(sentences)
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
+    cosine = float(((vectors * expected).sum(axis=1) / norms).min())
+    if cosine < LEAST_COSINE:
+        raise ValueError(
+            f"the text encoder of int8 differs from the model: cosine {cosine:.4f}, at least {LEAST_COSINE}"
+        )
+    return cosine
+
+
+def _write_thumbnails(engine: Engine, rows: NDArray[np.int64], folder: Path) -> list[bool]:
+    """Write a thumbnail per item, named by its number; return whether each image could be read."""
+    folder.mkdir()
+
+    def write(number: int) -> bool:
+        file = engine.items.file(engine.index.ids[rows[number]])
+        if file is None:
+            return False
+        try:
+            (folder / f"{number}.webp").write_bytes(site_thumbnail(file, MAX_PIXELS))
+        except (OSError, ValueError):
+            return False
+        return True
+
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        return list(track(executor.map(write, range(len(rows))), "write thumbnails", total=len(rows)))
+
+
+def _digest(folder: Path) -> str:
+    """Return a hash of the files of a folder: browsers keep files by their addresses, so new data has a new one."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]

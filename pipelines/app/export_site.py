@@ -1,0 +1,41 @@
+"""``bifocal export-site``."""
+
+from pathlib import Path
+
+import click
+
+DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.command("export-site")
+@click.argument("run", type=DIRECTORY)
+@click.argument("destination", type=click.Path(path_type=Path), required=False)
+@click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default that of the run.")
+@click.option("--index", type=DIRECTORY, help="Folder of the index; by default that of the run, or exact search.")
+@click.option(
+    "--deletions",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="File of 'bifocal serve' with the ids of deleted items, which the copy leaves out.",
+)
+def export_site_command(
+    run: Path, destination: Path | None, collection: Path | None, index: Path | None, deletions: Path | None
+) -> None:
+    """Write the search page of RUN to the folder DESTINATION, by default RUN/site, for any web server.
+
+    The model runs in the browser: the folder needs no program on the server. It holds captions, metadata and a
+    thumbnail of every image. Heatmaps and search by an image need 'bifocal serve'.
+    """
+    from bifocal.serving.service.deletions import Deletions
+    from bifocal.serving.service.sources import RunSource
+    from bifocal.serving.site.writer import write_site
+    from bifocal.trained import ONNX
+    from pipelines.app.run_folder import latest_run
+
+    folder = latest_run(run)
+    written = folder / "site" if destination is None else destination
+    engine = RunSource(folder, collection, index).load()
+    report = write_site(engine, folder / ONNX, written, frozenset(Deletions(deletions)))
+    click.echo(f"{report.items:,} images, {report.pictures:,} of them with a thumbnail")
+    click.echo(f"{report.megabytes:.1f} MB without the thumbnails")
+    click.echo(f"text encoder of int8: cosine with that of the model at least {report.cosine:.4f}")
+    click.echo(f"-> {written}")

@@ -1,0 +1,68 @@
+"""A static copy of the demo's collection, and a web server that sends files alone."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from click.testing import CliRunner
+
+from bifocal.search.calibration import Calibration
+from bifocal.search.collection import Collection
+from bifocal.search.from_collection import index_of_collection
+from bifocal.search.index import SearchIndex
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.sources import RunSource
+from bifocal.trained import COLLECTION
+from pipelines.app import bifocal
+
+REMOVED, DELETED = "test-00103", "test-00013"
+"""Items that the index has removed, and that a user of the service has deleted."""
+CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.05, 0.0, 0.0, 1.0, 100)
+
+
+def write_copy(run: Path, folder: Path) -> tuple[Path, Engine, str]:
+    """Write an index with biases, a calibration and a removed item, and a static copy with it.
+
+    Returns:
+        The copy, the engine of the service with the same index, and the output of the command.
+    """
+    exact = index_of_collection(Collection.open(run / COLLECTION), None)
+    bias = np.random.default_rng(0).normal(0, 0.05, len(exact)).astype(np.float32)
+    removed = np.array([item_id == REMOVED for item_id in exact.ids])
+    index, copy, deletions = folder / "index", folder / "pages" / "copy", folder / "deleted.jsonl"
+    index.mkdir()
+    items = pa.table(dict(zip(exact.items.column_names, exact.items.columns, strict=True)))  # columns may have nulls
+    SearchIndex(items, exact.vectors, bias, exact.description, None, removed, CALIBRATION).write(index)
+    deletions.write_text(json.dumps(DELETED) + "\n")
+    arguments = ["export-site", run, copy, "--index", index, "--deletions", deletions]
+    done = CliRunner().invoke(bifocal, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return copy, RunSource(run, index=index).load(), done.output
+
+
+@contextmanager
+def serve_files(folder: Path) -> Iterator[str]:
+    """Yield the address of a server of files, which sends no headers for the isolation of pages."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Handler without a log."""
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Write nothing."""

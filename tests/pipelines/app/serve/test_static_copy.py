@@ -1,0 +1,262 @@
+"""The static copy in headless Chromium: answers as the service, filters, pages, links, axe, no other host; its size."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+from bifocal.search.collection_format import Description, ModelIdentity
+from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.serving.identity import model_hash
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.ranking import Query
+from bifocal.serving.service.sources import open_engine
+from bifocal.serving.site.writer import write_site
+from bifocal.trained import ONNX, TrainedModel
+from tests.browser import required_chromium
+from tests.pipelines.app.serve.static_copy import CALIBRATION, DELETED, REMOVED, serve_files, write_copy
+
+QUERIES = ("a red star on sand with a blue moon", "two rings", "ZEBRA crossing, don't", "Ünïcode 星", "!?")
+TOLERANCE = 0.006
+"""Difference of two cosines by vectors of int8 and float16."""
+SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
+
+
+@pytest.fixture(scope="module")
+def copied(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Engine, str]:
+    """The static copy, the engine of the service, and the output of the command."""
+    return write_copy(run_folder, tmp_path_factory.mktemp("copied"))
+
+
+@pytest.fixture(scope="module")
+def engine(copied: tuple[Path, Engine, str]) -> Engine:
+    """The engine of the service."""
+    return copied[1]
+
+
+@pytest.fixture(scope="module")
+def tab(copied: tuple[Path, Engine, str]) -> Iterator[Page]:
+    """A tab with the copy; the tests fail if the page reports an error or calls another host."""
+    program, problems = required_chromium(), list[str]()
+    with serve_files(copied[0].parent) as host, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        opened = browser.new_page(viewport={"width": 1200, "height": 850})
+        opened.set_default_timeout(60_000)
+        expect.set_options(timeout=60_000)
+        opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        opened.on("pageerror", lambda error: problems.append(str(error)))
+        known = (f"{host}/copy/", "data:", f"blob:{host}")  # a project of GitHub Pages is in a folder, too
+        opened.on("request", lambda request: None if request.url.startswith(known) else problems.append(request.url))
+        opened.goto(f"{host}/copy/")
+        yield opened
+        browser.close()
+    assert not problems
+
+
+@pytest.fixture
+def page(tab: Page) -> Page:
+    """The tab with an empty query."""
+    tab.goto("about:blank")
+    tab.go_back()
+    tab.goto(tab.url.partition("#")[0])
+    expect(tab.locator("#examples button")).to_have_count(6)
+    return tab
+
+
+def ask(page: Page, **query: Any) -> Any:
+    """Return the answer of the page's API to a search."""
+    return page.evaluate(SEARCH, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
+
+
+def search(page: Page, text: str) -> None:
+    page.fill("#query", text)
+    page.press("#query", "Enter")
+    expect(page.locator("#status")).to_contain_text("images shown")
+
+
+def ids(page: Page) -> list[str]:
+    return [str(card.get_attribute("data-id")) for card in page.locator(".card").all()]
+
+
+def violations(page: Page) -> Any:
+    return [(found["id"], found["nodes"][0]["html"]) for found in Axe().run(page).response["violations"]]
+
+
+def check(engine: Engine, answer: Any, query: Any, corrected: bool, allowed: Any = None, k: int = 24) -> None:
+    """Compare an answer with exact search in the vectors of the index."""
+    scores = np.asarray(engine.index.vectors[:], np.float32) @ (query / np.linalg.norm(query))
+    keys = scores + (engine.index.bias if corrected else 0)
+    left_out = engine.index.removed | np.isin(engine.index.ids, [DELETED])
+    keys = np.where(left_out if allowed is None else left_out | ~allowed, -np.inf, keys)
+    rows = [engine.index.row(result["id"]) for result in answer["results"]]
+    assert [result["score"] for result in answer["results"]] == pytest.approx(scores[rows], abs=TOLERANCE)
+    assert (np.diff(keys[rows]) < 2 * TOLERANCE).all()
+    best = np.argsort(-keys)
+    if not corrected:
+        assert len(rows) == min(k, np.isfinite(keys).sum())
+        assert not set(np.flatnonzero(keys > keys[rows[-1]] + 2 * TOLERANCE)) - set(rows)
+        assert {result["probability"] for result in answer["results"]} == {None}
+        return
+    margins = scores - scores[best[1:10]].mean()
+    logits = CALIBRATION.intercept + CALIBRATION.score * scores + CALIBRATION.margin * margins
+    probabilities = 1 / (1 + np.exp(-logits))
+    assert probabilities[rows].min() >= CALIBRATION.threshold - 0.01
+    last = keys[rows[-1]] if len(rows) == k else -1
+    relevant = (probabilities >= CALIBRATION.threshold + 0.01) & (keys > last + 2 * TOLERANCE)
+    assert not set(np.flatnonzero(relevant)) - set(rows)
+    for row, result in zip(rows, answer["results"], strict=True):
+        assert result["probability"] == pytest.approx(probabilities[row], abs=15 * TOLERANCE / 4)
+        assert result["relevance"] == ("relevant" if result["probability"] >= 0.5 else "maybe")
+        assert result["captions"] == engine.items.captions(result["id"])
+        assert result["metadata"] == engine.items.metadata(result["id"])
+
+
+def test_sentences_are_answered_as_by_the_service(page: Page, engine: Engine) -> None:
+    for text in QUERIES:
+        (query,) = engine.embed_sentences([text])
+        check(engine, ask(page, text=text), query, corrected=True)
+    found = [len(ask(page, text=text, k=100)["results"]) for text in QUERIES]
+    assert all(0 < count < 100 for count in found)  # the threshold cuts off the others
+
+
+def test_images_and_words_added_and_taken_away(page: Page, engine: Engine) -> None:
+    vectors = engine.embed_sentences(["a star", "red", "snow"])
+    answer = ask(page, text="a star", plus=["red"], minus=["snow"], k=10)
+    check(engine, answer, vectors[0] + vectors[1] - vectors[2], corrected=False, k=10)
+    like = engine.index.vector("test-00030")
+    others = ~np.isin(engine.index.ids, ["test-00030"])
+    check(engine, ask(page, like="test-00030"), like, corrected=False, allowed=others)
+    check(engine, ask(page, like="test-00030", minus=["snow"]), like - vectors[2], corrected=False, allowed=others)
+
+
+def test_pages_follow_each_other(page: Page) -> None:
+    every = ask(page, like="test-00030", k=100)
+    pages = [ask(page, like="test-00030", k=40, offset=offset) for offset in (0, 40, 80)]
+    assert [result for part in pages for result in part["results"]][:100] == every["results"]
+    last = ask(page, like="test-00030", k=40, offset=240)
+    assert (len(last["results"]), last["more"], every["more"]) == (13, False, True)  # 256 without three
+
+
+@pytest.mark.parametrize(
+    "where",
+    [{"parity": "odd"}, {"parity": ["odd", "even"], "number": {"min": 10, "max": 20}}, {"number": 7}, {"number": []}],
+)
+def test_filters(page: Page, engine: Engine, where: dict[str, Any]) -> None:
+    query = Query(engine.index.vector("test-00030"), where=where, exclude=[DELETED, "test-00030"])
+    answer = ask(page, like="test-00030", where=where, k=256)
+    assert {result["id"] for result in answer["results"]} == {hit.item_id for hit in engine.search(query, 256)}
+
+
+def test_groups(page: Page, engine: Engine) -> None:
+    (vector,) = engine.embed_sentences([QUERIES[0]])
+    query = Query(vector, QUERIES[0], exclude=[DELETED], group="parity")
+    found = ask(page, text=QUERIES[0], group="parity")["results"]
+    assert [result["id"] for result in found] == [hit.item_id for hit in engine.search(query, 24)]
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ({"text": "a", "where": {"nothing": 1}}, "400 the collection has no metadata 'nothing'"),
+        ({"text": "a", "where": {"number": "7"}}, "400 .*does not fit the metadata 'number'"),
+        ({"text": "a", "where": {"number": 7.5}}, "400 .*does not fit the metadata 'number'"),
+        ({"text": "a", "where": {"parity": {"least": 1}}}, "400 .*min and max"),
+        ({"text": " "}, "400 a sentence is empty"),
+        ({}, "400 nothing to search by"),
+        ({"text": "a", "group": "nothing"}, "400 the collection has no metadata 'nothing'"),
+        ({"text": "a", "mode": "hybrid"}, "409 this collection cannot be searched by hybrid"),
+        ({"like": DELETED}, "404 there is no item"),
+        ({"like": REMOVED}, "404 there is no item"),
+    ],
+)
+def test_bad_requests_have_a_reason(page: Page, query: dict[str, Any], reason: str) -> None:
+    script = f"query => ({SEARCH})(query).then(() => 'found', error => `${{error.status}} ${{error.message}}`)"
+    found = page.evaluate(script, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
+    assert re.match(reason, found)
+
+
+def test_the_page_searches_filters_and_links(page: Page, engine: Engine) -> None:
+    expect(page.locator("#about")).to_contain_text("254 images. Model: run. The model reads English.")
+    expect(page.locator("#choose")).to_be_hidden()
+    assert not violations(page)
+    search(page, QUERIES[0])
+    assert ids(page) == [result["id"] for result in ask(page, text=QUERIES[0])["results"]]
+    expect(page.locator(".card .relevant").first).to_have_text("relevant")
+    expect(page.locator(".card img").first).to_have_js_property("naturalWidth", 128)
+    assert not violations(page)
+    title = page.locator(".card .caption").nth(1).text_content()
+    page.locator(".card").nth(1).click()
+    expect(page.locator("#detail-title")).to_have_text(str(title))
+    expect(page.locator("#where")).to_be_empty()
+    assert not violations(page)
+    page.reload()
+    expect(page.locator("#detail-title")).to_have_text(str(title))
+    page.keyboard.press("Escape")
+    page.click("#filters summary")
+    page.check("input[name=odd]")
+    page.fill("input[name=max]", "39")
+    page.press("input[name=max]", "Tab")
+    page.fill("#word", "a star")
+    page.click("#plus")
+    expect(page.locator(".card")).to_have_count(19)  # 13 is deleted
+    assert all(int(item_id[-2:]) % 2 and int(item_id[-5:]) < 40 for item_id in ids(page))
+    page.fill("input[name=max]", "-1")
+    page.press("input[name=max]", "Tab")
+    expect(page.locator("#status")).to_contain_text("Nothing found")
+
+
+def test_paging_and_a_dropped_image(page: Page) -> None:
+    page.goto(f"{page.url.partition('#')[0]}#like=test-00030")
+    expect(page.locator(".card")).to_have_count(24)
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"no image"})
+    page.click("#more")
+    expect(page.locator(".card")).to_have_count(48)
+    assert ids(page) == [result["id"] for result in ask(page, like="test-00030", k=48)["results"]]
+    expect(page.locator("#problem")).to_be_empty()
+
+
+def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, Engine, str]) -> None:
+    copy, engine, output = copied
+    assert "254 images, 254 of them with a thumbnail" in output
+    (data,) = (copy / "data").iterdir()
+    texts = (data / "collection.json").read_text()
+    for item_id in (DELETED, REMOVED):
+        assert json.dumps(item_id) not in texts
+        assert json.dumps(engine.items.captions(item_id)[0]) not in texts
+    thumbnails = list((data / "thumbnails").iterdir())
+    assert len(thumbnails) == 254
+    assert max(file.stat().st_size for file in thumbnails) <= 6000
+    for file in thumbnails[:5]:
+        with Image.open(file) as image:
+            assert not set(image.info) & {"exif", "icc_profile", "xmp"}
+
+
+def test_the_size_of_a_copy_of_5000_images(demo: TrainedModel, tmp_path: Path) -> None:
+    onnx, shipped = demo.directory / ONNX, demo.collection
+    identity = ModelIdentity("demo", None, model_hash(onnx))
+    writer = CollectionWriter(tmp_path / "collection", Description(identity, "/", shipped.dimension, None))
+    vectors = np.asarray(shipped.vectors[:], np.float32)
+    ids = [f"image-{number:06d}" for number in range(5000)]
+    for number, item_id in enumerate(ids):
+        writer.add(Item(item_id, None, "0" * 64, 0, 0), vectors[number % len(vectors)])
+    writer.finish({item_id: shipped.captions(number % len(vectors)) for number, item_id in enumerate(ids)}, None)
+    engine = open_engine(onnx, tmp_path / "collection", None, "demo")
+    engine.index.bias = np.zeros(5000, np.float32)
+    report = write_site(engine, onnx, tmp_path / "site")
+    assert (report.items, report.pictures) == (5000, 0)
+    files = sum(file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file())
+    assert report.megabytes == pytest.approx(files / 1e6)
+    assert report.megabytes <= 25
+    with pytest.raises(FileExistsError, match="name a new folder"):
+        write_site(engine, onnx, tmp_path / "site")
+    with pytest.raises(ValueError, match="the collection has no images"):
+        write_site(engine, onnx, tmp_path / "empty", ids)
+    assert not (tmp_path / "empty").exists()

@@ -1,0 +1,134 @@
+"""The page's vectorizers in headless Chromium: the inputs of the text encoder equal those of Python."""
+
+import json
+import random
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, sync_playwright
+from snowballstemmer import stemmer
+from snowballstemmer.english_stemmer import EnglishStemmer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from bifocal.serving.site.sentences import describe_readers
+from bifocal.serving.text import SentenceReader
+from bifocal.text.bag_of_words import BagOfWords
+from bifocal.text.vocabulary import Vocabulary
+from tests.browser import required_chromium
+from tests.pipelines.app.serve.static_copy import serve_files
+
+PAGE = Path(__file__).parents[4] / "bifocal" / "serving" / "site" / "page"
+READ = """async ([descriptions, sentences]) => {
+  const { openReaders } = await import("/vectorizers.js");
+  const readers = openReaders(descriptions);
+  const plain = ([data, shape]) => [Array.from(data, Number), shape];
+  return sentences.map((sentence) => readers.flatMap((reader) => reader.read(sentence)).map(plain));
+}"""
+STEM = "async (words) => { const { stem } = await import('/stem.js'); return words.map(stem); }"
+TEXT = (
+    "a dogs RUNNING over the café naïve Straße İstanbul ΣΊΣΥΦΟΣ don't dogs' boy’s well-known rock-'n'-roll [CLS] "
+    "[MASK] [UNK] ##ing 中国 日本語 e\u0301 \u200b \ufeff \u00ad \ufffd \t \n 🐶🏽 ﬁ ½ Ⅷ x² 𝒳 𠀀 K ſun "
+    "3.5 $ £ … -- ' - happily generously relational"
+)
+WORDS = TEXT.split(" ")
+OLD = [
+    chr(code)
+    for code in range(1, 0x30000)
+    if unicodedata.ucd_3_2_0.category(chr(code)) not in ("Cn", "Cs", "Co") and not 0xD800 <= code < 0xE000
+]
+"""Characters of Unicode 3.2: browsers and Python packages know newer ones of different versions."""
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    """A tab that imports the files of the page."""
+    with serve_files(PAGE) as host, sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=required_chromium(), args=arguments)
+        opened = browser.new_page()
+        opened.goto(f"{host}/en.json")
+        yield opened
+        browser.close()
+
+
+def sentences(count: int) -> list[str]:
+    """Return random captions, of words and of any characters."""
+    chosen = random.Random(0)
+    latin = OLD[:600]
+    made = ["", " ", "dogs " * 150, "x" * 100, "x" * 101, "a\u0301" * 60, *WORDS]
+    while len(made) < count:
+        signs = chosen.choice([latin, OLD, WORDS, WORDS])
+        between = chosen.choice([" ", "", ", ", "-"])
+        made.append(between.join(chosen.choice(signs) for _ in range(chosen.randrange(14))))
+    return made
+
+
+def check(page: Page, onnx: Path, texts: list[str]) -> None:
+    found = page.evaluate(READ, [json.loads(json.dumps(describe_readers(onnx))), texts])
+    reader = SentenceReader(onnx)
+    for text, inputs in zip(texts, found, strict=True):
+        expected = reader.read([text])
+        assert [shape for _, shape in inputs] == [list(array.shape) for array in expected], ascii(text)
+        for (data, _), array in zip(inputs, expected, strict=True):
+            np.testing.assert_allclose(data, array.ravel(), rtol=1e-5, atol=1e-7, err_msg=ascii(text))
+
+
+@pytest.mark.parametrize("buckets", [0, 11])
+def test_ids_of_words(buckets: int, page: Page, tmp_path: Path) -> None:
+    words = ["dogs", "café", "istanbul", "σίσυφος", "don't", "boy's", "中国", "fi", "1⁄2", "viii", "x2"]
+    Vocabulary(words, buckets).save(tmp_path / Vocabulary.FILE)
+    check(page, tmp_path, sentences(600))
+
+
+def write_terms(folder: Path, normalize: bool) -> None:
+    folder.mkdir(parents=True)
+    words = ["dogs", "run", "over", "café", "istanbul", "well-known", "generously", "x2", "k"]
+    stems = [*dict.fromkeys(stemmer("english").stemWords(words))]
+    weights = np.random.default_rng(0).uniform(1, 5, len(stems)).astype(np.float32)
+    bag = BagOfWords({term: row for row, term in enumerate(stems)}, weights, frozenset(["over"]), None, normalize)
+    bag.save(folder)
+    (folder / "config.json").write_text(json.dumps({"name": "TFIDF", "arguments": {}}))
+
+
+def write_tokenizer(folder: Path, lower: bool) -> None:
+    """Write a tokenizer of BERT's parts with some subwords."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyzσςίι0123456789-'.,$中国½"]
+    pieces += [f"##{piece}" for piece in "abcdefghijklmnopqrstuvwxyzσς0123456789"]
+    pieces += ["dog", "##ing", "run", "##ning", "well"]
+    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = [("[CLS]", 2), ("[SEP]", 3)]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
+    tokenizer.add_special_tokens(pieces[:5])
+    tokenizer.enable_truncation(64)
+    folder.mkdir(parents=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"name": "SentenceVectors", "arguments": {}}))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_weights_of_terms_beside_subwords(normalize: bool, page: Page, tmp_path: Path) -> None:
+    write_terms(tmp_path / "text" / "0", normalize)
+    write_tokenizer(tmp_path / "text" / "1", lower=normalize)
+    (tmp_path / "text" / "config.json").write_text(json.dumps({"name": "Concatenated", "arguments": {}}))
+    check(page, tmp_path, sentences(600))
+
+
+def test_stems(page: Page) -> None:
+    chosen, known = random.Random(0), stemmer("english")
+    tables = [table for name, table in vars(EnglishStemmer).items() if name.startswith("a_")]
+    ends = [entry.s for table in tables for entry in table]
+    words = list(ends)
+    for _ in range(6_000):
+        letters = chosen.choice(["aeiouybdlnst", "abcdefghijklmnopqrstuvwxyz", "aeyéstl'-𝒳"])
+        start = chosen.choice(["", "gener", "past", "skis", *ends]) if chosen.random() < 0.5 else ""
+        middle = "".join(chosen.choice(letters) for _ in range(chosen.randrange(6)))
+        words.append(start + middle + "".join(chosen.choice(ends) for _ in range(chosen.randrange(3))))
+    found: Any = page.evaluate(STEM, words)
+    assert found == known.stemWords(words)
