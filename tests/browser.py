@@ -1,20 +1,17 @@
-"""Headless Chromium for tests, controlled over its debugging pipe, without a driver or a port."""
+"""Headless Chromium for tests, driven by playwright."""
 
-import base64
-import json
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-SECONDS = 60.0
+MILLISECONDS = 60_000.0
+"""Timeout of a step; the machine is shared."""
 
 
 def find_chromium() -> str | None:
@@ -34,103 +31,31 @@ def required_chromium() -> str:
     return program
 
 
-class Tab:
-    """Open page; ``problems`` lists its errors and requests to other hosts."""
+@contextmanager
+def chromium(program: str) -> Iterator[Browser]:
+    """Yield a running Chromium.
 
-    def __init__(self, reader: int, writer: int) -> None:
-        self._reader, self._writer, self._rest, self._number = reader, writer, b"", 0
-        self.problems: list[str] = []
-        self._session: str | None = None
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self._call(f"{domain}.enable")
-
-    def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Load ``url`` in a window of this size, in the light or dark color scheme, and wait until it is complete."""
-        self.problems.clear()
-        self._call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
-        )
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self._call("Emulation.setEmulatedMedia", features=scheme)
-        self._call("Page.navigate", url=url)
-        deadline = time.monotonic() + SECONDS
-        while self.evaluate("document.readyState") != "complete":
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{url} did not load within {SECONDS} s")
-            time.sleep(0.05)
-
-    def evaluate(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression; a promise is awaited."""
-        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in answer:
-            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
-        return answer["result"].get("value")
-
-    def screenshot(self, path: Path) -> None:
-        """Write the whole page as PNG."""
-        size = self._call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        picture = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(picture["data"]))
-
-    def _call(self, method: str, **parameters: Any) -> Any:
-        self._number += 1
-        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        os.write(self._writer, json.dumps(message).encode() + b"\0")
-        while True:
-            while b"\0" not in self._rest:
-                piece = os.read(self._reader, 1 << 16)
-                if not piece:
-                    raise RuntimeError("Chromium ended")
-                self._rest += piece
-            text, _, self._rest = self._rest.partition(b"\0")
-            answer = json.loads(text)
-            if answer.get("id") == self._number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
-                return answer["result"]
-            self._record(answer)
-
-    def _record(self, event: Any) -> None:
-        """Record console errors and requests to other hosts."""
-        method, details = event.get("method"), event.get("params", {})
-        if method == "Runtime.exceptionThrown":
-            self.problems.append(str(details["exceptionDetails"]))
-        elif method == "Log.entryAdded" and details["entry"]["level"] == "error":
-            self.problems.append(details["entry"]["text"])
-        elif method == "Network.requestWillBeSent":
-            address = details["request"]["url"]
-            if not address.startswith(("data:", "file:", "about:", "blob:", "http://127.0.0.1", "http://localhost")):
-                self.problems.append(f"request to {address}")
+    While it runs, ``asyncio.run`` fails in this thread: make it a fixture of a module, not of the session.
+    """
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @contextmanager
-def browser(program: str, profile: Path) -> Iterator[Tab]:
-    """Yield a tab of a running Chromium with an empty profile in ``profile``."""
-    (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+def open_tab(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, list[str]]]:
+    """Yield a tab with the page at ``address``, and a list of its errors and its requests to other addresses.
 
-    def connect() -> None:
-        # Chromium reads file descriptor 3 and writes 4: duplicate both first, because they may overlap.
-        reading, writing = os.dup(theirs_in), os.dup(theirs_out)
-        os.dup2(reading, 3)
-        os.dup2(writing, 4)
-
-    process = subprocess.Popen(
-        [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-         "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
-        close_fds=False, preexec_fn=connect, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    os.close(theirs_in)
-    os.close(theirs_out)
-    try:
-        yield Tab(ours_in, ours_out)
-    finally:
-        os.close(ours_out)
-        os.close(ours_in)
-        process.terminate()
-        process.wait(10)
+    Args:
+        options: of playwright's ``new_context``, such as ``viewport``.
+    """
+    own = (address, "data:", f"blob:{address}")
+    with browser.new_context(**options) as context:
+        context.set_default_timeout(MILLISECONDS)
+        page, problems = context.new_page(), list[str]()
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: None if request.url.startswith(own) else problems.append(request.url))
+        page.goto(address)
+        yield page, problems

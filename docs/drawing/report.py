@@ -1,11 +1,11 @@
 """The first page of a report as a picture, by Chromium."""
 
-import tempfile
+import io
 from pathlib import Path
 
 from PIL import Image
 
-from tests.browser import browser, find_chromium
+from tests.browser import chromium, find_chromium, open_tab
 
 WIDTH, HEIGHT = 1200, 1500
 """Pixels of the window."""
@@ -20,10 +20,6 @@ def first_page(report: Path) -> Image.Image:
     program = find_chromium()
     if program is None:
         raise RuntimeError("no Chromium on the path: apt-get install chromium, or set CHROMIUM")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        picture = Path(folder) / "report.png"
-        with browser(program, Path(folder) / "profile") as tab:
-            tab.open(report.resolve().as_uri(), width=WIDTH, height=HEIGHT)
-            tab.screenshot(picture)
-        with Image.open(picture) as page:
-            return page.convert("RGB").crop((0, 0, WIDTH, HEIGHT)).quantize(64)
+    window = {"width": WIDTH, "height": HEIGHT}
+    with chromium(program) as browser, open_tab(browser, report.resolve().as_uri(), viewport=window) as (tab, _):
+        return Image.open(io.BytesIO(tab.screenshot())).convert("RGB").quantize(64)

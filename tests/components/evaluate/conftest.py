@@ -1,7 +1,6 @@
-"""Complete artifacts for the stage evaluate, and a browser tab."""
+"""Complete artifacts for the stage evaluate."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from components.evaluate.run import run
 from components.evaluate.spec import EvaluateParams
 from runtime.artifacts import commit, open_partial
 from tests.bifocal.evaluation.small import INPUTS, write_inputs
-from tests.browser import Tab, browser, required_chromium
 
 EVALUATORS = (
     {"name": "Retrieval", "ks": [1, 5], "max_k": 10}, "PointingGame", "PhraseLocalization", "ObjectLocalization",
@@ -50,10 +48,3 @@ def evaluated(artifacts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("evaluated")
     evaluate(artifacts, folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """Tab of headless Chromium, which .ci/run installs; without Chromium the test fails there and is skipped here."""
-    with browser(required_chromium(), tmp_path_factory.mktemp("profile")) as page:
-        yield page

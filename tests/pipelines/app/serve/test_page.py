@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from bifocal.trained import TrainedModel
-from tests.browser import required_chromium
+from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.server import Server
 
 QUERY = "a red star on sand with a blue moon"
@@ -23,25 +23,16 @@ PICTURES = os.environ.get("BIFOCAL_PAGE_PICTURES")
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    program = required_chromium()
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+    with chromium(required_chromium()) as opened:
         yield opened
-        opened.close()
 
 
 @contextmanager
 def open_page(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str]]]:
     """Yield a tab with the page, and a list of console errors and requests to other hosts."""
-    with browser.new_context(viewport={"width": 1200, "height": 850}) as context:
-        context.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
-        opened, problems = context.new_page(), list[str]()
-        opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        opened.on("pageerror", lambda error: problems.append(str(error)))
-        own = f"http://127.0.0.1:{server.port}/"
-        opened.on("request", lambda request: problems.append(request.url) if _is_foreign(request.url, own) else None)
-        opened.goto(own)
+    address, window = f"http://127.0.0.1:{server.port}/", {"width": 1200, "height": 850}
+    expect.set_options(timeout=MILLISECONDS)
+    with open_tab(browser, address, viewport=window) as (opened, problems):
         expect(opened.locator("#examples button")).to_have_count(6)
         yield opened, problems
 
@@ -52,10 +43,6 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     with open_page(browser, server) as (opened, problems):
         yield opened
         assert not problems
-
-
-def _is_foreign(address: str, own: str) -> bool:
-    return not address.startswith((own, "data:", f"blob:{own}"))
 
 
 def search(page: Page, text: str) -> None:
