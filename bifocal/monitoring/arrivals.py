@@ -51,16 +51,16 @@ class Ledger:
         columns = [*FIELDS, "day"]
         self.table = pd.read_parquet(file) if file.is_file() else pd.DataFrame(columns=columns, dtype=str)
 
-    def record(self, collection: Collection, day: date | None) -> None:
-        """Add the images that are not in the ledger. An image with another content is a new one.
+    def start(self, collection: Collection) -> None:
+        """Make all images of the collection old ones."""
+        self.table = _images(collection)[list(FIELDS)].assign(day="")
 
-        Args:
-            day: on which they came; None for images that were there before.
-        """
+    def record(self, collection: Collection, day: date) -> None:
+        """Add the images that are not in the ledger, with their day. An image with another content is a new one."""
         present = _images(collection)
         known = set(zip(self.table["name"], self.table["sha256"], self.table["rejected"], strict=True))
         new = present[[row not in known for row in present[list(FIELDS)].itertuples(index=False, name=None)]]
-        added = new[list(FIELDS)].assign(day="" if day is None else day.isoformat())
+        added = new[list(FIELDS)].assign(day=day.isoformat())
         self.table = pd.concat([self.table, added], ignore_index=True) if len(self.table) else added
 
     def arrivals(self, collection: Collection, until: date, days: int) -> Arrivals:

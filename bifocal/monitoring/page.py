@@ -123,11 +123,8 @@ def _history(history: Sequence[Week]) -> list[Section]:
 
 
 def _unusual(images: NewImages) -> Gallery | None:
-    thumbnails = Thumbnails(images.dataset)
-    items = []
-    for image_id in images.unusual:
-        try:
-            items.append(GalleryItem([Picture(thumbnails.uri(image_id))], image_id))
-        except OSError:
-            continue  # deleted since it was embedded
+    thumbnails, table = Thumbnails(images.dataset), images.dataset.images
+    local = set(table.loc[table["path"].notna(), "image_id"])
+    shown = [image_id for image_id in images.unusual if image_id in local]
+    items = [GalleryItem([Picture(thumbnails.uri(image_id))], image_id) for image_id in shown]
     return Gallery(items, "", "New images that are least like the reference.") if items else None

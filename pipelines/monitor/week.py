@@ -72,13 +72,13 @@ class Monitor:
 
         Raises:
             FileNotFoundError: the run has no model, collection or index.
-            ValueError: they are not of one model, or the collection is empty.
+            ValueError: they are not of one model.
         """
         observer, model = self._observer()
         sizes = self.policy.sample
         rows = np.flatnonzero(~observer.collection.deleted).tolist()
         ledger = Ledger(self.folder / LEDGER)
-        ledger.record(observer.collection, None)
+        ledger.start(observer.collection)
         everything = Arrivals(rows, ledger.rejected(observer.collection))
         observations = self._observe(observer, everything, day, days, sizes.reference_images, sizes.reference_queries)
         reference = Reference(model, day, observations)

@@ -112,7 +112,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> World:
     captions = [demo.collection.captions(row)[-1] for row in range(256)]
     world.ask("2026-10-31", [*captions[:120], SECRET])
     world.ask("2026-11-07", captions[120:190])
-    world.ask("2026-11-14", [*captions[190:240], *[f"{n} dogs jump over a wall and bark" for n in range(20)]])
+    world.ask("2026-11-13", [*captions[190:240], *[f"{n} dogs jump over a wall and bark" for n in range(20)]])
     result = world.run("--reference", "--until", "2026-11-01")
     assert result.exit_code == 0, result.output
     assert "reference of 120 images and 121 queries" in result.output
@@ -193,6 +193,16 @@ def test_results_are_written_while_mlflow_is_down(built: World, monkeypatch: pyt
     assert result.exit_code == 1
     assert re.search("error: MLflow at http://127.0.0.1:9", result.output)
     assert json.loads((built.folder / "monitoring/2026-11-29/monitor.json").read_text())["counts"]["queries"] == 0
+
+
+def test_after_a_new_reference_no_image_is_new(built: World, tmp_path: Path, mlflow_store: str) -> None:
+    shutil.copytree(built.folder / "monitoring", tmp_path / "monitoring")
+    built.embed(STYLED)
+    options = ("--to", str(tmp_path / "monitoring"), "--until", "2026-11-15")
+    assert built.run(*options, "--reference").exit_code == 0
+    assert built.run(*options).exit_code == 0
+    content = json.loads((tmp_path / "monitoring/2026-11-15/monitor.json").read_text())
+    assert content["counts"]["new images"] == 0
 
 
 def test_another_model_needs_a_new_reference(built: World, tmp_path: Path) -> None:
