@@ -12,13 +12,19 @@ DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.argument("destination", type=click.Path(path_type=Path), required=False)
 @click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default that of the run.")
 @click.option("--index", type=DIRECTORY, help="Folder of the index; by default that of the run, or exact search.")
+@click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
 @click.option(
     "--deletions",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="File of 'bifocal serve' with the ids of deleted items, which the copy leaves out.",
 )
 def export_site_command(
-    run: Path, destination: Path | None, collection: Path | None, index: Path | None, deletions: Path | None
+    run: Path,
+    destination: Path | None,
+    collection: Path | None,
+    index: Path | None,
+    images: Path | None,
+    deletions: Path | None,
 ) -> None:
     """Write the search page of RUN to the folder DESTINATION, by default RUN/site, for any web server.
 
@@ -33,7 +39,7 @@ def export_site_command(
 
     folder = latest_run(run)
     written = folder / "site" if destination is None else destination
-    engine = RunSource(folder, collection, index).load()
+    engine = RunSource(folder, collection, index, images).load()
     report = write_site(engine, folder / ONNX, written, frozenset(Deletions(deletions)))
     click.echo(f"{report.items:,} images, {report.pictures:,} of them with a thumbnail")
     click.echo(f"{report.megabytes:.1f} MB without the thumbnails")

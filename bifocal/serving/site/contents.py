@@ -48,7 +48,7 @@ def write_collection(engine: Engine, rows: NDArray[np.int64], pictures: Sequence
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
         "languages": description.languages,
         "examples": [example.text for example in description.examples],
-        "columns": [_column(column, table[PREFIX + column.name]) for column in description.columns],
+        "columns": [describe_column(column, table[PREFIX + column.name]) for column in description.columns],
         "ids": ids,
         "captions": [items.captions(item_id) for item_id in ids],
         "metadata": {name: [_number(values.get(name)) for values in metadata] for name in names},
@@ -67,7 +67,7 @@ def write_json(file: Path, content: Any) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def _column(column: Column, values: pa.ChunkedArray) -> dict[str, Any]:
+def describe_column(column: Column, values: pa.ChunkedArray) -> dict[str, Any]:
     """Return a column of metadata as ``page/filter.js`` reads it; the values of times are milliseconds since 1970."""
     found = asdict(column) | {"type": _type(column, values.type)}
     if column.kind == "time":

@@ -21,6 +21,8 @@ PINNED = json.loads(Path(__file__).with_name("npm.json").read_text(encoding="utf
 NAME = f"{PINNED['package']}@{PINNED['version']}"
 PACKAGED = Path(__file__).with_name("vendor")
 """Folder of the files in a wheel."""
+SECONDS = 600
+"""Longest time of a download."""
 
 
 def vendored_files() -> Path:
@@ -37,11 +39,11 @@ def vendored_files() -> Path:
     with tempfile.TemporaryDirectory() as temporary:
         try:
             subprocess.run(
-                ["npm", "pack", NAME, "--silent", "--pack-destination", temporary],
-                check=True, capture_output=True, text=True, cwd=temporary,
+                ["npm", "pack", NAME, "--loglevel", "error", "--pack-destination", temporary],
+                check=True, capture_output=True, text=True, cwd=temporary, timeout=SECONDS,
             )  # fmt: skip
-        except (OSError, subprocess.CalledProcessError) as error:
-            reason = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
             raise FileNotFoundError(
                 f"{NAME} is not in this installation, and npm cannot fetch it ({reason}): install Node.js with npm and "
                 f"try again with a network; or run 'npm pack {NAME}' on another machine, and here "

@@ -1,5 +1,6 @@
 // Conditions on metadata, as bifocal/search/filters.py checks them.
-const MILLISECONDS = /(?:Z|[+-]\d\d:?\d\d)$/;
+const ISO = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?$/;
+const ZONE = /(?:Z|[+-]\d\d:?\d\d)$/;
 
 export function compileFilter(where, columns) {
   const tests = Object.entries(where).map(([name, condition]) => {
@@ -42,4 +43,7 @@ function scalar({ name, type }, value) {
 }
 
 // Times without a zone are in UTC.
-const time = (value) => (typeof value === "string" ? Date.parse(/\d:\d/.test(value) && !MILLISECONDS.test(value) ? `${value}Z` : value) : Number.NaN);
+function time(value) {
+  if (typeof value !== "string" || !ISO.test(value)) return Number.NaN;
+  return Date.parse(/:/.test(value) && !ZONE.test(value) ? `${value}Z` : value);
+}

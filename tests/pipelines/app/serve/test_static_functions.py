@@ -1,19 +1,25 @@
-"""The page's vectorizers in headless Chromium: the inputs of the text encoder equal those of Python."""
+"""Functions of the static copy in headless Chromium equal those of Python: vectorizers, stems, filters."""
 
 import json
+import math
 import random
 import unicodedata
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, sync_playwright
 from snowballstemmer import stemmer
 from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from bifocal.search.filters import matching_rows
+from bifocal.serving.service import information
+from bifocal.serving.site.contents import describe_column
 from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.text import SentenceReader
 from bifocal.text.bag_of_words import BagOfWords
@@ -27,6 +33,15 @@ READ = """async ([descriptions, sentences]) => {
   const readers = openReaders(descriptions);
   const plain = ([data, shape]) => [Array.from(data, Number), shape];
   return sentences.map((sentence) => readers.flatMap((reader) => reader.read(sentence)).map(plain));
+}"""
+FILTER = """async ([where, columns, count]) => {
+  const { compileFilter } = await import("/filter.js");
+  try {
+    const fulfills = compileFilter(where, columns);
+    return Array.from({ length: count }, (_, row) => fulfills(row));
+  } catch (error) {
+    return error.name;
+  }
 }"""
 STEM = "async (words) => { const { stem } = await import('/stem.js'); return words.map(stem); }"
 TEXT = (
@@ -74,7 +89,7 @@ def check(page: Page, onnx: Path, texts: list[str]) -> None:
         expected = reader.read([text])
         assert [shape for _, shape in inputs] == [list(array.shape) for array in expected], ascii(text)
         for (data, _), array in zip(inputs, expected, strict=True):
-            np.testing.assert_allclose(data, array.ravel(), rtol=1e-5, atol=1e-7, err_msg=ascii(text))
+            assert np.abs(array.ravel() - data).max(initial=0) < 1e-5, ascii(text)
 
 
 @pytest.mark.parametrize("buckets", [0, 11])
@@ -132,3 +147,46 @@ def test_stems(page: Page) -> None:
         words.append(start + middle + "".join(chosen.choice(ends) for _ in range(chosen.randrange(3))))
     found: Any = page.evaluate(STEM, words)
     assert found == known.stemWords(words)
+
+
+ZONED = pa.timestamp("us", tz="UTC")
+ITEMS = pa.table(
+    {
+        "meta.city": ["Oslo", "Rome", None, "", "Ünïcode 星"],
+        "meta.year": pa.array([1998, 2004, None, -3, 2**40], pa.int64()),
+        "meta.price": pa.array([0.1, 2.5, None, math.nan, -1.0], pa.float64()),
+        "meta.small": pa.array([0.1, 2.5, None, math.nan, -1.0], pa.float32()),
+        "meta.sold": [True, False, None, True, True],
+        "meta.day": pa.array([date(2024, 5, 1), date(1969, 1, 2), None, date(2024, 5, 2), date(2025, 1, 1)]),
+        "meta.taken": pa.array([datetime(2024, 5, 1, 12, 30), None, datetime(1999, 1, 1), datetime(2024, 5, 1), None]),
+        "meta.zoned": pa.array([datetime(2024, 5, 1, 12, 30, tzinfo=UTC)] * 2 + [None] * 3, ZONED),
+        "meta.kind": pa.array(["a", "b", None, "a", "b"]).dictionary_encode(),
+    }
+)
+CONDITIONS: list[dict[str, Any]] = [
+    {},
+    *({"city": value} for value in ("Oslo", "", ["Rome", "-"], [], {"min": "P"}, {"max": "P"}, 3, None, True, {})),
+    *({"year": value} for value in (2004, [1998, -3], {"min": 1999}, {"min": -3, "max": 1998}, 2.5, "2004", True)),
+    *({"price": value} for value in (0.1, [0.1, 2.5], {"min": 0}, {"max": 0.1}, "0.1", False, {"least": 1})),
+    *({"small": value} for value in (0.1, [0.1, 2.5], {"min": 0.1}, {"max": 0.1}, 1)),
+    *({"sold": value} for value in (True, False, [True, False], 1, "true")),
+    *({"day": value} for value in ("2024-05-01", {"min": "2024-05-02"}, {"max": "1970-01-01"}, ["1969-01-02"], "May")),
+    *({"taken": value} for value in ("2024-05-01", "2024-05-01T12:30:00", {"min": "2024-05-01"}, {"max": "2000"})),
+    {"zoned": {"min": "2024-05-01T12:30:00Z"}},
+    {"zoned": {"min": "2024-05-01T12:30:01+00:00"}},
+    {"kind": "a", "year": {"max": 0}},
+    {"nothing": 1},
+]
+
+
+@pytest.mark.parametrize("where", CONDITIONS, ids=json.dumps)
+def test_filters(where: dict[str, Any], page: Page) -> None:
+    columns = [describe_column(column, ITEMS[f"meta.{column.name}"]) for column in information.columns(ITEMS)]
+    for column in columns:
+        column.setdefault("filtered", [None if v != v else v for v in ITEMS[f"meta.{column['name']}"].to_pylist()])
+    found = page.evaluate(FILTER, [where, columns, len(ITEMS)])
+    try:
+        expected: Any = matching_rows(ITEMS, where).tolist()
+    except ValueError:
+        expected = "RangeError"
+    assert found == expected
