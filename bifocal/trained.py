@@ -116,9 +116,14 @@ class TrainedModel:
         """
         by_sentence = isinstance(query, str)
         vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
-        calibrated = by_sentence and self.index.calibration is not None
+        calibrated = by_sentence and self.calibrated
         (hits,) = self.index.search(vector, k, corrected=by_sentence, relevant=relevant and calibrated)
-        return [self._hit(hit, hit.probability if by_sentence else None) for hit in hits]
+        return [self._hit(hit, hit.probability if calibrated else None) for hit in hits]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether results have probabilities: the index has a calibration that separates good results from others."""
+        return self.index.calibration is not None and self.index.calibration.separates
 
     def _hit(self, hit: SearchHit, probability: float | None) -> ImageHit:
         row = self._rows[hit.item_id]

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from bifocal.search.vectors import unit_vectors
 
 if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+
     from bifocal.search.index import SearchIndex
 
 Array = NDArray[Any]
@@ -20,6 +22,8 @@ DEPTH = 10
 """Results whose scores the margin compares."""
 FALSE_POSITIVES = 0.05
 """Share of held-out queries without a match that get a result; the threshold is the lowest that keeps it."""
+SEPARATION = 3
+"""Least ratio of the shares of relevant and of other first results that reach the threshold."""
 FOLDS, BINS = 5, 10
 
 
@@ -31,16 +35,18 @@ class TooFewPairs(ValueError):
 class Calibration:
     """Logistic regression of the relevance of a result on its score and its margin.
 
-    Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The margin is the score
-    minus the mean score of the results 2 to 10 of the query.
+    Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The score is the cosine
+    plus the item's bias, if the index has biases, which orders the results. The margin is the score minus the mean
+    score of the results 2 to 10 of the query.
 
     Attributes:
         intercept, score, margin: coefficients.
         threshold: probability from which a result counts as relevant.
         error: expected calibration error of held-out queries in ten bins, cross-validated: mean difference between
             probability and relevance (Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3)).
-        false_positive_rate: share of queries without a match whose first result reaches the threshold, cross-validated.
-        recall: share of relevant first results that reach the threshold, cross-validated.
+        false_positive_rate: share of queries without a match whose first result reaches the threshold, cross-validated
+            with the threshold of the other folds.
+        recall: share of relevant first results that reach the threshold, cross-validated likewise.
         queries: number of held-out queries.
 
     Example:
@@ -58,10 +64,17 @@ class Calibration:
     recall: float
     queries: int
 
+    @property
+    def separates(self) -> bool:
+        """Whether the threshold keeps relevant results much rather than others; if not, it would hide good results."""
+        limit = 2 * FALSE_POSITIVES
+        return self.false_positive_rate <= limit and self.recall > SEPARATION * self.false_positive_rate
+
     def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
         """Return the probability of each result from its score, (Q, k).
 
         Args:
+            scores: with the biases of the items, see ``SearchIndex.with_bias``.
             best: (Q, m) scores of the best m results, m at least ``DEPTH`` or the number of items; None for
                 ``scores``.
         """
@@ -105,7 +118,7 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
         TooFewPairs: fewer than 20 pairs, fewer than 12 items, or too few relevant first results for every fold.
     """
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GroupKFold, cross_val_predict
+    from sklearn.model_selection import GroupKFold
 
     if len(queries) < 20 or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
         raise TooFewPairs(
@@ -122,21 +135,29 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
             f"{relevant.sum()} of {len(queries)} held-out captions find their own item first, too few to calibrate with"
         )
     model = LogisticRegression(C=1e3)
-    predicted = cross_val_predict(model, variables, relevant, cv=folds, method="predict_proba")[:, 1]
-    without = np.arange(len(predicted)) >= len(queries)
+    without = np.arange(len(relevant)) >= len(queries)
+    predicted, found = np.zeros(len(relevant)), np.zeros(len(relevant), dtype=bool)
+    for others, held_out in folds:
+        model.fit(variables[others], relevant[others])
+        predicted[held_out] = model.predict_proba(variables[held_out])[:, 1]
+        found[held_out] = predicted[held_out] >= _threshold(model, variables[others][without[others]])
     model.fit(variables, relevant)
-    fitted = model.predict_proba(variables)[:, 1]
-    threshold = float(np.quantile(fitted[without], 1 - FALSE_POSITIVES, method="higher")) + 1e-9
     return Calibration(
         intercept=float(model.intercept_[0]),
         score=float(model.coef_[0, 0]),
         margin=float(model.coef_[0, 1]),
-        threshold=threshold,
+        threshold=_threshold(model, variables[without]),
         error=calibration_error(predicted, relevant),
-        false_positive_rate=float((predicted[without] >= threshold).mean()),
-        recall=float((predicted[relevant] >= threshold).mean()),
+        false_positive_rate=float(found[without].mean()),
+        recall=float(found[relevant].mean()),
         queries=len(queries),
     )
+
+
+def _threshold(model: "LogisticRegression", variables: Array) -> float:
+    """Return the lowest probability that few results (n, 2) of queries without a match reach."""
+    probabilities = model.predict_proba(variables)[:, 1]
+    return float(np.quantile(probabilities, 1 - FALSE_POSITIVES, method="higher")) + 1e-9
 
 
 def first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -144,6 +165,7 @@ def first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Arr
     units = unit_vectors(queries, index.description.dimension)
     allowed = ~index.removed if index.removed.any() else None
     rows, scores = index.nearest(units, DEPTH + 1, allowed, index.bias)
+    scores = index.with_bias(rows, scores)
     others = rows != own[:, None]
     others[others.all(axis=1), -1] = False  # keep ten results of each query
     without = scores[others].reshape(len(units), DEPTH)

@@ -161,12 +161,16 @@ class SearchIndex:
         rows, scores = self.nearest(queries, count, allowed, self.bias if corrected else None)
         probabilities = np.full(scores.shape, np.nan)
         if self.calibration is not None:
-            probabilities = self.calibration.probabilities(scores)
+            probabilities = self.calibration.probabilities(self.with_bias(rows, scores) if corrected else scores)
             rows = np.where(probabilities >= self.calibration.threshold, rows, -1) if relevant else rows
         page = slice(offset, offset + k)
         return [
             self._hits(*found) for found in zip(rows[:, page], scores[:, page], probabilities[:, page], strict=True)
         ]
+
+    def with_bias(self, rows: Array, scores: Array) -> Array:
+        """Return scores plus the biases of their rows: what orders the results of a corrected search."""
+        return scores if self.bias is None else scores + self.bias[np.maximum(rows, 0)]
 
     def _hits(self, rows: Array, scores: Array, probabilities: Array) -> list[SearchHit]:
         found = zip(rows.tolist(), scores.tolist(), probabilities.tolist(), strict=True)

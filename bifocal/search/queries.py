@@ -174,8 +174,9 @@ def _hit(index: SearchIndex, row: int, query: Array, best: Sequence[SearchHit]) 
     scores, _ = rank(index.vectors, unit_vectors(query[None]), np.array([[row]]), 1, None)
     probability = None
     if index.calibration is not None:
-        best_scores = np.array([[hit.score for hit in best]])
-        probability = float(index.calibration.probabilities(scores, best_scores)[0, 0])
+        best_rows, best_scores = np.array([[hit.row for hit in best]]), np.array([[hit.score for hit in best]])
+        corrected = index.with_bias(np.array([[row]]), scores), index.with_bias(best_rows.astype(int), best_scores)
+        probability = float(index.calibration.probabilities(*corrected)[0, 0])
     return SearchHit(row, index.ids[row], float(scores[0, 0]), probability)
 
 

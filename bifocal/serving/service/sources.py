@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.remote_files import is_address
-from bifocal.search.calibration import FALSE_POSITIVES
 from bifocal.search.changes import remove_items
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META
@@ -132,10 +131,10 @@ def open_engine(
 def _check_calibration(index: SearchIndex) -> None:
     """Remove a calibration that does not separate queries with a match from others: it would hide good results."""
     calibration = index.calibration
-    if calibration is not None and calibration.false_positive_rate > 2 * FALSE_POSITIVES:
+    if calibration is not None and not calibration.separates:
         logger.warning(
-            "results have no probability: %.0f %% of the queries without a match get a result, expected %.0f %%",
-            100 * calibration.false_positive_rate, 100 * FALSE_POSITIVES,
+            "results have no probability: %.0f %% of relevant first results reach the threshold, and %.0f %% of others",
+            100 * calibration.recall, 100 * calibration.false_positive_rate,
         )  # fmt: skip
         index.calibration = None
 

@@ -16,6 +16,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo, with a calibration whose probability is 0.5 at a score of 0.5."""
     folder = tmp_path_factory.mktemp("search") / "demo"
     unpack(folder)
+    (folder / "artifacts" / "index" / "bias.npy").unlink()
     calibration = Calibration(-10.0, 20.0, 0.0, threshold=0.2, error=0, false_positive_rate=0, recall=1, queries=100)
     calibration.write(folder / "artifacts" / "index")
     return folder

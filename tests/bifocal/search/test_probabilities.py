@@ -1,0 +1,56 @@
+"""Calibration on drawn vectors: probabilities follow the order of the results; shares are those of held-out folds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bifocal.search import SearchIndex
+from bifocal.search.calibration import Calibration, calibrate
+from bifocal.search.vectors import unit_vectors
+
+COUNT, D = 200, 12
+
+
+def drawn(noise: float) -> tuple[SearchIndex, np.ndarray]:
+    """Return an index with biases, and one query per item: its vector with noise."""
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(COUNT, D))
+    index = SearchIndex.of([str(row) for row in range(COUNT)], vectors, 0.1 * random.normal(size=COUNT))
+    return index, unit_vectors(unit_vectors(vectors) + noise * random.normal(size=(COUNT, D)))
+
+
+def test_probabilities_are_those_of_the_scores_with_biases() -> None:
+    index, queries = drawn(noise=0.2)
+    index.calibration = calibrate(index, queries, index.ids)
+    assert index.bias is not None
+    for hits in index.search(queries[:5], 12, corrected=True):
+        scores = [hit.score + float(index.bias[hit.row]) for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        margin = sum(scores[1:10]) / 9
+        for hit, score in zip(hits, scores, strict=True):
+            logit = index.calibration.intercept + index.calibration.score * score
+            expected = 1 / (1 + math.exp(-logit - index.calibration.margin * (score - margin)))
+            assert hit.probability == pytest.approx(expected, abs=1e-6)
+    (plain,) = index.search(queries[:1], 12)  # without biases in the order, there are none in the probability
+    best = np.array([[hit.score for hit in plain]])
+    assert [hit.probability for hit in plain] == pytest.approx(index.calibration.probabilities(best)[0].tolist())
+
+
+def test_good_queries_separate_and_random_ones_do_not() -> None:
+    index, queries = drawn(noise=0.1)
+    good = calibrate(index, queries, index.ids)
+    assert good.separates
+    assert good.recall > 0.4
+    assert good.false_positive_rate <= 0.1
+    index, queries = drawn(noise=0.6)
+    poor = calibrate(index, queries, index.ids)
+    assert not poor.separates
+    assert poor.false_positive_rate <= 0.1  # the threshold of the other folds holds for the held-out one
+
+
+@pytest.mark.parametrize(("rate", "recall", "separates"), [(0.05, 0.16, True), (0.05, 0.14, False), (0.11, 1.0, False)])
+def test_a_calibration_separates_if_it_keeps_good_results_much_rather(
+    rate: float, recall: float, separates: bool
+) -> None:
+    assert Calibration(0.0, 1.0, 0.0, 0.5, 0.0, rate, recall, 100).separates is separates
