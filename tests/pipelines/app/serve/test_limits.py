@@ -53,13 +53,14 @@ def guarded(source: LoadedSource) -> Iterator[TestClient]:
 
 
 def test_a_key_is_needed_for_data_and_not_for_page_and_probes(guarded: TestClient) -> None:
-    for path in ("/api/v1/info", "/metrics", "/api/v1/openapi.json"):
+    for path in ("/api/v1/info", "/metrics", "/api/v1/openapi.json", "/v2/models/bifocal"):
         assert guarded.get(path).status_code == 401
         assert guarded.get(path).headers["www-authenticate"] == "Bearer"
         for key, status in (("blue", 200), ("red", 200), ("green", 401), ("", 401), ("blu", 401)):
             assert guarded.get(path, headers={"authorization": f"Bearer {key}"}).status_code == status
         assert guarded.get(path, headers={"authorization": "Basic blue"}).status_code == 401
-    for path in ("/", "/page/page.js", "/healthz", "/readyz"):
+    assert guarded.post("/v2/models/bifocal/infer", json={}).status_code == 401
+    for path in ("/", "/page/page.js", "/healthz", "/readyz", "/v2", "/v2/health/live", "/v2/health/ready"):
         assert guarded.get(path).status_code == 200
 
 

@@ -128,10 +128,12 @@ def test_a_release_is_served_replaced_and_rolled_back_as_a_whole_without_loading
     assert [key.partition("-")[0] for key in loaded] == ["1", "2"]
 
 
-def test_a_release_is_logged_once_and_a_version_has_the_last_one(
+def test_a_release_is_logged_once_a_version_has_the_last_one_and_images_are_on_this_machine(
     runs: tuple[Path, Path], versions: tuple[int, int], demo: TrainedModel, tmp_path: Path
 ) -> None:
     first, grown = runs[0], tmp_path / "grown"
+    description = first / COLLECTION / "collection.json"
+    description.write_text(json.dumps(json.loads(description.read_text()) | {"root": "../images"}))
     shutil.copytree(first, grown)
     shutil.rmtree(grown / COLLECTION)
     write_run(demo, tmp_path / "other", "grown-")
@@ -147,24 +149,19 @@ def test_a_release_is_logged_once_and_a_version_has_the_last_one(
         assert words in add_release(run)
         keys.append(source.key())
     assert keys[0] == keys[2] != keys[1]
-    assert "a-00000" in source.load()
-
-
-def test_the_images_of_a_release_are_in_a_folder_of_this_machine(
-    runs: tuple[Path, Path], versions: tuple[int, int], demo: TrainedModel, tmp_path: Path
-) -> None:
-    description = runs[0] / COLLECTION / "collection.json"
-    content = json.loads(description.read_text())
-    description.write_text(json.dumps(content | {"root": "../images"}))
-    add_release(runs[0])
-    move_champion(versions[0])
-    assert ReleaseSource(URI, None).load().items.file("a-00005") is None
+    assert source.load().items.file("a-00005") is None
     file = ReleaseSource(URI, Path("/")).load().items.file("a-00005")
     assert file is not None
     assert file.read_bytes() == Path(str(demo.collection.image(5))).read_bytes()
 
 
-def test_parts_of_two_models_are_never_released_together(runs: tuple[Path, Path], versions: tuple[int, int]) -> None:
+def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
+    runs: tuple[Path, Path], versions: tuple[int, int]
+) -> None:
+    import mlflow
+
+    from runtime.mlflow.releases import find_version, log_release
+
     first, second = runs
     for part, reason in ((COLLECTION, "another model"), (INDEX, "come from a model with hash")):
         parts = {COLLECTION: first / COLLECTION, INDEX: first / INDEX} | {part: second / part}
@@ -172,21 +169,12 @@ def test_parts_of_two_models_are_never_released_together(runs: tuple[Path, Path]
             describe_release(first / ONNX, parts[COLLECTION], parts[INDEX], first / EMBEDDING)
     with pytest.raises(ValueError, match=r"biases of .* are of .*CSLS.*, but .* has the hubness bank of None"):
         describe_release(first / ONNX, first / COLLECTION, first / INDEX, first / ONNX)
-    from runtime.mlflow.releases import find_version, log_release
-
     described = describe_release(second / ONNX, second / COLLECTION, second / INDEX, second / EMBEDDING)
     version = find_version("bifocal", artifact_hash(first / ONNX))
     with pytest.raises(ValueError, match="belongs to another model than version 1"):
         log_release(version, described, second / COLLECTION, second / INDEX, second / EMBEDDING)
     with pytest.raises(ValueError, match="run python -m pipelines register first"):
         find_version("bifocal", "0" * 64)
-
-
-def test_a_release_with_a_wrong_tag_or_a_changed_file_is_not_loaded(
-    runs: tuple[Path, Path], versions: tuple[int, int]
-) -> None:
-    import mlflow
-
     client = mlflow.MlflowClient()
     for run in runs:
         add_release(run)

@@ -1,4 +1,4 @@
-"""SIGTERM: requests in progress are answered, new ones are refused, and the process ends; nothing is written."""
+"""The process writes nothing to a file; after SIGTERM it answers requests in progress, refuses new ones, and ends."""
 
 import json
 import signal
@@ -16,50 +16,12 @@ from tests.pipelines.app.serve.server import JSON, ROOT, Server
 BODY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
 
 
-def test_sigterm_lets_a_request_in_progress_end(run_folder: Path, tmp_path: Path) -> None:
-    server = Server(free_port(), tmp_path / "log.jsonl", "--run", run_folder, "--deletions", tmp_path / "deleted")
-    server.start()
-    assert server.process is not None
-    try:
-        server.wait_until_ready()
-        idle = server.connect()  # a connection that is kept alive must not delay the end
-        idle.request("GET", "/v2/health/ready")
-        assert idle.getresponse().read() == b'{"ready":true}'
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
-            head = f"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: {JSON['content-type']}\r\n"
-            connection.sendall(f"{head}content-length: {len(BODY)}\r\n\r\n".encode() + BODY[:9])
-            time.sleep(0.3)
-            server.process.terminate()
-            deadline = time.monotonic() + 30
-            while _accepts(server.port):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            assert server.process.poll() is None
-            connection.sendall(BODY[9:])
-            answer = connection.recv(65_536)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-        assert server.process.wait(20) == -signal.SIGTERM  # uvicorn ends by the signal once all is answered
-    finally:
-        server.kill()
-    assert "Application shutdown complete." in server.log.read_text()
-    assert "Traceback" not in server.log.read_text()
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return False
-    return True
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit is a command of Linux")
-def test_nothing_is_written_to_a_file(run_folder: Path, tmp_path: Path) -> None:
-    # Each file may have 0 bytes: writing to one fails. Standard error is a pipe.
-    port = free_port()
-    command = [sys.executable, "-m", "pipelines.app", "serve", "--run", str(run_folder), "--port", str(port)]
-    process = subprocess.Popen(["prlimit", "--fsize=0", *command], cwd=ROOT, stderr=subprocess.PIPE)
-    server = Server(port, tmp_path / "log.jsonl")
+def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(run_folder: Path, tmp_path: Path) -> None:
+    # Each file may have 0 bytes, so that writing to one fails. Standard error is a pipe.
+    server = Server(free_port(), tmp_path / "log.jsonl")
+    program = [sys.executable, "-m", "pipelines.app", "serve", "--run", str(run_folder), "--port", str(server.port)]
+    process = subprocess.Popen(["prlimit", "--fsize=0", *program], cwd=ROOT, stderr=subprocess.PIPE)
     server.process = process
     server.log.touch()
     try:
@@ -69,9 +31,32 @@ def test_nothing_is_written_to_a_file(run_folder: Path, tmp_path: Path) -> None:
         status, picture, _ = server.get(f"/api/v1/thumbnail?id={item}")
         assert status == 200
         assert server.request("POST", "/api/v1/search/image", picture, {"content-type": "image/jpeg"})[0] == 200
-        process.terminate()
-        assert process.wait(30) == -signal.SIGTERM
+        idle = server.connect()  # a connection that is kept alive must not delay the end
+        idle.request("GET", "/v2/health/ready")
+        assert idle.getresponse().read() == b'{"ready":true}'
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            head = f"POST /api/v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: {JSON['content-type']}\r\n"
+            connection.sendall(f"{head}content-length: {len(BODY)}\r\n\r\n".encode() + BODY[:9])
+            time.sleep(0.3)
+            process.terminate()
+            deadline = time.monotonic() + 30
+            while _accepts(server.port):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert process.poll() is None
+            connection.sendall(BODY[9:])
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        assert process.wait(20) == -signal.SIGTERM  # uvicorn ends by the signal once all is answered
     finally:
         process.kill()
         log = process.communicate()[1].decode()
+    assert "Application shutdown complete." in log
     assert "Traceback" not in log
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
