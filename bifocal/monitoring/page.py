@@ -14,6 +14,11 @@ from bifocal.report.thumbnails import Thumbnails
 
 DISCREPANCIES = ("images", "queries")
 """Tests whose values are no shares."""
+CHARTS = {
+    "percent of the queries": ("unknown_words", "nothing_found", "languages"),
+    "percent of the images or probes": ("unusable_images", "lost_probes", "calibration"),
+}
+"""Tests of each chart of the history, by the label of its axis."""
 FOOTER = "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds no query."
 
 
@@ -111,15 +116,20 @@ def value_text(name: str, value: float) -> str:
 
 
 def _history(history: Sequence[Week]) -> list[Section]:
-    """Return a chart of the shares that every run has."""
+    """Return charts of the shares that every run has."""
     values = [{finding.name: 100 * finding.value for finding in week.findings} for week in history]
-    common = [name for name in TESTS if name not in DISCREPANCIES and all(name in week for week in values)]
-    if len(history) < 2 or not common:
-        return []
-    xs = [float((week.day - history[0].day).days) for week in history]
-    lines = {name.replace("_", " "): [week[name] for week in values] for name in common}
-    chart = Chart(line_chart(lines, xs, "days since the first run", "percent"))
-    return [Section("History", f"{len(history)} runs.", [chart])]
+    xs = [(week.day - history[0].day).days for week in history]
+    charts = []
+    for label, names in CHARTS.items():
+        lines = {
+            name.replace("_", " "): [week[name] for week in values]
+            for name in names
+            if all(name in week for week in values)
+        }
+        if len(history) > 1 and lines:
+            # Every second pair of lines has the colors of the first one.
+            charts.append(Chart(line_chart(lines, xs, "days since the first run", label, dashed=list(lines)[2:])))
+    return [Section("History", f"{len(history)} runs.", charts)] if charts else []
 
 
 def _unusual(images: NewImages) -> Gallery | None:

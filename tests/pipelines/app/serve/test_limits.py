@@ -3,17 +3,20 @@
 import math
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from bifocal.monitoring import read_queries
 from bifocal.search.calibration import Calibration
 from bifocal.search.collection import Collection
 from bifocal.search.from_collection import index_of_collection
 from bifocal.serving.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.observation import JSONFormatter
 from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.sources import RunSource
 from tests.pipelines.app.serve.collections import COLLECTION
@@ -169,13 +172,19 @@ def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> No
         assert "128 x 128" in answer.json()["error"]
 
 
-def test_queries_are_logged_only_if_asked_for(source: LoadedSource, caplog: pytest.LogCaptureFixture) -> None:
+def test_queries_are_logged_only_if_asked_for(
+    source: LoadedSource, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     for asked in (False, True):
         caplog.clear()
         with caplog.at_level("INFO", "bifocal.requests"), client(source, log_queries=asked) as opened:
             opened.post(SEARCH, json={"text": "a secret"})
         fields = [record.fields for record in caplog.records if hasattr(record, "fields")]
         assert ("a secret" in str(fields)) is asked
+    log = tmp_path / "service.log"
+    log.write_text("\n".join(JSONFormatter().format(record) for record in caplog.records))
+    always = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    assert read_queries([log], *always) == ["a secret"], "the monitor reads the log"
 
 
 def test_without_a_model_it_is_alive_but_not_ready(tmp_path: Path) -> None:
