@@ -198,6 +198,10 @@ def test_words_parts_of_images_and_groups(page: Page, server: Server) -> None:
     box, image = (page.locator(f"#picture {name}").bounding_box() for name in (".region", "img"))
     assert box["x"] + box["width"] / 2 == pytest.approx(image["x"] + image["width"] * (x0 + x1) / 2, abs=1)
     assert box["y"] + box["height"] / 2 == pytest.approx(image["y"] + image["height"] * (y0 + y1) / 2, abs=1)
+    # The square of a card shows the central half of an image of 200 x 100 pixels.
+    size, script = "{naturalWidth: 200, naturalHeight: 100}", 'const {regionBox} = await import("/page/detail.js");'
+    style = page.evaluate(f"async () => {{ {script} return regionBox([0.25, 0, 0.5, 1], {size}).style.cssText; }}")
+    assert style == "left: 0%; top: 0%; width: 50%; height: 100%;"
     page.keyboard.press("Escape")
     page.select_option("#group", "parity")
     expect(page.locator(".card")).to_have_count(2)
