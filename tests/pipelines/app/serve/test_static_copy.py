@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item
@@ -20,7 +20,7 @@ from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.sources import open_engine
 from bifocal.serving.site.writer import write_site
 from bifocal.trained import ONNX, TrainedModel
-from tests.browser import required_chromium
+from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.static_copy import CALIBRATION, DELETED, REMOVED, serve_files, write_copy
 
 QUERIES = ("a red star on sand with a blue moon", "two rings", "ZEBRA crossing, don't", "Ünïcode 星", "!?")
@@ -44,28 +44,20 @@ def engine(copied: tuple[Path, Engine, str]) -> Engine:
 @pytest.fixture(scope="module")
 def tab(copied: tuple[Path, Engine, str]) -> Iterator[Page]:
     """A tab with the copy; the tests fail if the page reports an error or calls another host."""
-    program, problems = required_chromium(), list[str]()
-    with serve_files(copied[0].parent) as host, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_page(viewport={"width": 1200, "height": 850})
-        opened.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
-        opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        opened.on("pageerror", lambda error: problems.append(str(error)))
-        known = (f"{host}/copy/", "data:", f"blob:{host}")  # a project of GitHub Pages is in a folder, too
-        opened.on("request", lambda request: None if request.url.startswith(known) else problems.append(request.url))
-        opened.goto(f"{host}/copy/")
-        yield opened
-        browser.close()
-    assert not problems
+    with serve_files(copied[0].parent) as host, chromium(required_chromium()) as browser:
+        expect.set_options(timeout=MILLISECONDS)
+        # A project of GitHub Pages is in a folder, too.
+        with open_tab(browser, f"{host}/copy/", viewport={"width": 1200, "height": 850}) as (opened, problems):
+            yield opened
+            assert not problems
 
 
 @pytest.fixture
 def page(tab: Page) -> Page:
     """The tab with an empty query."""
+    address = tab.url.partition("#")[0]
     tab.goto("about:blank")
-    tab.go_back()
-    tab.goto(tab.url.partition("#")[0])
+    tab.goto(address)
     expect(tab.locator("#examples button")).to_have_count(6)
     return tab
 
@@ -118,29 +110,29 @@ def check(engine: Engine, answer: Any, query: Any, corrected: bool, allowed: Any
         assert result["metadata"] == engine.items.metadata(result["id"])
 
 
-def test_sentences_are_answered_as_by_the_service(page: Page, engine: Engine) -> None:
+def test_sentences_are_answered_as_by_the_service(tab: Page, engine: Engine) -> None:
     for text in QUERIES:
         (query,) = engine.embed_sentences([text])
-        check(engine, ask(page, text=text), query, corrected=True)
-    found = [len(ask(page, text=text, k=100)["results"]) for text in QUERIES]
+        check(engine, ask(tab, text=text), query, corrected=True)
+    found = [len(ask(tab, text=text, k=100)["results"]) for text in QUERIES]
     assert all(0 < count < 100 for count in found)  # the threshold cuts off the others
 
 
-def test_images_and_words_added_and_taken_away(page: Page, engine: Engine) -> None:
+def test_images_and_words_added_and_taken_away(tab: Page, engine: Engine) -> None:
     vectors = engine.embed_sentences(["a star", "red", "snow"])
-    answer = ask(page, text="a star", plus=["red"], minus=["snow"], k=10)
+    answer = ask(tab, text="a star", plus=["red"], minus=["snow"], k=10)
     check(engine, answer, vectors[0] + vectors[1] - vectors[2], corrected=False, k=10)
     like = engine.index.vector("test-00030")
     others = ~np.isin(engine.index.ids, ["test-00030"])
-    check(engine, ask(page, like="test-00030"), like, corrected=False, allowed=others)
-    check(engine, ask(page, like="test-00030", minus=["snow"]), like - vectors[2], corrected=False, allowed=others)
+    check(engine, ask(tab, like="test-00030"), like, corrected=False, allowed=others)
+    check(engine, ask(tab, like="test-00030", minus=["snow"]), like - vectors[2], corrected=False, allowed=others)
 
 
-def test_pages_follow_each_other(page: Page) -> None:
-    every = ask(page, like="test-00030", k=100)
-    pages = [ask(page, like="test-00030", k=40, offset=offset) for offset in (0, 40, 80)]
+def test_pages_follow_each_other(tab: Page) -> None:
+    every = ask(tab, like="test-00030", k=100)
+    pages = [ask(tab, like="test-00030", k=40, offset=offset) for offset in (0, 40, 80)]
     assert [result for part in pages for result in part["results"]][:100] == every["results"]
-    last = ask(page, like="test-00030", k=40, offset=240)
+    last = ask(tab, like="test-00030", k=40, offset=240)
     assert (len(last["results"]), last["more"], every["more"]) == (13, False, True)  # 256 without three
 
 
@@ -148,16 +140,16 @@ def test_pages_follow_each_other(page: Page) -> None:
     "where",
     [{"parity": "odd"}, {"parity": ["odd", "even"], "number": {"min": 10, "max": 20}}, {"number": 7}, {"number": []}],
 )
-def test_filters(page: Page, engine: Engine, where: dict[str, Any]) -> None:
+def test_filters(tab: Page, engine: Engine, where: dict[str, Any]) -> None:
     query = Query(engine.index.vector("test-00030"), where=where, exclude=[DELETED, "test-00030"])
-    answer = ask(page, like="test-00030", where=where, k=256)
+    answer = ask(tab, like="test-00030", where=where, k=256)
     assert {result["id"] for result in answer["results"]} == {hit.item_id for hit in engine.search(query, 256)}
 
 
-def test_groups(page: Page, engine: Engine) -> None:
+def test_groups(tab: Page, engine: Engine) -> None:
     (vector,) = engine.embed_sentences([QUERIES[0]])
     query = Query(vector, QUERIES[0], exclude=[DELETED], group="parity")
-    found = ask(page, text=QUERIES[0], group="parity")["results"]
+    found = ask(tab, text=QUERIES[0], group="parity")["results"]
     assert [result["id"] for result in found] == [hit.item_id for hit in engine.search(query, 24)]
     assert len(found) == 2
 
@@ -177,9 +169,9 @@ def test_groups(page: Page, engine: Engine) -> None:
         ({"like": REMOVED}, "404 there is no item"),
     ],
 )
-def test_bad_requests_have_a_reason(page: Page, query: dict[str, Any], reason: str) -> None:
+def test_bad_requests_have_a_reason(tab: Page, query: dict[str, Any], reason: str) -> None:
     script = f"query => ({SEARCH})(query).then(() => 'found', error => `${{error.status}} ${{error.message}}`)"
-    found = page.evaluate(script, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
+    found = tab.evaluate(script, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
     assert re.match(reason, found)
 
 

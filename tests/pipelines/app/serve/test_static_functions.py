@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from snowballstemmer import stemmer
 from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -24,7 +24,7 @@ from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.text import SentenceReader
 from bifocal.text.bag_of_words import BagOfWords
 from bifocal.text.vocabulary import Vocabulary
-from tests.browser import required_chromium
+from tests.browser import chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.static_copy import serve_files
 
 PAGE = Path(__file__).parents[4] / "bifocal" / "serving" / "site" / "page"
@@ -61,13 +61,12 @@ OLD = [
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     """A tab that imports the files of the page."""
-    with serve_files(PAGE) as host, sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=required_chromium(), args=arguments)
-        opened = browser.new_page()
-        opened.goto(f"{host}/en.json")
+    with (
+        serve_files(PAGE) as host,
+        chromium(required_chromium()) as browser,
+        open_tab(browser, f"{host}/en.json") as (opened, _),
+    ):
         yield opened
-        browser.close()
 
 
 def sentences(count: int) -> list[str]:
@@ -96,7 +95,7 @@ def check(page: Page, onnx: Path, texts: list[str]) -> None:
 def test_ids_of_words(buckets: int, page: Page, tmp_path: Path) -> None:
     words = ["dogs", "café", "istanbul", "σίσυφος", "don't", "boy's", "中国", "fi", "1⁄2", "viii", "x2"]
     Vocabulary(words, buckets).save(tmp_path / Vocabulary.FILE)
-    check(page, tmp_path, sentences(600))
+    check(page, tmp_path, sentences(400))
 
 
 def write_terms(folder: Path, normalize: bool) -> None:
@@ -132,7 +131,7 @@ def test_weights_of_terms_beside_subwords(normalize: bool, page: Page, tmp_path:
     write_terms(tmp_path / "text" / "0", normalize)
     write_tokenizer(tmp_path / "text" / "1", lower=normalize)
     (tmp_path / "text" / "config.json").write_text(json.dumps({"name": "Concatenated", "arguments": {}}))
-    check(page, tmp_path, sentences(600))
+    check(page, tmp_path, sentences(400))
 
 
 def test_stems(page: Page) -> None:
