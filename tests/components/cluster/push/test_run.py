@@ -65,6 +65,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (home / ".gitignore").write_text("__pycache__/\n")
         call(home, "git", "init", "--quiet")
         dvc(home, "init", "--quiet")
+        shutil.copy(ROOT / ".dvcignore", home)
         dvc(home, "remote", "add", "--default", "s3", "s3://bucket/dvc")
         dvc(home, "remote", "modify", "s3", "endpointurl", endpoint)
         (home / "data").mkdir()
