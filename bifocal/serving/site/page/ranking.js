@@ -25,10 +25,10 @@ export function rank(stored, query, { k, offset, allowed, corrected, calibration
   rows.sort((one, other) => keys[other] - keys[one] || one - other);
   let hits = rows.map((row) => ({ row, score: scores[row], probability: null }));
   if (calibration && corrected) {
-    const others = hits.slice(1, DEPTH);
-    const reference = others.length ? others.reduce((total, { score }) => total + score, 0) / others.length : hits[0]?.score;
+    const others = rows.slice(1, DEPTH);
+    const reference = others.length ? others.reduce((total, row) => total + keys[row], 0) / others.length : keys[rows[0]];
     for (const hit of hits) {
-      const logit = calibration.intercept + calibration.score * hit.score + calibration.margin * (hit.score - reference);
+      const logit = calibration.intercept + calibration.score * keys[hit.row] + calibration.margin * (keys[hit.row] - reference);
       hit.probability = 1 / (1 + Math.exp(-logit));
     }
     hits = hits.filter(({ probability }) => probability >= calibration.threshold);
