@@ -27,8 +27,8 @@ RELEVANT = 0.5
 def search_command(query: str, folder: Path | None, count: int, picture: Path | None, all_: bool) -> None:
     """Show the images of a run that fit QUERY best: a sentence, or the path of an image.
 
-    If the index has a calibration that separates good results from others, each result of a sentence has its probability of relevance, and improbable ones are left
-    out.
+    If the index has a calibration that separates good results from others, each result of a sentence has its
+    probability of relevance, and improbable ones are left out.
     """
     import bifocal
     from bifocal.datasets import open_image
