@@ -23,7 +23,7 @@ REASONS_SHOWN = 3
 MOST_AT_ONCE = 1024
 """Items that are added together."""
 Features = Callable[[Sequence[str]], Sequence[Array]]
-"""Returns the features (R, D) of images by their ids, for a model that reads published features alone."""
+"""Returns the stored features (R, D) of a dataset's images by their ids."""
 
 
 class Embedded(NamedTuple):
@@ -50,7 +50,8 @@ class CollectionEmbedder:
         source: the images.
         former: a collection whose vectors are taken over for images with the same id and SHA-256, if the same model
             computed them; its other items become tombstones.
-        features: features of the images of a dataset, for a model that reads published features alone.
+        features: stored features of the images of a dataset, for a model that reads published features alone.
+        same_features: whether the model was exported with these features, so that images need not be decoded.
         batch_size: images per forward pass.
         items_per_shard: vectors in a file.
         max_pixels: width x height; a larger image is rejected before it is decoded.
@@ -62,6 +63,7 @@ class CollectionEmbedder:
     source: Source
     former: Collection | None = None
     features: Features | None = None
+    same_features: bool = False
     batch_size: int = 32
     items_per_shard: int = 4096
     max_pixels: int = 50_000_000
@@ -161,7 +163,7 @@ class CollectionEmbedder:
         self, entry: Entry, vectors: ImageVectors, known: Mapping[str, tuple[int, Item]]
     ) -> Embedded | tuple[str, str]:
         """Read, hash and decode an image, or return its name and why it cannot be embedded."""
-        if not vectors.reads_images:
+        if self._stored(vectors) is not None:
             width, height = entry.size or (0, 0)
             return Embedded(Item(entry.item_id, entry.image, entry.sha256 or "", width, height), None, None)
         try:
@@ -207,10 +209,15 @@ class CollectionEmbedder:
         counts["kept"] += len(rows)
 
     def _encode(self, batch: Sequence[Embedded], vectors: ImageVectors) -> tuple[Array, list[Array] | None]:
-        if vectors.reads_images:
-            return vectors.encode_images([entry.pixels for entry in batch if entry.pixels is not None])
-        assert self.features is not None
-        return vectors.encode_inputs(self.features([entry.item.item_id for entry in batch]))
+        stored = self._stored(vectors)
+        if stored is not None:
+            return vectors.encode_inputs(stored([entry.item.item_id for entry in batch]))
+        return vectors.encode_images([entry.pixels for entry in batch if entry.pixels is not None])
+
+    def _stored(self, vectors: ImageVectors) -> Features | None:
+        """Return the features to embed in place of the images; None if the images are decoded."""
+        replaceable = not vectors.graph.reads_pixels and (self.same_features or not vectors.reads_images)
+        return self.features if replaceable else None
 
     def _gone(
         self,

@@ -12,6 +12,7 @@ from bifocal.search.sources import dataset_source, files_source
 from bifocal.serving.encoders import Array
 from bifocal.serving.pair_scorer import scores_pairs
 from components.embed_collection.spec import EmbedCollectionParams
+from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy
 from runtime.shards import items_of_shard, parse_shard
 
@@ -20,6 +21,8 @@ def run(
     params: EmbedCollectionParams, *, dataset: Path, features: Path, onnx: Path, collection: Path, shard: str = "1/1"
 ) -> dict[str, float]:
     """Write the collection and return its counts and rates.
+
+    The images of the dataset are not decoded again if the model was exported with the stored features.
 
     Args:
         shard: ``"2/4"`` for the second quarter of the images only; the step ``merge_collection`` combines shards.
@@ -43,6 +46,7 @@ def run(
         source,
         former=None if params.former is None else Collection.open(params.former),
         features=None if params.source is not None else _StoredFeatures(features),
+        same_features=read_manifest(onnx).get("inputs", {}).get("features") == artifact_hash(features),
         batch_size=params.batch_size,
         items_per_shard=params.items_per_shard,
         max_pixels=params.max_pixels,

@@ -14,8 +14,6 @@ RESERVE = 0.15
 """Fraction of the budget that is not planned: the measurement is short, and other programs take time."""
 FIXED, PER_IMAGE = 60.0, 0.03
 """Seconds of the stages around training on two cores, for any number of images, and for each image: rough estimates."""
-EMBEDDING = 0.5
-"""Time of an image's vector for the search, relative to that of its features: the graph is faster than torch."""
 SAMPLE, BATCH = 8, 64
 FILE = "budget.json"
 
@@ -73,12 +71,12 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
 
     Example:
         >>> choose(600, images=500, training_images=400, costs=Costs(0.1, 0.01, 260))
-        Choice(size=260, epochs=20, seconds=230.0)
+        Choice(size=260, epochs=20, seconds=205.0)
     """
     sizes = (costs.size, *(size for size in SIZES if size < costs.size))
     for size in sizes:
         area = (size / costs.size) ** 2
-        rest = FIXED + images * (PER_IMAGE + (1 + EMBEDDING) * area * costs.extraction)
+        rest = FIXED + images * (PER_IMAGE + area * costs.extraction)
         epoch = training_images * area * costs.epoch
         fitting = int(((1 - RESERVE) * seconds - rest) / epoch)
         if fitting >= EPOCHS[0] or size == sizes[-1]:

@@ -19,19 +19,24 @@ KMEANS_ITERATIONS = 10
 
 
 def embed_collection(params: EmbedCollectionParams, embedding: EmbeddingCost, sizes: Sizes) -> StagePlan:
-    """Predict the collection of the dataset's images: vectors in float16, and those of regions with their boxes."""
+    """Predict the collection of the dataset's images: vectors in float16, and those of regions with their boxes.
+
+    Stored features are read again; images of pixels are decoded and pass through the network again.
+    """
     images, dim = sizes.corpus.total_images, embedding.dim or 0
     count, region_dim = embedding.regions if params.regions and params.source is None else (0, 0)
     vectors = NUMBER_BYTES * dim + count * (NUMBER_BYTES * region_dim + BOX_BYTES)
     features, work, weights = sizes.features, embedding.image, embedding.weights
-    decoded = 0
-    if features is not None and features.work is not None:
+    batch, decoding = 0, sizes.decoding(images)
+    if features is not None and features.pixels is None and params.source is None:
+        batch, decoding = 5 * params.batch_size * features.image_bytes, 0.0
+    elif features is not None and features.work is not None:
         work, weights = work.plus(features.work), weights + features.weights_bytes
-        decoded = 5 * params.batch_size * features.preprocessed_bytes
-    host = PROCESS + sizes.tables + ROW_IN_MEMORY * images + 2 * weights + decoded + embedding.peak
+        batch = 5 * params.batch_size * features.preprocessed_bytes
+    host = PROCESS + sizes.tables + ROW_IN_MEMORY * images + 2 * weights + batch + embedding.peak
     shard = 2 * vectors * min(params.items_per_shard, images)
     rows = ITEM_BYTES * images + CAPTION_BYTES * sizes.corpus.total_captions
-    seconds = max(sizes.decoding(images), processor(sizes.device.cores).seconds(work.times(images), "float32"))
+    seconds = max(decoding, processor(sizes.device.cores).seconds(work.times(images), "float32"))
     return StagePlan("embed_collection", {"collection": vectors * images + rows}, host + shard, seconds=seconds)
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from bifocal.datasets.corpora import Scenes
 from components.catalog import configurable_components
 from pipelines.app.budget import (
-    EMBEDDING,
     EPOCHS,
     FIXED,
     PER_IMAGE,
@@ -36,7 +35,7 @@ def test_the_choice_fits_or_is_the_smallest(seconds: float, images: int, extract
     choice = choose(seconds, images, images, costs)
     assert EPOCHS[0] <= choice.epochs <= EPOCHS[1]
     area = (choice.size / 260) ** 2
-    expected = FIXED + images * (PER_IMAGE + (1 + EMBEDDING) * area * extraction + choice.epochs * area * epoch)
+    expected = FIXED + images * (PER_IMAGE + area * extraction + choice.epochs * area * epoch)
     assert choice.seconds == pytest.approx(expected)
     smallest = choice.size == 128 and choice.epochs == EPOCHS[0]
     assert choice.seconds <= (1 - RESERVE) * seconds + 1e-6 or smallest
