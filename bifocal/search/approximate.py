@@ -1,5 +1,6 @@
 """Approximate search with faiss: the index for a collection, and its candidates for queries."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class ApproximateIndex:
 
     def __init__(self, index: Any, file: Path | None = None) -> None:
         self._index, self._file, self._faiss = index, file, import_faiss()
+        self._lock = threading.Lock()
 
     @classmethod
     def build(cls, vectors: Array, factory: str, seed: int = 0) -> "ApproximateIndex":
@@ -136,12 +138,25 @@ class ApproximateIndex:
         """Return the rows (Q, count) of candidates for queries (Q, d) float32; -1 if there are fewer.
 
         Args:
-            effort: ``nprobe`` of an inverted file, ``efSearch`` of HNSW; None for the default of faiss.
+            effort: ``nprobe`` of an inverted file, ``efSearch`` of HNSW, at most the largest; None for the default of
+                faiss.
         """
-        name, _ = self._parameter()
-        if name is not None and effort is not None:
-            self._faiss.ParameterSpace().set_index_parameter(self._index, name, effort)
-        rows: NDArray[np.int64] = self._index.search(np.ascontiguousarray(queries), count)[1]
+        name, most = self._parameter()
+        vectors = np.ascontiguousarray(queries)
+        if name is None or effort is None:
+            return self._rows(vectors, count)
+        # Threads search with different efforts, so the index itself keeps its own where faiss allows.
+        index, value = self._faiss.downcast_index(self._index), min(effort, most)
+        if isinstance(index, self._faiss.IndexIVF):
+            return self._rows(vectors, count, params=self._faiss.SearchParametersIVF(nprobe=value))
+        if hasattr(index, "hnsw"):
+            return self._rows(vectors, count, params=self._faiss.SearchParametersHNSW(efSearch=value))
+        with self._lock:
+            self._faiss.ParameterSpace().set_index_parameter(self._index, name, value)
+            return self._rows(vectors, count)
+
+    def _rows(self, queries: Array, count: int, **parameters: Any) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self._index.search(queries, count, **parameters)[1]
         return rows
 
     def _parameter(self) -> tuple[str | None, int]:

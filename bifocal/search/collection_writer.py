@@ -186,7 +186,7 @@ class CollectionWriter:
             _save(self.directory / REGIONS / f"{name}.boxes.npy", np.concatenate(self._boxes))
         # The part comes last: a shard is complete if its part exists.
         part = self.directory / PARTS / f"{name}.parquet"
-        pq.write_table(pa.Table.from_pylist([asdict(item) for item in self._items], PART_SCHEMA), f"{part}.new")
+        pq.write_table(pa.Table.from_pylist([vars(item) for item in self._items], PART_SCHEMA), f"{part}.new")
         Path(f"{part}.new").replace(part)
         self.written += self._items
         self._shards.append(len(self._items))

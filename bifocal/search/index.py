@@ -1,5 +1,6 @@
 """Index of a collection: batches of queries, exact or approximate search, filters, changes. Needs no torch."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from bifocal.search.vectors import unit_vectors
 Array = NDArray[Any]
 EXACT_SHARE = 0.05
 """Share of items that fulfill a filter below which an approximate index searches them exactly."""
+FILTER_POWER = 2
+"""The effort of an approximate search grows with this power of the inverse share of items that fulfill its filter."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +208,11 @@ class SearchIndex:
     def _candidates(self, queries: Array, count: int, allowed: Array | None, possible: int) -> Array:
         """Return candidates (Q, C) of faiss; -1 where there are fewer."""
         assert self.approximate is not None
-        wanted = self.description.candidates * count * len(self.ids) // max(possible, 1)
-        rows = self.approximate.search(queries, min(wanted, len(self.ids)), self.description.effort)
+        # The items of a filter may be far from the query, in lists that a search without a filter leaves out.
+        more = len(self.ids) / max(possible, 1)
+        effort = None if self.description.effort is None else math.ceil(self.description.effort * more**FILTER_POWER)
+        wanted = int(self.description.candidates * count * more)
+        rows = self.approximate.search(queries, min(wanted, len(self.ids)), effort)
         if allowed is not None:
             rows = np.where((rows >= 0) & allowed[np.maximum(rows, 0)], rows, -1)
         return rows

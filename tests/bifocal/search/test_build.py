@@ -50,7 +50,7 @@ def overlap(a: list[list[int]], b: list[list[int]]) -> float:
     return sum(len(set(x) & set(y)) for x, y in zip(a, b, strict=True)) / sum(map(len, a))
 
 
-@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8", "HNSW16"])
+@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8", "HNSW16", "OPQ8,IVF24,PQ8"])
 def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
 ) -> None:
@@ -90,6 +90,24 @@ def test_filters_of_few_and_of_many_items_lose_none(
     assert all(len(hits) == 10 and all(row % 50 < parts for row in hits) for hits in found)
     assert found == truth if parts == 1 else overlap(truth, found) > 0.85
     assert [len(hits) for hits in inverted.search(queries[:2], 3000, where={"part": 1})] == [40, 40]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_filters_away_from_the_queries_keep_the_recall(
+    share: float, inverted: SearchIndex, exact: SearchIndex, queries: NDArray[np.float64]
+) -> None:
+    """The items of the filter are those on the other side of a plane, where the index searches few lists."""
+    side = np.asarray(exact.vectors[:, 0], dtype=np.float64)
+    away = pa.array(side < np.quantile(side, share))
+    chosen = queries[queries[:, 0] > 0]
+    items = exact.items.append_column("meta.away", away)
+    filtered = [
+        SearchIndex(items, exact.vectors, exact.bias, index.description, index.approximate)
+        for index in (exact, inverted)
+    ]
+    truth, found = (rows(index, chosen, where={"away": True}) for index in filtered)
+    assert all(len(hits) == 10 for hits in found)
+    assert overlap(truth, found) >= 0.9
 
 
 @pytest.mark.parametrize("factory", ["exact", "IVF24,SQ8"])
