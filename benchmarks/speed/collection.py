@@ -1,0 +1,91 @@
+"""What does an update of a collection and its index cost, relative to embedding all images again?
+
+    OMP_NUM_THREADS=1 python -m benchmarks run speed.collection [--images 10000] [--added 100]
+
+Scenes of 64 x 64 pixels in a folder, by the demo's model: 500 drawn ones, and copies of them that are shifted sideways.
+An update reads and hashes all files, embeds the new ones, writes the collection with the former vectors, and adds the
+new items to an index. Times are those on the cores, so other processes hardly change them.
+"""
+
+import argparse
+import os
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.common import Report, cpu_seconds
+from bifocal.datasets.corpora import Scenes
+from bifocal.search import SearchIndex
+from bifocal.search.changes import add_items
+from bifocal.search.collection import Collection
+from bifocal.search.embedding import CollectionEmbedder
+from bifocal.search.from_collection import STORED, index_of_collection
+from bifocal.search.sources import files_source
+
+ONNX = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model" / "onnx"
+SIZE, DRAWN = 64, 500
+
+
+def draw(folder: Path, count: int) -> list[Path]:
+    """Write different images, and return their files."""
+    corpus, files = Scenes(train=DRAWN, val=0, test=0, size=SIZE).read(folder / "drawn"), []
+    pixels = [np.asarray(Image.open(folder / "drawn" / str(image.path))) for image in corpus.images]
+    (folder / "photos").mkdir()
+    for number in range(count):
+        files.append(folder / "photos" / f"{number:06d}.png")
+        Image.fromarray(np.roll(pixels[number % DRAWN], number // DRAWN, axis=1)).save(files[-1])
+    return files
+
+
+def embed(photos: Path, target: Path, former: Path | None = None) -> None:
+    """Write the collection of a folder, without regions."""
+    source = files_source(photos, target)
+    opened = None if former is None else Collection.open(former)
+    CollectionEmbedder(ONNX, "demo", source, opened, max_pixels=SIZE * SIZE, regions=False).write(
+        target, source.entries
+    )
+
+
+def update(photos: Path, former: Path, index: Path, target: Path) -> None:
+    """Write the collection of a folder with the former vectors, and the former index with the new items."""
+    embed(photos, target / "collection", former)
+    before, collection = SearchIndex.open(index), Collection.open(target / "collection")
+    known = set(before.ids)
+    new = np.array([row for row, item_id in enumerate(collection.ids) if item_id not in known])
+    items = collection.items.take(new).drop_columns(list(STORED))
+    (target / "index").mkdir()
+    add_items(before, items, collection.vectors[new]).write(target / "index")
+
+
+def main() -> None:
+    """Report the time of an update relative to that of embedding all images."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--added", type=int, default=100)
+    options = parser.parse_args()
+    count, added, report = options.images, options.added, Report("speed.collection")
+    with tempfile.TemporaryDirectory() as folder:
+        root, photos = Path(folder), Path(folder) / "photos"
+        images = draw(root, count + added)[count:]
+        (root / "new").mkdir()
+        held = [(image, image.rename(root / "new" / image.name)) for image in images]
+        everything = cpu_seconds(partial(embed, photos, root / "collection"))
+        (root / "index").mkdir()
+        index_of_collection(Collection.open(root / "collection"), None).write(root / "index")
+        for image, moved in held:
+            moved.rename(image)
+        seconds = cpu_seconds(partial(update, photos, root / "collection", root / "index", root / "updated"))
+        report.add(
+            f"{count:,} scenes: update with {added:,} new ones, relative to embedding all",
+            seconds / (everything * (count + added) / count), at_most=0.02,
+            reference=f"{seconds:.2f} s; all: {everything:.0f} s; load {os.getloadavg()[0]:.0f}",
+        )  # fmt: skip
+        report.add(f"{count:,} scenes: embedding all", 1000 * everything / count, "ms / image")
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
