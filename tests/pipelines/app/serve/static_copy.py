@@ -10,7 +10,6 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from click.testing import CliRunner
 
 from bifocal.search.calibration import Calibration
@@ -38,8 +37,7 @@ def write_copy(run: Path, folder: Path) -> tuple[Path, Engine, str]:
     removed = np.array([item_id == REMOVED for item_id in exact.ids])
     index, copy, deletions = folder / "index", folder / "pages" / "copy", folder / "deleted.jsonl"
     index.mkdir()
-    items = pa.table(dict(zip(exact.items.column_names, exact.items.columns, strict=True)))  # columns may have nulls
-    SearchIndex(items, exact.vectors, bias, exact.description, None, removed, CALIBRATION).write(index)
+    SearchIndex(exact.items, exact.vectors, bias, exact.description, None, removed, CALIBRATION).write(index)
     deletions.write_text(json.dumps(DELETED) + "\n")
     arguments = ["export-site", run, copy, "--index", index, "--deletions", deletions]
     done = CliRunner().invoke(bifocal, [*map(str, arguments)], catch_exceptions=False)

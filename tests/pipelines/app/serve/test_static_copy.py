@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item
@@ -42,20 +42,31 @@ def engine(copied: tuple[Path, Engine, str]) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def tab(copied: tuple[Path, Engine, str]) -> Iterator[Page]:
+def browser() -> Iterator[Browser]:
+    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
+    expect.set_options(timeout=MILLISECONDS)
+    with chromium(required_chromium()) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(copied: tuple[Path, Engine, str]) -> Iterator[str]:
+    """Address of the copy; like a project of GitHub Pages, it is in a folder."""
+    with serve_files(copied[0].parent) as host:
+        yield f"{host}/copy/"
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, address: str) -> Iterator[Page]:
     """A tab with the copy; the tests fail if the page reports an error or calls another host."""
-    with serve_files(copied[0].parent) as host, chromium(required_chromium()) as browser:
-        expect.set_options(timeout=MILLISECONDS)
-        # A project of GitHub Pages is in a folder, too.
-        with open_tab(browser, f"{host}/copy/", viewport={"width": 1200, "height": 850}) as (opened, problems):
-            yield opened
-            assert not problems
+    with open_tab(browser, address, viewport={"width": 1200, "height": 850}) as (opened, problems):
+        yield opened
+        assert not problems
 
 
 @pytest.fixture
-def page(tab: Page) -> Page:
+def page(tab: Page, address: str) -> Page:
     """The tab with an empty query."""
-    address = tab.url.partition("#")[0]
     tab.goto("about:blank")
     tab.goto(address)
     expect(tab.locator("#examples button")).to_have_count(6)
@@ -206,6 +217,19 @@ def test_paging_and_a_dropped_image(page: Page) -> None:
     expect(page.locator(".card")).to_have_count(48)
     assert ids(page) == [result["id"] for result in ask(page, like="test-00030", k=48)["results"]]
     expect(page.locator("#problem")).to_be_empty()
+
+
+def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Browser, address: str) -> None:
+    with open_tab(browser, address) as (page, problems):
+        page.route("**/vectors.i8", lambda route: route.abort())
+        page.fill("#query", QUERIES[0])
+        page.press("#query", "Enter")
+        expect(page.locator("#problem")).to_contain_text("A file of this page cannot be loaded (")
+        assert not violations(page)
+        assert problems
+        page.unroute("**/vectors.i8")
+        search(page, QUERIES[0])
+        expect(page.locator("#problem")).to_be_empty()
 
 
 def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, Engine, str]) -> None:
