@@ -38,7 +38,7 @@ def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, a
 
 
 def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
-    vectors = vectors.view(np.ndarray) if isinstance(vectors, np.memmap) else vectors  # its slices cost less
+    vectors = _plain(vectors)
     best = _Best(len(queries), kept)
     converted = np.empty((min(BLOCK, len(vectors)), queries.shape[1]), dtype=np.float32)
     products = np.empty(len(queries) * len(converted), dtype=np.float32)
@@ -121,6 +121,11 @@ def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
     return result
 
 
+def _plain(vectors: Any) -> Any:
+    """Return a memory-mapped file as an array, whose rows cost less to take."""
+    return vectors.view(np.ndarray) if isinstance(vectors, np.memmap) else vectors
+
+
 def rank(
     vectors: Any, queries: Array, candidates: Array, count: int, bias: Array | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -131,7 +136,7 @@ def rank(
     Args:
         candidates: rows (Q, C), each row once per query; -1 for none.
     """
-    scores = np.empty(candidates.shape)
+    vectors, scores = _plain(vectors), np.empty(candidates.shape)
     for query, rows, row_scores in zip(queries.astype(np.float64), candidates, scores, strict=True):
         row_scores[:] = (vectors[np.maximum(rows, 0)].astype(np.float64) * query).sum(axis=1)
     ordered = scores if bias is None else scores + bias[np.maximum(candidates, 0)]
