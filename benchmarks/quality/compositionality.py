@@ -81,8 +81,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
         "bootstrap over images. Chance is 50. Exchanged attributes and nouns, and shuffled words, keep all words; "
         "relation, count and negation change one or exchange two. R@1 ranks all 400 images, where a bag of words "
         "cannot tell an image from its twin. The systems are those of the [leaderboard](leaderboard.md), one seed "
-        "each. Written by `python -m benchmarks run quality.compositionality`. "
-        "[Why parts help or not](leaderboard_analysis.md) discusses the values.",
+        "each. Written by `python -m benchmarks run quality.compositionality`.",
         table(results),
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
     ]
