@@ -23,8 +23,8 @@ class Thresholds:
         ValueError: the permutations are too few for the rate.
     """
 
-    false_alarm_rate: float = 0.02
-    permutations: int = 999
+    false_alarm_rate: float = 0.01
+    permutations: int = 1999
     least: int = 50
     least_change: Mapping[str, float] = field(default_factory=dict)
 

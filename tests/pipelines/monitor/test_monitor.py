@@ -221,7 +221,7 @@ def test_thresholds_are_checked(built: World, tmp_path: Path) -> None:
     file = tmp_path / "thresholds.yaml"
     text = FILE.read_text()
     for old, new, message in (
-        ("permutations: 999", "permutations: 200", "permutations is 200"),
+        ("permutations: 1999", "permutations: 200", "permutations is 200"),
         ("  queries: 0.001", "  sentences: 0.001", "least_change.sentences"),
     ):
         file.write_text(text.replace(old, new))
