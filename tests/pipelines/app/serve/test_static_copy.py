@@ -21,7 +21,14 @@ from bifocal.serving.service.sources import open_engine
 from bifocal.serving.site.writer import write_site
 from bifocal.trained import ONNX, TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
-from tests.pipelines.app.serve.static_copy import CALIBRATION, DELETED, REMOVED, serve_files, write_copy
+from tests.pipelines.app.serve.static_copy import (
+    CALIBRATION,
+    DELETED,
+    REMOVED,
+    required_site_files,
+    serve_files,
+    write_copy,
+)
 
 QUERIES = ("a red star on sand with a blue moon", "two rings", "ZEBRA crossing, don't", "Ünïcode 星", "!?")
 TOLERANCE = 0.006
@@ -249,6 +256,7 @@ def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, Engine, st
 
 
 def test_the_size_of_a_copy_of_5000_images(demo: TrainedModel, tmp_path: Path) -> None:
+    required_site_files()
     onnx, shipped = demo.directory / ONNX, demo.collection
     identity = ModelIdentity("demo", None, model_hash(onnx))
     writer = CollectionWriter(tmp_path / "collection", Description(identity, "/", shipped.dimension, None))
