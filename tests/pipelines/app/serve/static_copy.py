@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,3 +78,8 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Write nothing."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        """Send a file; a page that is closed on the way is no error."""
+        with suppress(ConnectionError):
+            super().copyfile(source, outputfile)
