@@ -33,9 +33,13 @@ class Thumbnails:
         """Return the JPEG of an image whose longer side has at most ``side`` pixels.
 
         Raises:
-            ValueError: the file is not a complete image, or is too large.
+            ValueError: the file is gone, is not a complete image, or is too large.
         """
-        changed = file.stat().st_mtime_ns
+        try:
+            changed = file.stat().st_mtime_ns
+        except OSError as error:
+            self.drop(item_id)
+            raise ValueError(f"{file.name}: {error.strerror}") from error
         with self._lock:
             state, kept = self._kept.get((item_id, side), (None, b""))
             if state == changed:

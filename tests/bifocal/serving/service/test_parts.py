@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import pairwise
@@ -80,13 +81,19 @@ def test_thumbnails_are_bounded_and_forgotten(tmp_path: Path) -> None:
     kept = Thumbnails(max_bytes=2 * size)
     for name in "abc":
         kept.get(name, file, 256)
-    file.unlink()
+    time = file.stat().st_mtime_ns
+    file.write_bytes(b"no image")
+    os.utime(file, ns=(time, time))
     assert len(kept.get("c", file, 256)) == size
-    with pytest.raises(ValueError, match="No such file"):
+    with pytest.raises(ValueError, match=r"photo\.jpg"):
         kept.get("a", file, 256)  # made room for c
     kept.drop("c")
-    with pytest.raises(ValueError, match="No such file"):
+    with pytest.raises(ValueError, match=r"photo\.jpg"):
         kept.get("c", file, 256)
+    assert len(kept.get("b", file, 256)) == size
+    file.unlink()
+    with pytest.raises(ValueError, match="No such file"):
+        kept.get("b", file, 256)
 
 
 def test_a_thumbnail_above_the_pixel_limit_is_not_decoded(tmp_path: Path) -> None:
