@@ -12,7 +12,7 @@ SIZES, EPOCHS = (224, 192, 160, 128), (3, 20)
 """Image sizes below that of the parameters, pixels, the largest first; fewest and most epochs."""
 RESERVE = 0.15
 """Fraction of the budget that is not planned: the measurement is short, and other programs take time."""
-FIXED, PER_IMAGE = 60.0, 0.03
+FIXED, PER_IMAGE = 35.0, 0.015
 """Seconds of the stages around training on two cores, for any number of images, and for each image: rough estimates."""
 SAMPLE, BATCH = 8, 64
 FILE = "budget.json"
@@ -71,7 +71,7 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
 
     Example:
         >>> choose(600, images=500, training_images=400, costs=Costs(0.1, 0.01, 260))
-        Choice(size=260, epochs=20, seconds=205.0)
+        Choice(size=260, epochs=20, seconds=172.5)
     """
     sizes = (costs.size, *(size for size in SIZES if size < costs.size))
     for size in sizes:
