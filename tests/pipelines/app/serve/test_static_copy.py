@@ -229,6 +229,7 @@ def test_paging_and_a_dropped_image(page: Page) -> None:
 def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Browser, address: str) -> None:
     with open_tab(browser, address) as (page, problems):
         page.route("**/vectors.i8", lambda route: route.abort())
+        expect(page.get_by_text("254 images")).to_be_visible()  # the page is ready
         page.fill("#query", QUERIES[0])
         page.press("#query", "Enter")
         expect(page.locator("#problem")).to_contain_text("A file of this page cannot be loaded (")
