@@ -6,7 +6,7 @@ Trains every row of leaderboard_flickr8k.yaml with every seed on Flickr8k and wr
 share artifacts with equal parameters and inputs, in runs/leaderboard_flickr8k. A finished training is never repeated,
 and none starts after --minutes: run the command again to continue. The table holds the finished trainings alone. CPU
 minutes measure the training alone. The latency measures one caption, from its words to the scores of all images. The
-gain of a part is its recall sum minus that of the baseline, over the seeds that both have.
+gain of a part is its recall sum less the recall sum of the baseline. Both have the same seeds.
 """
 
 import argparse
@@ -59,7 +59,7 @@ COLUMNS = (
 )
 TIMED_QUERIES, MAX_HOURS = 50, 5.0
 BASELINE, MIN_GAIN = "baseline", 2.0
-GAIN = "Gain: recall sum minus that of the baseline with the same seed; mean and standard deviation over the seeds."
+GAIN = "Gain: recall sum less the recall sum of the baseline, seed by seed; mean and standard deviation."
 PAPERS_TERMS = ("baseline, SMILE's attention", "baseline, BEAN's pooling", "baseline, structure term")
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]

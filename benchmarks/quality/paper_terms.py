@@ -84,7 +84,7 @@ CELLS = "3 x 3 cells"
 
 
 def rows() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the loss of each row, and what it changes in ``STANDARD``."""
+    """Return the loss of each row, and the values that replace those of ``STANDARD``."""
     found = {}
     for condition, changes in CONDITIONS.items():
         for name, term in {**TERMS, **(WEIGHTS if not changes else {})}.items():
@@ -125,7 +125,7 @@ def random_batch(inputs: TrainingInputs) -> Batch:
 
 
 def inside(model: Model, batch: Batch) -> dict[str, float]:
-    """Return what InfoNCE weights in a batch, and the gradients of the terms beside that of InfoNCE."""
+    """Return the weights of the negatives in InfoNCE, and norms and cosines of the terms' gradients, for one batch."""
     scores: Scores = model.eval()(batch)
     gradients = [
         gradient(model, build("bifocal.losses", part)(scores, batch.matches))

@@ -5,8 +5,8 @@
 Short captions of the split val are the queries. The search is calibrated with those of one half of the images. Those of
 the other half are asked after their images were removed from the index: every result is then a false positive, although
 another image may fit as well. An index is calibrated when it is built, so it is calibrated after the removal; the first
-value states what a calibration from before the removal does. The calibration error is that of queries with their own
-image and without it. The collection has all images of the run, or those of val alone.
+value is that of an index calibrated before the removal. The calibration error counts each query twice: once with its
+own image in the collection, and once without. The collection has all images of the run, or those of val alone.
 """
 
 import argparse

@@ -56,7 +56,7 @@ PLACES = ("in the park", "on a street", "at the lake", "near a car", "in the kit
 
 @dataclass(frozen=True)
 class Queries:
-    """Vectors (n, d) of queries, and what is known of each of them, (n,)."""
+    """Queries: their vectors (n, d), and the properties of each query, (n,)."""
 
     vectors: Array
     unknown: Array

@@ -61,7 +61,7 @@ def update(photos: Path, former: Path, index: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Report the time of an update relative to that of embedding all images."""
+    """Report the time of an update as a share of the time that embeds all images."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--added", type=int, default=100)

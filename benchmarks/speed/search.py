@@ -117,7 +117,8 @@ def load() -> str:
 def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
     """Return the time on the cores of the exact top 10 of all queries, and its ratio to that of the matrix product.
 
-    The product is that of the same rows in float32, in blocks of 65,536. Both alternate, and the least times count.
+    The matrix product reads the same rows in float32, in blocks of 65,536. Search and product run in turn. The shortest
+    time of each counts.
     """
     blocks = [
         np.asarray(index.vectors[start : start + BATCH], dtype=np.float32) for start in range(0, len(index), BATCH)

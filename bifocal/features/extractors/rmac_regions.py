@@ -53,8 +53,8 @@ def region_maxima(maps: Tensor, scales: int) -> Tensor:
 def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor]:
     """Return ``region_maxima`` by operations that do not depend on the size of the maps, for a graph of any image size.
 
-    Each scale has as many regions as any map can have. Those that a map does not have are marked; so are those of a
-    scale that ``grid_regions`` rejects because the map is too small.
+    The output has room for the regions of every map size. The second output marks the regions that this map has. A map
+    that is too small for a scale has no regions of it; ``grid_regions`` rejects such a map.
 
     Shape:
         maps (B, C, h, w) -> maxima (B, n, C), minus infinity where there is no region; whether there is a region, (n,).
