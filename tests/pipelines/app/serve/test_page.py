@@ -5,14 +5,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from bifocal.trained import TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
+from tests.pipelines.app.serve.page_steps import ids, search, violations
 from tests.pipelines.app.serve.server import Server
 
 QUERY = "a red star on sand with a blue moon"
@@ -43,21 +42,6 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     with open_page(browser, server) as (opened, problems):
         yield opened
         assert not problems
-
-
-def search(page: Page, text: str) -> None:
-    page.fill("#query", text)
-    page.press("#query", "Enter")
-    expect(page.locator("#status")).to_contain_text("images shown")
-
-
-def ids(page: Page) -> list[str]:
-    return [str(card.get_attribute("data-id")) for card in page.locator(".card").all()]
-
-
-def violations(page: Page) -> Any:
-    """Return what axe finds: WCAG 2 A and AA, and best practices."""
-    return [(found["id"], found["nodes"][0]["html"]) for found in Axe().run(page).response["violations"]]
 
 
 def take_picture(page: Page, name: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
@@ -21,6 +20,7 @@ from bifocal.serving.service.sources import open_engine
 from bifocal.serving.site.writer import write_site
 from bifocal.trained import ONNX, TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
+from tests.pipelines.app.serve.page_steps import ids, search, violations
 from tests.pipelines.app.serve.static_copy import (
     CALIBRATION,
     DELETED,
@@ -83,20 +83,6 @@ def page(tab: Page, address: str) -> Page:
 def ask(page: Page, **query: Any) -> Any:
     """Return the answer of the page's API to a search."""
     return page.evaluate(SEARCH, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
-
-
-def search(page: Page, text: str) -> None:
-    page.fill("#query", text)
-    page.press("#query", "Enter")
-    expect(page.locator("#status")).to_contain_text("images shown")
-
-
-def ids(page: Page) -> list[str]:
-    return [str(card.get_attribute("data-id")) for card in page.locator(".card").all()]
-
-
-def violations(page: Page) -> Any:
-    return [(found["id"], found["nodes"][0]["html"]) for found in Axe().run(page).response["violations"]]
 
 
 def check(engine: Engine, answer: Any, query: Query, k: int = 24) -> None:
