@@ -15,6 +15,8 @@ from pipelines.dvc import package_versions
 from pipelines.local.engine import Exit, Pod, tee
 
 ROOT = Path(__file__).parents[2]
+# -I -S: the supervisor needs the standard library alone, and starts within milliseconds.
+SUPERVISOR = [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervise.py"))]
 
 
 @dataclass
@@ -40,16 +42,17 @@ class HostEngine:
         """Do nothing: the step runs as the calling user."""
 
     def run(self, pod: Pod) -> Exit:
-        """Run the command with this Python; kill it and its children after the timeout.
+        """Run the command with this Python; kill it and its children after the timeout, or when this process is killed.
 
         There is no pause between SIGTERM and SIGKILL, as in a pod of Kubeflow: SIGTERM ends the launcher at once, and
         the container with it (argo-workflows, cmd/argoexec/commands/emissary.go:235, 267).
         """
         late = threading.Event()
         process = subprocess.Popen(
-            [sys.executable, *pod.command[1:]],
+            [*SUPERVISOR, sys.executable, *pod.command[1:]],
             cwd=ROOT,
             env={**os.environ, **pod.environment, **self.environment},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -63,8 +66,9 @@ class HostEngine:
         timer.daemon = True
         timer.start()
         self._process_ids.add(process.pid)
+        assert process.stdin is not None  # it is a pipe
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None  # it is a pipe
             tee(process.stdout, pod.log)
             return Exit(process.wait(), "deadline" if late.is_set() else "completed")
         finally:
@@ -73,6 +77,7 @@ class HostEngine:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            process.stdin.close()
 
     def stop(self) -> None:
         """Kill the running steps and their children: Ctrl-C does not reach their process groups."""

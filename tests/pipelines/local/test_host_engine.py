@@ -1,9 +1,14 @@
 """Engines that run one step."""
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+
+import pytest
 
 from pipelines.local.engine import Exit, Pod
 from pipelines.local.host_engine import HostEngine
@@ -22,12 +27,41 @@ def test_host_engine_kills_a_step_and_its_children_after_the_timeout(tmp_path: P
     )
     assert HostEngine({}).run(pod(tmp_path, program, 4.0)) == Exit(-signal.SIGKILL, "deadline")
     assert (tmp_path / "log.txt").read_text() == "began\n"
-    # The kernel may need a moment to end the child; alone it would sleep for a minute.
-    state = Path("/proc") / (tmp_path / "child").read_text() / "stat"
-    deadline = time.monotonic() + 20.0
-    while is_running(state):
-        assert time.monotonic() < deadline, "the child outlived its parent"
-        time.sleep(0.01)
+    check_end((tmp_path / "child").read_text())
+
+
+STEP = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(os.getpid(), child.pid, flush=True)
+time.sleep(60)
+"""
+RUN = """
+import sys
+from pathlib import Path
+from pipelines.local.engine import Pod
+from pipelines.local.host_engine import HostEngine
+
+HostEngine({}).run(Pod(Path(), "", ["python", "-c", sys.argv[1]], {}, 60.0, Path("log.txt")))
+"""
+
+
+def test_step_and_its_children_end_with_a_killed_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RUN, STEP]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(root)}) as run:
+        log = tmp_path / "log.txt"
+        while not log.is_file() or not log.read_text().endswith("\n"):
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.kill()
+    for process_id in log.read_text().split():
+        check_end(process_id)
+
+
+@pytest.mark.parametrize(("program", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
+def test_exit_code_is_that_of_the_step(program: str, code: int, tmp_path: Path) -> None:
+    assert HostEngine({}).run(pod(tmp_path, program, 60.0)) == Exit(code)
 
 
 def test_host_engine_stop_kills_the_running_step(tmp_path: Path) -> None:
@@ -43,6 +77,15 @@ def test_host_engine_stop_kills_the_running_step(tmp_path: Path) -> None:
     program = "import time; print('began', flush=True); time.sleep(60)"
     assert engine.run(pod(tmp_path, program, 90.0)) == Exit(-signal.SIGKILL)
     engine.stop()  # with no running step
+
+
+def check_end(process_id: str) -> None:
+    """Wait for the end of a killed process: the kernel may need a moment; alone it would sleep for a minute."""
+    state = Path("/proc") / process_id / "stat"
+    deadline = time.monotonic() + 20.0
+    while is_running(state):
+        assert time.monotonic() < deadline, "the process outlived the one that started it"
+        time.sleep(0.01)
 
 
 def is_running(state: Path) -> bool:
