@@ -3,8 +3,7 @@ export const PAGE_SIZE = 24;
 
 export const emptyQuery = () => ({ text: "", like: "", plus: [], minus: [], where: {}, mode: "vectors", group: "", shown: PAGE_SIZE, item: "" });
 
-export function readAddress() {
-  const fields = new URLSearchParams(location.hash.slice(1));
+export function readAddress(fields = new URLSearchParams(location.hash.slice(1))) {
   const query = emptyQuery();
   for (const name of ["text", "like", "item"]) query[name] = fields.get(name) ?? "";
   for (const name of ["plus", "minus"]) query[name] = fields.getAll(name).filter(Boolean);
@@ -28,6 +27,12 @@ export function addressOf(query) {
   if (query.group) fields.set("group", query.group);
   if (query.shown > PAGE_SIZE) fields.set("shown", query.shown);
   return `#${fields}`;
+}
+
+// A form that was submitted before the scripts were loaded left its fields in the part of the address behind "?".
+export function adoptSubmittedForm() {
+  const query = readAddress(new URLSearchParams(location.search));
+  if (!isEmpty(query)) history.replaceState(null, "", location.pathname + addressOf(query));
 }
 
 // Words and regions are searched by a sentence alone.

@@ -1,5 +1,5 @@
 // The page: its state is the query of the address; every change writes the address, and every address is a search.
-import { PAGE_SIZE, addressOf, emptyQuery, isEmpty, isSentence, readAddress } from "./address.js";
+import { PAGE_SIZE, addressOf, adoptSubmittedForm, emptyQuery, isEmpty, isSentence, readAddress } from "./address.js";
 import * as service from "./api.js";
 import { regionBox, showDetail } from "./detail.js";
 import { readFilters, showFilters, writeFilters } from "./filters.js";
@@ -13,10 +13,12 @@ let query = emptyQuery();
 let searched = null;
 let file = null;
 let results = [];
+let written = "";
 let request = new AbortController();
 
 function go(changes) {
   const former = location.hash;
+  if ("text" in changes) writeText(changes.text);
   query = { ...query, ...changes };
   const address = addressOf(query);
   if (address === (former || "#")) refresh();
@@ -148,8 +150,14 @@ function step(by) {
   if (query.item && results[row]) go({ item: results[row].id });
 }
 
+function writeText(text) {
+  written = text;
+  byId("query").value = text;
+}
+
 function writeForm() {
-  byId("query").value = query.text;
+  // The address changes without the text: what the user has typed since stays.
+  if (query.text !== written) writeText(query.text);
   writeFilters(byId("columns"), query.where);
   if (Object.keys(query.where).length) byId("filters").open = true;
   byId("mode").value = query.mode;
@@ -318,6 +326,7 @@ function listen() {
   addEventListener("hashchange", refresh);
 }
 
+adoptSubmittedForm();
 await loadTexts();
 listen();
 start();

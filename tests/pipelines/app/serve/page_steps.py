@@ -3,7 +3,9 @@
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser import MILLISECONDS
 
 
 def search(page: Page, text: str) -> None:
@@ -19,3 +21,46 @@ def ids(page: Page) -> list[str]:
 def violations(page: Page) -> Any:
     """Return what axe finds: WCAG 2 A and AA, and best practices."""
     return [(found["id"], found["nodes"][0]["html"]) for found in Axe().run(page).response["violations"]]
+
+
+def check_input_before_the_scripts(browser: Browser, address: str) -> None:
+    """Type into the page at ``address``, and submit it, while its scripts are on their way."""
+    held: list[Route] = []
+
+    def open_without_scripts(page: Page) -> None:
+        page.goto("about:blank")
+        page.goto(address, wait_until="commit")
+        expect(page.locator("#query")).to_be_visible()
+
+    def load_scripts(page: Page) -> None:
+        while not held:
+            page.wait_for_timeout(10)
+        held.pop().continue_()
+        expect(page.locator("#about")).to_contain_text("images.")
+
+    with browser.new_context() as context:
+        context.set_default_timeout(MILLISECONDS)
+        page = context.new_page()
+        page.route("**/page/page.js", lambda route: held.append(route))
+        open_without_scripts(page)
+        page.fill("#query", "a red star")
+        load_scripts(page)
+        expect(page.locator("#examples button")).to_have_count(6)
+        expect(page.locator("#query")).to_have_value("a red star")
+        page.press("#query", "Enter")
+        expect(page.locator("#status")).to_contain_text("images shown")
+        page.fill("#query", "a blue star")  # a filter does not take it away
+        page.evaluate("location.hash += '&where=%7B%22number%22%3A%7B%22max%22%3A99%7D%7D'")
+        expect(page.locator("#filters")).to_have_attribute("open", "")
+        expect(page.locator("#query")).to_have_value("a blue star")
+        open_without_scripts(page)
+        held.clear()
+        page.fill("#query", "a blue moon")
+        page.fill("#word", "snow & sand")
+        page.press("#query", "Enter")
+        page.wait_for_url(f"{address}?*", wait_until="commit")
+        load_scripts(page)
+        expect(page.locator("#status")).to_contain_text("images shown")
+        assert page.url == f"{address}#text=a+blue+moon&plus=snow+%26+sand"
+        expect(page.locator("#query")).to_have_value("a blue moon")
+        expect(page.locator("#words button")).to_have_text(["+ snow & sand ×"])

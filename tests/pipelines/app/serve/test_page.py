@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from bifocal.trained import TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
-from tests.pipelines.app.serve.page_steps import ids, search, violations
+from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
 from tests.pipelines.app.serve.server import Server
 
 QUERY = "a red star on sand with a blue moon"
@@ -210,3 +210,7 @@ def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tm
         page.fill("#query", "a star")
         page.press("#query", "Enter")
         expect(page.locator("#problem")).to_have_text("The service cannot be reached. Try again.")
+
+
+def test_input_before_the_scripts_are_loaded_is_kept_and_searched(browser: Browser, server: Server) -> None:
+    check_input_before_the_scripts(browser, f"http://127.0.0.1:{server.port}/")

@@ -20,7 +20,7 @@ from bifocal.serving.service.sources import open_engine
 from bifocal.serving.site.writer import write_site
 from bifocal.trained import ONNX, TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
-from tests.pipelines.app.serve.page_steps import ids, search, violations
+from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
 from tests.pipelines.app.serve.static_copy import (
     CALIBRATION,
     DELETED,
@@ -224,6 +224,10 @@ def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Brow
         page.unroute("**/vectors.i8")
         search(page, QUERIES[0])
         expect(page.locator("#problem")).to_be_empty()
+
+
+def test_input_before_the_scripts_are_loaded_is_kept_and_searched(browser: Browser, address: str) -> None:
+    check_input_before_the_scripts(browser, address)
 
 
 def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, Engine, str]) -> None:
