@@ -1,10 +1,10 @@
 """What does an update of a collection and its index cost, relative to embedding all images again?
 
-    OMP_NUM_THREADS=1 python -m benchmarks run speed.collection [--images 10000] [--added 100]
+    OMP_NUM_THREADS=1 python -m benchmarks run speed.collection [--images 100000] [--added 1000]
 
 Scenes of 64 x 64 pixels in a folder, by the demo's model: 500 drawn ones, and copies of them that are shifted sideways.
-An update reads and hashes all files, embeds the new ones, writes the collection with the former vectors, and adds the
-new items to an index. Times are those on the cores, so other processes hardly change them.
+An update compares the states of all files, embeds the new ones, links the former shards, and adds the new items to an
+index. Times are those on the cores, so other processes hardly change them.
 """
 
 import argparse
@@ -63,8 +63,8 @@ def update(photos: Path, former: Path, index: Path, target: Path) -> None:
 def main() -> None:
     """Report the time of an update as a share of the time that embeds all images."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=10_000)
-    parser.add_argument("--added", type=int, default=100)
+    parser.add_argument("--images", type=int, default=100_000)
+    parser.add_argument("--added", type=int, default=1000)
     options = parser.parse_args()
     count, added, report = options.images, options.added, Report("speed.collection")
     with tempfile.TemporaryDirectory() as folder:

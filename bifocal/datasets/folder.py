@@ -16,17 +16,19 @@ TEXT_SUFFIXES = frozenset({".txt"})
 
 @dataclass(frozen=True)
 class Folder:
-    """Images and text files below a folder, by their paths with "/", sorted.
+    """Files below a folder, by their paths with "/", sorted.
 
     Attributes:
         root: the folder.
         images: files with the suffix of an image.
         texts: files that may have the captions of an image.
+        others: all other files.
     """
 
     root: Path
     images: Sequence[str]
     texts: Sequence[str]
+    others: Sequence[str] = ()
 
     def find(self, name: str) -> str:
         r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
@@ -63,15 +65,17 @@ class Folder:
 
 
 def list_folder(root: Path) -> Folder:
-    """List the images and texts below ``root``; hidden files, and folders that are links, are left out."""
-    images, texts = [], []
-    for folder, folders, files in os.walk(root, followlinks=False):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    """List the files below ``root``; hidden files, and folders that are links, are left out."""
+    images, texts, others = list[str](), list[str](), list[str]()
+    for path, folders, files in os.walk(root, followlinks=False):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = Path(path).relative_to(root).as_posix()
+        prefix = "" if inside == "." else f"{inside}/"
         for name in files:
-            suffix = Path(name).suffix.lower()
-            path = (Path(folder) / name).relative_to(root).as_posix()
-            if not name.startswith(".") and suffix in IMAGE_SUFFIXES:
-                images.append(path)
-            elif not name.startswith(".") and suffix in TEXT_SUFFIXES:
-                texts.append(path)
-    return Folder(root, sorted(images), sorted(texts))
+            if name.startswith("."):
+                continue
+            _, dot, letters = name.rpartition(".")
+            suffix = dot + letters.lower()
+            listed = images if suffix in IMAGE_SUFFIXES else texts if suffix in TEXT_SUFFIXES else others
+            listed.append(prefix + name)
+    return Folder(root, sorted(images), sorted(texts), sorted(others))

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bifocal.search.file_states import STATE_FIELDS
+
 SCHEMA_VERSION = 1
 DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.parquet"
 VECTORS, REGIONS = "vectors", "regions"
@@ -35,6 +37,14 @@ ITEMS_SCHEMA = pa.schema(
 root of the collection; null if the corpus publishes only features, and width and height are 0 then. They are pixels
 after EXIF rotation. ``row`` counts within the shard. A deleted item is a tombstone without a vector, captions and
 values."""
+
+PART_SCHEMA = pa.schema(
+    [
+        *(field for field in ITEMS_SCHEMA if field.name not in ("shard", "row", "deleted", "captions")),
+        *STATE_FIELDS,
+    ]
+)
+"""One row per vector of a shard, while a collection is written: the item, and the state of its file."""
 
 REJECTED_SCHEMA = pa.schema(
     [pa.field("image", pa.string(), nullable=False), pa.field("reason", pa.string(), nullable=False)]

@@ -18,6 +18,7 @@ from bifocal.search.collection_format import (
     Description,
     shard_name,
 )
+from bifocal.search.file_states import stored_states, write_states
 from bifocal.search.sources import UNPACKED
 
 
@@ -58,6 +59,7 @@ def merge_collections(parts: Sequence[Path], target: Path, link: Callable[[Path,
     # Tombstones stay at the end, as in a collection of one machine.
     table = table.take(np.argsort(deleted, kind="stable"))
     pq.write_table(table, target / ITEMS)
+    write_states(target, pa.concat_tables(map(stored_states, parts)))
     pq.write_table(pa.concat_tables(pq.read_table(part / REJECTED) for part in parts), target / REJECTED)
     merged = replace(
         first,

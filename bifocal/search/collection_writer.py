@@ -1,6 +1,7 @@
 """Writer of a collection, shard by shard; a killed run goes on at the first incomplete shard."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,9 +16,7 @@ from numpy.typing import NDArray
 from bifocal.search.collection_format import (
     DESCRIPTION,
     ITEMS,
-    ITEMS_SCHEMA,
-    META,
-    NOWHERE,
+    PART_SCHEMA,
     REGIONS,
     REJECTED,
     REJECTED_SCHEMA,
@@ -25,22 +24,28 @@ from bifocal.search.collection_format import (
     Description,
     shard_name,
 )
+from bifocal.search.collection_tables import items_table, with_metadata
+from bifocal.search.file_states import STATE_FIELDS, UNKNOWN, write_states
 
 PARTS, STARTED = "parts", "started.json"
 NORM_TOLERANCE = 1e-2
 """Largest difference of a vector's length from 1; float16 rounds to about 5e-4."""
-PART_SCHEMA = pa.schema([field for field in ITEMS_SCHEMA if field.name not in ("shard", "row", "deleted", "captions")])
 
 
 @dataclass(frozen=True)
 class Item:
-    """An image of a collection; the attributes are the columns of ``ITEMS_SCHEMA``."""
+    """An image of a collection; the attributes are columns of ``ITEMS_SCHEMA``, and the state of its file.
+
+    Attributes:
+        state: values of ``bifocal.search.file_states.FIELDS``.
+    """
 
     item_id: str
     image: str | None
     sha256: str
     width: int
     height: int
+    state: tuple[int, ...] = UNKNOWN
 
 
 class CollectionWriter:
@@ -55,7 +60,7 @@ class CollectionWriter:
         items_per_shard: vectors in a file; a killed run loses at most one shard.
 
     Attributes:
-        written: items of complete shards, in order.
+        written: items of complete shards, in order, with the columns of ``PART_SCHEMA``.
 
     Raises:
         ValueError: the directory holds shards of another model.
@@ -66,12 +71,7 @@ class CollectionWriter:
         for folder in (PARTS, VECTORS, *([REGIONS] if description.region_dimension is not None else [])):
             (directory / folder).mkdir(parents=True, exist_ok=True)
         self._check_started()
-        self.written: list[Item] = []
-        self._shards: list[int] = []
-        for path in sorted((directory / PARTS).glob("*.parquet")):
-            rows = pq.read_table(path).to_pylist()
-            self.written += [Item(**row) for row in rows]
-            self._shards.append(len(rows))
+        self._parts = [pq.read_table(path) for path in sorted((directory / PARTS).glob("*.parquet"))]
         self._rejected: list[dict[str, str]] = []
         self._start_shard()
 
@@ -87,8 +87,12 @@ class CollectionWriter:
         for folder in (PARTS, VECTORS, REGIONS):
             for path in (self.directory / folder).glob("*.*"):
                 path.unlink()
-        self.written, self._shards = [], []
+        self._parts = []
         self._start_shard()
+
+    @property
+    def written(self) -> pa.Table:
+        return pa.concat_tables([PART_SCHEMA.empty_table(), *self._parts])
 
     def _start_shard(self) -> None:
         self._items: list[Item] = []
@@ -135,6 +139,20 @@ class CollectionWriter:
         if len(self._items) == self.items_per_shard:
             self._flush()
 
+    def take_over(self, former: Path, number: int, items: pa.Table) -> None:
+        """Add a shard of another collection by the same model, without reading its vectors.
+
+        Args:
+            former: directory of the collection; its files are linked, or copied if hard links are impossible.
+            number: of the shard.
+            items: of all vectors of the shard, in their order, with the columns of ``PART_SCHEMA``.
+        """
+        name = shard_name(len(self._parts))
+        for folder in (VECTORS, *([REGIONS] if self.description.region_dimension is not None else [])):
+            for file in (former / folder).glob(f"{shard_name(number)}.*"):
+                _link(file, self.directory / folder / f"{name}{file.name.removeprefix(shard_name(number))}")
+        self._write_part(items)
+
     def reject(self, image: str, reason: str) -> None:
         """List an image that is not in the collection."""
         self._rejected.append({"image": image, "reason": reason})
@@ -144,6 +162,7 @@ class CollectionWriter:
         captions: Mapping[str, Sequence[str]] | None = None,
         metadata: pa.Table | None = None,
         deleted: Iterable[Item] = (),
+        order: Sequence[str] | None = None,
     ) -> Description:
         """Write the last shard, the tables and ``collection.json``; return its contents.
 
@@ -152,22 +171,24 @@ class CollectionWriter:
             metadata: one row per item with its ``item_id`` and columns of any name and type, which the collection keeps
                 as ``meta.NAME``; items without a row have nulls.
             deleted: items without a vector, the tombstones.
+            order: ids in the order of the table, which may have others too; None for the order of the vectors.
 
         Raises:
             ValueError: an item occurs twice.
         """
         if self._items:
             self._flush()
-        tombstones = list(deleted)
-        table = self._table(captions or {}, tombstones)
+        write_states(self.directory, self.written)
+        tombstones = _part(list(deleted))
+        table = items_table(self._parts, captions or {}, tombstones, order)
         if metadata is not None:
-            table = _with_metadata(table, metadata)
+            table = with_metadata(table, metadata)
         pq.write_table(table, self.directory / ITEMS)
         pq.write_table(pa.Table.from_pylist(self._rejected, REJECTED_SCHEMA), self.directory / REJECTED)
         description = replace(
             self.description,
-            shards=tuple(self._shards),
-            items=len(self.written),
+            shards=tuple(map(len, self._parts)),
+            items=sum(map(len, self._parts)),
             deleted=len(tombstones),
             rejected=len(self._rejected),
         )
@@ -177,48 +198,29 @@ class CollectionWriter:
         return description
 
     def _flush(self) -> None:
-        name = shard_name(len(self._shards))
+        name = shard_name(len(self._parts))
         _save(self.directory / VECTORS / f"{name}.npy", np.stack(self._vectors))
         if self.description.region_dimension is not None:
             offsets = np.cumsum([0, *(len(regions) for regions in self._regions)], dtype=np.int64)
             _save(self.directory / REGIONS / f"{name}.npy", np.concatenate(self._regions))
             _save(self.directory / REGIONS / f"{name}.offsets.npy", offsets)
             _save(self.directory / REGIONS / f"{name}.boxes.npy", np.concatenate(self._boxes))
-        # The part comes last: a shard is complete if its part exists.
-        part = self.directory / PARTS / f"{name}.parquet"
-        pq.write_table(pa.Table.from_pylist([vars(item) for item in self._items], PART_SCHEMA), f"{part}.new")
-        Path(f"{part}.new").replace(part)
-        self.written += self._items
-        self._shards.append(len(self._items))
+        self._write_part(_part(self._items))
         self._start_shard()
 
-    def _table(self, captions: Mapping[str, Sequence[str]], deleted: Sequence[Item]) -> pa.Table:
-        items = [*self.written, *deleted]
-        if len({item.item_id for item in items}) != len(items):
-            raise ValueError(f"an item occurs twice among {len(items)}: give each item its own id")
-        gone = np.full(len(deleted), NOWHERE)
-        shard = np.concatenate([*(np.full(count, number) for number, count in enumerate(self._shards)), gone])
-        row = np.concatenate([*(np.arange(count) for count in self._shards), gone])
-        columns = {
-            **{name: [getattr(item, name) for item in items] for name in PART_SCHEMA.names},
-            "shard": shard,
-            "row": row,
-            "deleted": shard == NOWHERE,
-            "captions": [list(captions.get(item.item_id, ())) for item in self.written] + [[] for _ in deleted],
-        }
-        arrays = [pa.array(columns[field.name], field.type) for field in ITEMS_SCHEMA]
-        return pa.Table.from_arrays(arrays, schema=ITEMS_SCHEMA)
+    def _write_part(self, items: pa.Table) -> None:
+        """Write the items of a shard after its vectors: a shard is complete if its part exists."""
+        part = self.directory / PARTS / f"{shard_name(len(self._parts))}.parquet"
+        pq.write_table(items, f"{part}.new")
+        Path(f"{part}.new").replace(part)
+        self._parts.append(items)
 
 
-def _with_metadata(table: pa.Table, metadata: pa.Table) -> pa.Table:
-    """Append the columns of ``metadata`` as ``meta.*``, in the order of the items; a tombstone has nulls."""
-    row_of = {item_id: row for row, item_id in enumerate(metadata.column("item_id").to_pylist())}
-    pairs = zip(table.column("item_id").to_pylist(), table.column("deleted").to_pylist(), strict=True)
-    rows = pa.array([None if gone else row_of.get(item_id) for item_id, gone in pairs], pa.int64())
-    for name in metadata.column_names:
-        if name != "item_id":
-            table = table.append_column(f"{META}{name}", metadata.column(name).take(rows))
-    return table
+def _part(items: Sequence[Item]) -> pa.Table:
+    """Return items as a table of ``PART_SCHEMA``."""
+    states = np.array([item.state for item in items], np.int64).reshape(len(items), len(STATE_FIELDS))
+    values = [[getattr(item, field.name) for item in items] for field in PART_SCHEMA if field not in STATE_FIELDS]
+    return pa.table([*values, *states.T], schema=PART_SCHEMA)
 
 
 def _save(path: Path, array: NDArray[Any]) -> None:
@@ -226,3 +228,11 @@ def _save(path: Path, array: NDArray[Any]) -> None:
     with temporary.open("wb") as file:
         np.save(file, array)
     temporary.replace(path)
+
+
+def _link(file: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)  # of a killed run
+    try:
+        os.link(file, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(file, target)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -25,6 +26,7 @@ from bifocal.search.collection_format import (
     read_items,
     shard_name,
 )
+from bifocal.search.file_states import STATES, stored_states
 from bifocal.search.index_files import read_index, without_values, write_vectors
 from bifocal.search.index_format import APPROXIMATE, BIAS, REMOVED
 from bifocal.search.index_format import ITEMS as INDEX_ITEMS
@@ -55,6 +57,10 @@ def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Descript
     # The vectors come first: a killed deletion finds their rows again.
     table = _tombstones(items, gone)
     _write_aside(directory / ITEMS, lambda file: pq.write_table(table, file))
+    if (directory / STATES).is_file():
+        states = stored_states(directory)
+        kept = states.filter(pc.invert(pc.is_in(states["item_id"], value_set=pa.array(item_ids, pa.string()))))
+        _write_aside(directory / STATES, lambda file: pq.write_table(kept, file))
     deleted = int(table["deleted"].to_numpy().sum())
     description = replace(description, items=len(table) - deleted, deleted=deleted)
     description.write(directory / DESCRIPTION)

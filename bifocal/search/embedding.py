@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from bifocal.progress import log_line, track
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.file_states import FIELDS
+from bifocal.search.former import Former
 from bifocal.search.image_vectors import ImageVectors
 from bifocal.search.sources import Entry, Source
 from bifocal.serving.encoders import Array
@@ -79,8 +81,8 @@ class CollectionEmbedder:
             first_shard: whether this share lists the tombstones of images that the source has no longer.
 
         Returns:
-            ``items``, of them ``embedded`` and ``kept`` from the former collection; ``deleted``; ``rejected``; images
-            per second of the whole stage, and of the networks alone.
+            ``items``, of them ``embedded`` and ``kept`` from the former collection; ``read``, image files that were
+            hashed; ``deleted``; ``rejected``; images per second of the whole stage, and of the networks alone.
 
         Raises:
             ValueError: the model has no single vector for an image, it cannot read these images, or no image is valid.
@@ -101,19 +103,28 @@ class CollectionEmbedder:
         description = Description(
             identity, self.source.root, vectors.dimension, vectors.region_dimension, vectors.graph.preprocessing
         )
-        former = self._usable(description)
-        known = {} if former is None else _rows_by_id(former)
-        writer = self._open_writer(directory, description, entries)
-        done = {item.item_id for item in writer.written}
-        waiting = [entry for entry in entries if entry.item_id not in done]
+        states, usable = self.source.states(entries), self._usable(description)
+        former = Former(usable, entries, states)
+        writer = self._open_writer(directory, description, entries, states)
+        done = set(writer.written.column("item_id").to_pylist())
+        waiting = np.array([entry.item_id not in done for entry in entries], bool)
         start, counts = time.perf_counter(), {"embedded": 0, "kept": 0}
-        unknown = (entry for entry in waiting if _unchanged(entry, known) is None)
-        loaded = prefetch(lambda entry: self._load(entry, vectors, known), unknown, ahead=4 * self.batch_size)
+        if usable is not None:
+            for number, positions in list(former.whole_shards(waiting, self.items_per_shard // 2)):
+                writer.take_over(usable.directory, number, former.items(positions))
+                waiting[positions] = False
+                counts["kept"] += len(positions)
+        remaining = np.flatnonzero(waiting).tolist()
+        changed = [position for position in remaining if not former.unchanged[position]]
+        counts["read"] = len(changed) if self._stored(vectors) is None else 0
+        loaded = prefetch(
+            lambda position: self._load(entries[position], position, former, vectors), changed, 4 * self.batch_size
+        )
         batch: list[Embedded] = []
         problems: list[tuple[str, str]] = []
         new = 0
-        for entry in track(waiting, "embedding images", total=len(entries), done=len(done)):
-            result = _unchanged(entry, known) or next(loaded)
+        for position in track(remaining, "embedding images", total=len(entries), done=len(entries) - len(remaining)):
+            result = _kept(former, position) if former.unchanged[position] else next(loaded)
             if not isinstance(result, Embedded):
                 problems.append(result)
                 continue
@@ -127,8 +138,13 @@ class CollectionEmbedder:
         for image, reason in [*(self.source.rejected if first_shard else ()), *problems]:
             writer.reject(image, reason)
         self.source.keep(entries)
-        gone = self._gone(known, former, entries, problems, first_shard)
-        finished = writer.finish(self.source.captions, self.source.metadata, gone)
+        broken = {image for image, _ in problems}
+        gone = former.gone(
+            {entry.item_id for entry in self.source.entries} if first_shard else None,
+            {entry.item_id for entry in entries if str(entry.image or entry.item_id) in broken} if broken else (),
+        )
+        order = [entry.item_id for entry in entries]
+        finished = writer.finish(self.source.captions, self.source.metadata, gone, order)
         if not finished.items and len(entries) == len(self.source.entries):
             first = "; ".join(f"{image}: {reason}" for image, reason in problems[:REASONS_SHOWN])
             raise ValueError(f"no image of {self.source.root} can be embedded. The first problems: {first}")
@@ -151,17 +167,29 @@ class CollectionEmbedder:
             return None
         return self.former
 
-    def _open_writer(self, directory: Path, description: Description, entries: Sequence[Entry]) -> CollectionWriter:
+    def _open_writer(
+        self, directory: Path, description: Description, entries: Sequence[Entry], states: Array
+    ) -> CollectionWriter:
         """Return a writer, without the shards of a killed run whose images have changed since."""
         writer = CollectionWriter(directory, description, self.items_per_shard)
-        listed = {entry.item_id: entry.sha256 for entry in entries}
-        if any(listed.get(item.item_id, "") not in (None, item.sha256) for item in writer.written):
-            writer.clear()
+        position_of = {entry.item_id: position for position, entry in enumerate(entries)}
+        for row in writer.written.to_pylist():
+            position = position_of.get(row["item_id"])
+            if position is None or not self._as_written(row, entries[position], states[position]):
+                writer.clear()
+                break
         return writer
 
-    def _load(
-        self, entry: Entry, vectors: ImageVectors, known: Mapping[str, tuple[int, Item]]
-    ) -> Embedded | tuple[str, str]:
+    def _as_written(self, row: Mapping[str, Any], entry: Entry, state: Array) -> bool:
+        """Return whether an image is the one that a killed run embedded."""
+        if entry.sha256 is not None or self.source.dataset is not None:
+            return entry.sha256 is None or entry.sha256 == str(row["sha256"])
+        if state.any() and state.tolist() == [row[name] for name in FIELDS]:
+            return True
+        file = self.source.open(entry)
+        return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == str(row["sha256"])
+
+    def _load(self, entry: Entry, position: int, former: Former, vectors: ImageVectors) -> Embedded | tuple[str, str]:
         """Read, hash and decode an image, or return its name and why it cannot be embedded."""
         if self._stored(vectors) is not None:
             width, height = entry.size or (0, 0)
@@ -169,22 +197,22 @@ class CollectionEmbedder:
         try:
             file = self.source.open(entry).read_bytes()
             digest = hashlib.sha256(file).hexdigest()
-            unchanged = _unchanged(replace(entry, sha256=digest), known)
-            if unchanged is not None:
-                return unchanged
+            if digest == former.sha256(position):
+                return _kept(former, position)
             image = vectors.decode(file, self.max_pixels)
         except ValueError as error:
             return str(entry.image or entry.item_id), str(error)
         except OSError as error:
             return str(entry.image or entry.item_id), error.strerror or str(error)
-        return Embedded(Item(entry.item_id, entry.image, digest, image.width, image.height), image.pixels, None)
+        item = Item(entry.item_id, entry.image, digest, image.width, image.height, former.state(position))
+        return Embedded(item, image.pixels, None)
 
     def _add(
         self,
         batch: Sequence[Embedded],
         vectors: ImageVectors,
         writer: CollectionWriter,
-        former: Collection | None,
+        former: Former,
         counts: dict[str, int],
     ) -> None:
         """Embed the new images of a batch, and add all of it in order."""
@@ -197,12 +225,12 @@ class CollectionEmbedder:
             found[new] = encoded
             for number, region in zip(new, of_regions or (), strict=False):
                 regions[number] = region, vectors.boxes(batch[number].item.width, batch[number].item.height)
-        if rows and former is not None:
+        if rows and former.collection is not None:
             old = [number for number, entry in enumerate(batch) if entry.former is not None]
-            found[old] = former.vectors[rows]
+            found[old] = former.collection.vectors[rows]
             if vectors.region_dimension is not None:
                 for number, row in zip(old, rows, strict=True):
-                    regions[number] = former.regions(row) or (None, None)
+                    regions[number] = former.collection.regions(row) or (None, None)
         for entry, vector, (region, boxes) in zip(batch, found, regions, strict=True):
             writer.add(entry.item, vector, region, boxes)
         counts["embedded"] += len(new)
@@ -219,35 +247,7 @@ class CollectionEmbedder:
         replaceable = not vectors.graph.reads_pixels and (self.same_features or not vectors.reads_images)
         return self.features if replaceable else None
 
-    def _gone(
-        self,
-        known: Mapping[str, tuple[int, Item]],
-        former: Collection | None,
-        entries: Sequence[Entry],
-        problems: Sequence[tuple[str, str]],
-        first_shard: bool,
-    ) -> list[Item]:
-        """Return the tombstones: items of the former collection that this one has no longer."""
-        if former is None:
-            return []
-        broken = {image for image, _ in problems}
-        mine = {entry.item_id for entry in entries if str(entry.image or entry.item_id) in broken}
-        listed = {entry.item_id for entry in self.source.entries}
-        rows = former.items.select(["item_id", "image", "sha256", "width", "height"]).to_pylist()
-        return [Item(**row) for row in rows if row["item_id"] in mine or (first_shard and row["item_id"] not in listed)]
 
-
-def _unchanged(entry: Entry, known: Mapping[str, tuple[int, Item]]) -> Embedded | None:
-    """Return the item of the former collection, if it has the SHA-256 of the entry."""
-    row, item = known.get(entry.item_id, (None, None))
-    return Embedded(item, None, row) if item is not None and item.sha256 == entry.sha256 else None
-
-
-def _rows_by_id(collection: Collection) -> dict[str, tuple[int, Item]]:
-    """Return row and item of every item that is not deleted."""
-    table = collection.items.select(["item_id", "image", "sha256", "width", "height"])
-    return {
-        row["item_id"]: (number, Item(**row))
-        for number, (row, deleted) in enumerate(zip(table.to_pylist(), collection.deleted, strict=True))
-        if not deleted
-    }
+def _kept(former: Former, position: int) -> Embedded:
+    """Return an unchanged image."""
+    return Embedded(former.item(position), None, int(former.rows[position]))

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from bifocal.datasets.archives import remove_all_but, unpack
 from bifocal.datasets.dataset import Dataset
@@ -17,6 +19,7 @@ from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.tables import METADATA_FILE
 from bifocal.remote_files import is_address
+from bifocal.search.file_states import UNKNOWN, file_states
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
 """Names of a table beside the images, without their suffix."""
@@ -77,6 +80,12 @@ class Source:
             return self.dataset.image_path(entry.item_id)
         assert self.folder is not None
         return self.folder / str(entry.image)
+
+    def states(self, entries: Sequence[Entry]) -> NDArray[np.int64]:
+        """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which knows the hashes."""
+        if self.folder is None or self.unpacked or is_address(self.root):
+            return np.zeros((len(entries), len(UNKNOWN)), np.int64)
+        return file_states(self.folder, [str(entry.image) for entry in entries])
 
     def keep(self, entries: Sequence[Entry]) -> None:
         """Delete all other files of unpacked archives."""
@@ -141,7 +150,8 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
     if not archive and not source.is_dir():
         raise ValueError(f"{source} is no collection of images: expected {EXPECTED}")
     folder = Folder(source, [], []) if archive else list_folder(source)
-    archives = [source] if archive else sorted(path for path in source.iterdir() if path.suffix.lower() in ARCHIVES)
+    names = [] if archive else [name for name in folder.others if "/" not in name and name.lower().endswith(ARCHIVES)]
+    archives = [source] if archive else [source / name for name in names]
     rejected: list[tuple[str, str]] = []
     unpacked = not folder.images and bool(archives)
     if unpacked:
@@ -157,11 +167,11 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
 
 
 def _table_beside(folder: Folder) -> CaptionTable:
-    found = tables_in(folder.root)
+    found = tables_in(folder)
     if len(found) > 1:
         names = ", ".join(str(path.relative_to(folder.root)) for path in found)
         raise ValueError(f"{folder.root} has several tables, {names}: name one of them as the source")
-    return read_caption_table(found[0]) if found else read_sidecars(folder.root, folder.images)
+    return read_caption_table(found[0]) if found else read_sidecars(folder)
 
 
 def _with_rows(

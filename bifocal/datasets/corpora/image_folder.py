@@ -85,7 +85,7 @@ class ImageFolder:
         folder, rejected = self._open(output_dir)
         table = self._table(folder)
         if table is None:
-            table = read_sidecars(folder.root, folder.images)
+            table = read_sidecars(folder)
             rejected += unused_sidecars(folder.root, folder.texts, folder.images)
             if not table.rows:
                 raise ValueError(f"ImageFolder: {folder.root} has no captions: it must contain {EXPECTED}")
@@ -125,7 +125,7 @@ class ImageFolder:
             if path.suffix.lower() not in SUFFIXES:
                 raise ValueError(f"ImageFolder: captions is {self.captions!r}, expected a name that ends in {SUFFIXES}")
             return read_caption_table(path, self.encoding)
-        found = tables_in(folder.root)
+        found = tables_in(folder)
         if len(found) > 1:
             names = ", ".join(str(path.relative_to(folder.root)) for path in found)
             raise ValueError(f"ImageFolder: {folder.root} has several tables, {names}: set captions to one of them")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import RejectedEntry
+from bifocal.datasets.folder import Folder
 
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""
@@ -44,13 +45,10 @@ class CaptionTable:
         self.rejected.append(RejectedEntry("caption", place, reason))
 
 
-def tables_in(folder: Path) -> list[Path]:
+def tables_in(folder: Folder) -> list[Path]:
     """Return the caption tables in a folder and below it, sorted."""
-    return [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.stem.lower() in NAMES and path.suffix.lower() in SUFFIXES and path.is_file()
-    ]
+    found = sorted(folder.root / name for name in folder.others if name.lower().endswith(SUFFIXES))
+    return [path for path in found if path.stem.lower() in NAMES and path.is_file()]
 
 
 def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:

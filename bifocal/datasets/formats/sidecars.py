@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bifocal.datasets.base import RejectedEntry
+from bifocal.datasets.folder import Folder
 from bifocal.datasets.formats.caption_table import CaptionTable
 
 SUFFIXES = (".txt", ".json")
@@ -13,24 +14,24 @@ KEYS = ("caption", "text", "captions", "texts")
 """Keys of a caption, or of a list of captions, in a JSON file."""
 
 
-def read_sidecars(root: Path, images: Sequence[str]) -> CaptionTable:
+def read_sidecars(folder: Folder) -> CaptionTable:
     """Return one row per image that has a text file or a JSON file of its own name.
 
     A text file has one caption per line. Of a JSON file, ``caption`` or ``text`` is the caption unless there is a text
     file too; its other values are kept as metadata.
-
-    Args:
-        images: paths of the image files, relative to ``root``, with "/".
     """
-    table = CaptionTable(root, ["image", "caption"])
-    for image in images:
-        stem = PurePosixPath(image).with_suffix("")
+    root, table = folder.root, CaptionTable(folder.root, ["image", "caption"])
+    beside = {name for name in (*folder.texts, *folder.others) if name.endswith(SUFFIXES)}
+    for image in folder.images:
+        stem = image.rpartition(".")[0]
+        if beside.isdisjoint((f"{stem}.txt", f"{stem}.json")):
+            continue
         row: dict[str, Any] = {}
         try:
             row |= _metadata(root / f"{stem}.json")
             lines = _lines(root / f"{stem}.txt")
         except ValueError as error:
-            table.reject(f"{stem}", str(error))
+            table.reject(stem, str(error))
             continue
         captions = [row.pop(key) for key in KEYS if key in row]
         if lines is None and not captions:
