@@ -75,6 +75,26 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     return manifest
 
 
+def check_files(artifact: Path) -> None:
+    """Compare the files of a complete artifact with the hashes of its manifest; other files are ignored.
+
+    This reads every file, about 1 GB in a second.
+
+    Raises:
+        ValueError: a file is missing or damaged.
+    """
+    manifest = read_manifest(artifact)
+    writer = manifest.get("component", "a stage")
+    for name, digest in manifest["files"].items():
+        path = artifact / name
+        if not path.is_file() or hash_files(path)["."] != digest:
+            problem = "differs from its hash in" if path.is_file() else "is missing, but it is in"
+            raise ValueError(
+                f"{path} {problem} {MANIFEST}: it was changed or damaged after {writer} wrote it; "
+                "run that stage again, or 'dvc repro'"
+            )
+
+
 def fingerprint_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fingerprint that the artifact of ``manifest`` was written with, see ``open_partial``."""
     return {key: value for key, value in manifest.items() if key not in ("schema_version", "metrics", "files")}

@@ -77,11 +77,12 @@ def run_stage(
 
     Raises:
         FileNotFoundError: an input is missing or incomplete.
+        ValueError: a file of an input is damaged.
     """
     fetch_remote_files()
     run = import_module(f"{component.module}.run").run
     options = dict(arguments or {})
-    inputs = {name: shared_store.resolve(path) for name, path in inputs.items()}
+    given, inputs = inputs, {name: shared_store.resolve(path) for name, path in inputs.items()}
     if not is_main_process():
         partials = {name: artifacts.partial_path(outputs[name]) for name in component.outputs}
         run(params, **inputs, **partials, **options)
@@ -94,6 +95,9 @@ def run_stage(
     tags = {"code": str(fingerprint["code"])} | {
         f"input.{name}": digest for name, digest in fingerprint["inputs"].items()
     }
+    for name, path in inputs.items():
+        if path == given[name]:  # in a shared store, files are mapped to memory instead of read
+            artifacts.check_files(path)
     delete_checkpoints(inputs.values())
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
         log_datasets(inputs, component.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.artifacts import artifact_hash, code_hash, commit, open_partial, read_manifest, write_json
+from runtime.artifacts import artifact_hash, check_files, code_hash, commit, open_partial, read_manifest, write_json
 
 FINGERPRINT = {"component": "toy", "parameters": {"size": 1}, "inputs": {}, "code": "abc"}
 
@@ -82,3 +82,17 @@ def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:
     write_json(tmp_path / "metrics.json", {"recall": nan, "rows": [1.5, (inf, 2)]})
     text = (tmp_path / "metrics.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == {"recall": None, "rows": [1.5, [None, 2]]}
+
+
+def test_files_that_differ_from_the_manifest_are_named(tmp_path: Path) -> None:
+    write_artifact(tmp_path / "toy", "one")
+    file = tmp_path / "toy" / "folder" / "file.txt"
+    check_files(tmp_path / "toy")
+    file.with_name("note").write_text("of the user")
+    check_files(tmp_path / "toy")
+    file.write_text("two")
+    with pytest.raises(ValueError, match=r"file\.txt differs from its hash in manifest\.json: .* after toy wrote it"):
+        check_files(tmp_path / "toy")
+    file.unlink()
+    with pytest.raises(ValueError, match=r"file\.txt is missing, but it is in manifest\.json"):
+        check_files(tmp_path / "toy")

@@ -76,9 +76,11 @@ def test_an_update_embeds_new_and_changed_images_alone(inputs: dict[str, Path], 
 
 def test_another_model_embeds_all_again(inputs: dict[str, Path], whole: Path, tmp_path: Path) -> None:
     other = tmp_path / "onnx"
-    shutil.copytree(inputs["onnx"], other)
-    preprocessing = json.loads((other / "preprocessing.json").read_text())
-    (other / "preprocessing.json").write_text(json.dumps(preprocessing, indent=1))
+    partial = artifacts.open_partial(other, {})
+    shutil.copytree(inputs["onnx"], partial, dirs_exist_ok=True, ignore=shutil.ignore_patterns(artifacts.MANIFEST))
+    preprocessing = json.loads((partial / "preprocessing.json").read_text())
+    (partial / "preprocessing.json").write_text(json.dumps(preprocessing, indent=1))
+    artifacts.commit(partial, other, {})
     metrics = embed(inputs | {"onnx": other}, tmp_path / "collection", former=str(whole))
     assert (metrics["embedded"], metrics["kept"], metrics["deleted"]) == (SCENES, 0, 0)
 
