@@ -67,7 +67,7 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
     for plot in COMPONENT.plots:
         file = directory / Path(plot.path).name
         file.write_text(f"{plot.x},{plot.y}\n")
-    (directory / "pictures").mkdir()
+    (directory / "pictures").mkdir(exist_ok=True)
     for result in results:
         for name, table in result.tables.items():
             table.to_csv(directory / f"{name}.csv", index=False)

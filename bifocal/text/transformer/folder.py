@@ -127,7 +127,7 @@ class TransformerFolder:
 
     def copy(self, target: Path) -> None:
         """Copy the files that :meth:`read` needs."""
-        target.mkdir()
+        target.mkdir(exist_ok=True)
         for path in sorted(self.root.rglob("*")):
             name = path.relative_to(self.root)
             wanted = path.suffix == ".json" or path.match(WEIGHTS)

@@ -116,7 +116,7 @@ class Concatenated:
         """Write each vectorizer to a folder with its number."""
         for number, part in enumerate(self.fitted_parts):
             folder = directory / str(number)
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             save_vectorizer(folder, part)
 
     def load(self, directory: Path) -> None:

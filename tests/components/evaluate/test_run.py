@@ -13,6 +13,7 @@ from bifocal.evaluation.base import Result, summary_metrics
 from bifocal.evaluation.retrieval_tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics.retrieval.protocols import Fold
+from components.evaluate.run import write_tables_and_figures
 from components.evaluate.spec import COMPONENT
 from runtime.artifacts import artifact_hash
 from runtime.parameters import ParameterError, validate
@@ -118,6 +119,12 @@ def test_evaluation_is_reproducible_byte_for_byte(evaluated: Path, artifacts: Pa
     evaluate(artifacts, tmp_path)
     for path in sorted(evaluated.rglob("*.*")):
         assert path.read_bytes() == (tmp_path / path.relative_to(evaluated)).read_bytes(), path.name
+
+
+def test_files_of_a_killed_evaluation_are_replaced(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_tables_and_figures(tmp_path, [Result("One", {}, tables={"ranks": pd.DataFrame({"rank": [1]})})])
+    assert (tmp_path / "ranks.csv").read_text() == "rank\n1\n"
 
 
 def test_only_listed_evaluators_run(artifacts: Path, tmp_path: Path) -> None:

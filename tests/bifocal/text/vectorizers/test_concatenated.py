@@ -1,5 +1,7 @@
 """Concatenated vectors are those of the parts, one after the other."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,18 @@ def test_values_are_those_of_the_parts_in_their_order(order: list[object]) -> No
     np.testing.assert_array_equal(dense(vectorizer), expected)
     assert vectorizer.format.dim == expected.shape[1]
     assert vectorizer.format.name == ("sparse" if "TFIDF" in order else "vectors")
+
+
+def test_files_of_a_killed_save_are_replaced(tmp_path: Path) -> None:
+    vectorizer = Concatenated([TFIDF(), TFIDF()])
+    expected = dense(vectorizer)
+    for _ in range(2):
+        vectorizer.save(tmp_path)
+    restored = Concatenated([TFIDF(), TFIDF()])
+    restored.load(tmp_path)
+    encoded = restored.transform(CAPTIONS)
+    values = collate(restored.format, encoded.values, encoded.indices).values.numpy()
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_parts_without_one_vector_per_caption_are_refused() -> None:

@@ -37,3 +37,11 @@ def test_states_are_those_of_the_layers(folder: Path, layers: tuple[int, ...]) -
 def test_missing_layer_is_named(folder: Path) -> None:
     with pytest.raises(ValueError, match="the transformer has no layer 3: give numbers from -3 to 2"):
         TransformerTokens(layers=(3,), path=folder).fit([], seed=0)
+
+
+def test_files_of_a_killed_save_are_replaced(folder: Path, tmp_path: Path) -> None:
+    vectorizer = TransformerTokens(path=folder)
+    vectorizer.fit([], seed=0)
+    for _ in range(2):
+        vectorizer.save(tmp_path)
+    assert list(tmp_path.rglob("*.safetensors"))
