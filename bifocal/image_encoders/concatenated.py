@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from bifocal.features import RegionBatch
 from bifocal.image_encoders.base import ImageEncoder
+from bifocal.image_encoders.pooling import mean_region
 from bifocal.image_encoders.smile import SMILEEncoder
-from bifocal.localization.base import Localizer
+from bifocal.localization.base import Localizer, RegionVectors
 from bifocal.localization.per_region import PerRegionLocalizer
 from bifocal.localization.smile import SMILERegions
 
@@ -57,6 +60,22 @@ class ConcatenatedImages(ImageEncoder):
     def region_embeddings(self, features: Tensor) -> Tensor:
         """Return the regions in the joint space (B, R, n d), of unit norm, if the members are ``SMILEEncoder``."""
         return join([member.region_embeddings(features) for member in self.members if isinstance(member, SMILEEncoder)])
+
+    def activation_maps(self, regions: RegionBatch) -> RegionVectors:
+        """Return the regions in the joint space (B, R, n d) before normalization.
+
+        The regions of each member are divided by the norm of their mean, so that all members count equally.
+
+        Raises:
+            ValueError: the members have no activation maps.
+        """
+        members: list[Any] = self._encoders
+        if not hasattr(members[0], "activation_maps"):
+            raise ValueError(f"{type(members[0]).__name__} has no activation_maps(): choose another localizer")
+        maps: list[RegionVectors] = [member.activation_maps(regions) for member in members]
+        norms = [mean_region(each.vectors, each.mask).norm(dim=1) for each in maps]
+        scaled = [each.vectors / norm[:, None, None] for each, norm in zip(maps, norms, strict=True)]
+        return maps[0]._replace(vectors=join(scaled))
 
     def keeps_square(self, size: int) -> bool:
         """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the networks."""

@@ -105,9 +105,9 @@ class LastLayersEncoder(ImageEncoder):
         cells = self._activations(self._maps(self.to_dtype(regions.features), regions.mask))
         side = math.isqrt(cells.shape[2])
         boxes = cell_boxes(side, side).to(cells)
-        boxes = torch.cat([boxes, mirrored(boxes)][: self.views]).expand(len(cells), -1, -1)
-        flat = cells.flatten(1, 2)
-        vectors = self.projection(self.standardize(flat.flatten(0, 1)).unflatten(0, flat.shape[:2]))
+        # Not len(cells), which would fix the batch size of an exported graph.
+        boxes = torch.cat([boxes, mirrored(boxes)][: self.views]).expand(cells.shape[0], -1, -1)
+        vectors = self.projection(self.standardize(cells.flatten(1, 2).transpose(1, 2)).transpose(1, 2))
         return RegionVectors(vectors, boxes.new_ones(boxes.shape[:2], dtype=torch.bool), boxes)
 
     def _maps(self, features: Tensor, mask: Tensor) -> Tensor:

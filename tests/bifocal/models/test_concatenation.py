@@ -21,8 +21,10 @@ from bifocal.text import TextBatch
 VECTORS = {"feature_dim": 12, "text_dim": 7, "text_format": "vectors"}
 
 
-def new_models(text_encoder: str = "LinearEncoder", count: int = 3, **sizes: Any) -> list[Model]:
-    parts = {"image_encoder": {"name": "SMILEEncoder"}, "text_encoder": {"name": text_encoder}}
+def new_models(
+    text_encoder: str = "LinearEncoder", count: int = 3, image_encoder: str = "SMILEEncoder", **sizes: Any
+) -> list[Model]:
+    parts = {"image_encoder": {"name": image_encoder}, "text_encoder": {"name": text_encoder}}
     models = []
     for seed in range(count):
         torch.manual_seed(seed)
@@ -83,6 +85,17 @@ def test_joined_model_is_exported_with_its_regions(tmp_path: Path) -> None:
             (regions,) = run_graph(open_session(file), arrays, REGIONS)
             g = [normalize(member.convolution(inputs[0]), dim=2) for member in joined.image_encoder.members]
             np.testing.assert_allclose(regions, (torch.cat(g, dim=2) / 2**0.5).detach().numpy(), atol=1e-5)
+
+
+def test_mean_of_the_joined_activation_maps_is_the_embedding() -> None:
+    joined = concatenate_models(new_models(image_encoder="LinearEncoder"))
+    regions = RegionBatch(torch.randn(5, 4, 12), torch.rand(5, 4) < 0.8, torch.rand(5, 4, 4))
+    regions.mask[:, 0] = True
+    maps = joined.image_encoder.activation_maps(regions)
+    mean = torch.stack([vectors[mask].mean(dim=0) for vectors, mask in zip(maps.vectors, maps.mask, strict=True)])
+    torch.testing.assert_close(mean, joined.embed_images(regions))
+    with pytest.raises(ValueError, match="GPOEncoder has no activation_maps"):
+        concatenate_models(new_models(image_encoder="GPOEncoder")).image_encoder.activation_maps(regions)
 
 
 def test_models_that_cannot_be_joined_are_errors() -> None:
