@@ -9,9 +9,10 @@ from pathlib import Path
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection import Collection
+from bifocal.search.index_format import DESCRIPTION as INDEX_DESCRIPTION
 from bifocal.search.index_format import IndexDescription
 from bifocal.serving.identity import model_hash
-from runtime.artifacts import hash_files, write_json
+from runtime.artifacts import MANIFEST, hash_files, write_json
 
 DESCRIPTION = "release.json"
 COLLECTION, INDEX, HUBNESS = "collection", "index", "hubness"
@@ -35,6 +36,17 @@ class Release:
     def digest(self) -> str:
         """SHA-256 over the hashes of the model and of the files."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def equals(self, other: "Release") -> bool:
+        """Whether both have the same model, images, vectors, biases and probabilities.
+
+        Manifests and the description of the index do not count: they hold durations and hashes of inputs.
+        """
+        return (self.model, self._contents()) == (other.model, other._contents())
+
+    def _contents(self) -> dict[str, str]:
+        measured = {f"{COLLECTION}/{MANIFEST}", f"{INDEX}/{MANIFEST}", f"{INDEX}/{INDEX_DESCRIPTION}"}
+        return {name: digest for name, digest in self.files.items() if name not in measured}
 
     def write(self, folder: Path) -> None:
         """Write ``release.json``."""

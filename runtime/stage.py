@@ -1,6 +1,8 @@
 """Run one stage: hash its inputs, write its outputs to partial directories, track it in MLflow, commit the outputs."""
 
 import os
+import resource
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
@@ -106,6 +108,7 @@ def run_stage(
     delete_checkpoints(inputs.values())
     with stage_run(component.name, values, tags) if component.has_parameters else nullcontext():
         log_datasets(inputs, component.name)
+        start, used = time.perf_counter(), core_seconds()
         with remote_checkpoints(fingerprint, partials):
             returned = run(params, **inputs, **partials, **options)
         parameters = {name: str(returned[name]) for name in component.parameter_outputs}
@@ -117,5 +120,12 @@ def run_stage(
             else:
                 shared_store.commit_stored(partial, place, manifest, outputs[name])
         log_datasets({name: shared_store.resolve(outputs[name]) for name in partials}, component.name)
-        log_metrics(metrics)
+        cost = {"duration_seconds": time.perf_counter() - start, "core_hours": (core_seconds() - used) / 3600}
+        log_metrics(metrics | cost)
     return StageResult(metrics, parameters)
+
+
+def core_seconds() -> float:
+    """Return the seconds that this process and its ended children have used of all cores."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -33,6 +33,7 @@ from bifocal.monitoring.queries import KnownWords
 from bifocal.monitoring.significance import Count
 from bifocal.search.calibration import calibrate
 from bifocal.trained import ONNX, TrainedModel
+from components.cluster.monitor.week import thresholds_of
 from pipelines.app.demo_folder import unpack
 from pipelines.monitor.thresholds import load
 
@@ -210,7 +211,9 @@ def main() -> None:
     policy = load()
     with TemporaryDirectory() as folder:
         pool = draw_pool(unpack(Path(folder) / "demo"), TUNING_SEED if tuning else REPORTED_SEED)
-    simulation = Simulation(pool, policy.thresholds(), np.random.default_rng(TUNING_SEED if tuning else REPORTED_SEED))
+    simulation = Simulation(
+        pool, thresholds_of(policy), np.random.default_rng(TUNING_SEED if tuning else REPORTED_SEED)
+    )
     report = Report("robustness.drift")
     false_alarms(simulation, report)
     for style in STYLES:

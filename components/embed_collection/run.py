@@ -18,13 +18,22 @@ from runtime.shards import items_of_shard, parse_shard
 
 
 def run(
-    params: EmbedCollectionParams, *, dataset: Path, features: Path, onnx: Path, collection: Path, shard: str = "1/1"
+    params: EmbedCollectionParams,
+    *,
+    dataset: Path,
+    onnx: Path,
+    collection: Path,
+    features: Path | None = None,
+    former: Path | None = None,
+    shard: str = "1/1",
 ) -> dict[str, float]:
     """Write the collection and return its counts and rates.
 
     The images of the dataset are not decoded again if the model was exported with the stored features.
 
     Args:
+        features: None in the flow ``refresh``, whose model was trained by another run: images are decoded.
+        former: collection of the champion's release, in the flow ``refresh``; it replaces ``params.former``.
         shard: ``"2/4"`` for the second quarter of the images only; the step ``merge_collection`` combines shards.
 
     Raises:
@@ -40,13 +49,15 @@ def run(
         source = dataset_source(dataset, read_dataset(dataset), collection)
     else:
         source = files_source(params.source, collection, address_of_copy(params.source))
+    known = former or params.former
     embedder = CollectionEmbedder(
         onnx,
         params.name,
         source,
-        former=None if params.former is None else Collection.open(params.former),
-        features=None if params.source is not None else _StoredFeatures(features),
-        same_features=read_manifest(onnx).get("inputs", {}).get("features") == artifact_hash(features),
+        former=None if known is None else Collection.open(known),
+        features=None if features is None or params.source is not None else _StoredFeatures(features),
+        same_features=features is not None
+        and read_manifest(onnx).get("inputs", {}).get("features") == artifact_hash(features),
         batch_size=params.batch_size,
         items_per_shard=params.items_per_shard,
         max_pixels=params.max_pixels,

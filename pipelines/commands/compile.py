@@ -12,12 +12,14 @@ from pipelines.commands import options
 from runtime import parameters
 
 if TYPE_CHECKING:
+    from pipelines.kubeflow.flows import FlowName
     from pipelines.kubeflow.resources import Resources
 
 
 @click.command("compile")
 @options.recipes
 @options.settings
+@options.flow
 @options.images
 @options.resources
 @options.revision
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 def compile_command(
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
+    flow: "FlowName",
     images: Path | None,
     overlays: tuple[Path, ...],
     revision: str | None,
@@ -32,7 +35,7 @@ def compile_command(
 ) -> None:
     """Compile the pipeline for Kubeflow."""
     cluster = load_resources(images, overlays)
-    output.write_text(compile_pipeline_for(recipes, cluster, revision or head_commit(), settings))
+    output.write_text(compile_pipeline_for(recipes, cluster, revision or head_commit(), settings, flow))
     click.echo(output)
 
 
@@ -49,17 +52,22 @@ def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resou
 
 
 def compile_pipeline_for(
-    recipes: Sequence[Path], cluster: "Resources", revision: str, settings: Sequence[str] = ()
+    recipes: Sequence[Path],
+    cluster: "Resources",
+    revision: str,
+    settings: Sequence[str] = (),
+    flow: "FlowName" = "train",
 ) -> str:
     """Return the compiled pipeline of ``params.yaml`` with ``recipes``, as YAML.
 
     Args:
         revision: git commit of the user files.
         settings: values that replace those of ``params.yaml`` and the recipes, as ``"KEY=VALUE"``.
+        flow: graph of the stages.
     """
     from pipelines.kubeflow import compile as kubeflow
 
-    return kubeflow.compile_pipeline(load_parameters(recipes, settings), cluster, revision)
+    return kubeflow.compile_pipeline(load_parameters(recipes, settings), cluster, revision, flow)
 
 
 def load_parameters(recipes: Sequence[Path], settings: Sequence[str] = ()) -> dict[str, Any]:

@@ -65,13 +65,20 @@ def monitor(
     BIFOCAL_NOTICE_URL, and the exit code is 3.
     """
     from bifocal.monitoring.page import value_text
+    from bifocal.trained import COLLECTION, INDEX, ONNX
+    from components.cluster.monitor.week import Artifacts, Monitor
     from pipelines.monitor import thresholds as policies
-    from pipelines.monitor.week import Monitor
     from runtime.s3.remote_files import fetch_remote_files
 
     fetch_remote_files()
     target.mkdir(parents=True, exist_ok=True)
-    watched = Monitor(folder, target, policies.load(thresholds or policies.FILE), queries, probes)
+    watched = Monitor(
+        Artifacts(folder / ONNX, folder / COLLECTION, folder / INDEX),
+        target,
+        policies.load(thresholds or policies.FILE),
+        queries,
+        probes,
+    )
     day = until.date() if until else datetime.now(UTC).date() - timedelta(days=1)
     if reference:
         seen = watched.write_reference(day, days).observations

@@ -30,6 +30,14 @@ resources = click.option(
     type=click.Path(path_type=Path, exists=True),
     help="File that overlays pipelines/kubeflow/resources.yaml; may be repeated.",
 )
+flow = click.option(
+    "--flow",
+    type=click.Choice(["train", "retrain", "refresh", "monitor"]),
+    default="train",
+    show_default=True,
+    help="train: all stages. retrain: train if the data changed enough. refresh: embed new images with the champion. "
+    "monitor: compare the last days with the training.",
+)
 revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")
 skipped_checks = click.option(
     "--skip-check",

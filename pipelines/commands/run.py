@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from pipelines.commands.compile import compile_pipeline_for, head_commit, load_p
 from pipelines.commands.preflight import check_cluster
 from runtime.tracking_store import tracking_uri
 
+if TYPE_CHECKING:
+    from pipelines.kubeflow.flows import FlowName
+
 # Variables that stages read. The compiled ones name the servers and secrets of a cluster.
 PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 
@@ -18,6 +22,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 @click.command()
 @options.recipes
 @options.settings
+@options.flow
 @options.images
 @options.resources
 @options.revision
@@ -35,6 +40,7 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
 def run(
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
+    flow: "FlowName",
     images: Path | None,
     overlays: tuple[Path, ...],
     revision: str | None,
@@ -52,7 +58,7 @@ def run(
         from pipelines.kubeflow.runs import Target, submit
 
         check_cluster([load_parameters(recipes, settings)], cluster, revision, skipped)
-        text = compile_pipeline_for(recipes, cluster, revision, settings)
+        text = compile_pipeline_for(recipes, cluster, revision, settings, flow)
         with kfp_client() as client:
             click.echo(submit(text, Target(client, cluster, revision)))
         return
@@ -75,11 +81,11 @@ def run(
     # A run on this machine has checkpoints and a store if BIFOCAL_CHECKPOINTS and BIFOCAL_STORE are set here, not those
     # of the cluster.
     cluster = cluster.model_copy(update={"push": push, "checkpoints": None, "store": None})
-    text = compile_pipeline_for(recipes, cluster, revision, settings)
+    text = compile_pipeline_for(recipes, cluster, revision, settings, flow)
     # SIGTERM stops the running steps, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     states = LocalRun(text, folder, engine, {"repository": str(Path.cwd())}, parallel).execute()
-    failed = [name for name, state in states.items() if not state.succeeded]
+    failed = [name for name, state in states.items() if state.failed]
     if failed:
         logs = folder / failed[0] / "log-*.txt"
         raise ValueError(f"{failed[0]} failed: see {logs}; run the same command again to continue")

@@ -36,7 +36,9 @@ def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str
         changes = schedules.plan(
             declared,
             target,
-            lambda recipes: compile_pipeline_for([Path(path) for path in recipes], target.resources, target.revision),
+            lambda entry: compile_pipeline_for(
+                [Path(path) for path in entry.recipes], target.resources, target.revision, flow=entry.flow
+            ),
         )
         for change in changes:
             click.echo(f"{change.action:8}{change.name}")

@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,21 +12,16 @@ from typing import Any
 from kfp import compiler, dsl
 
 from components import catalog
-from components.catalog import pipeline_components
-from components.cluster.fetch.spec import COMPONENT as FETCH
 from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.notify.spec import COMPONENT as NOTIFY
-from components.cluster.promote.spec import COMPONENT as PROMOTE
-from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from components.cluster.train_distributed.spec import SETTINGS
+from pipelines.kubeflow.flows import Flow, FlowName, stages_of
 from pipelines.kubeflow.nodes import node_settings
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
-from pipelines.promotion.policy import load as load_policy
 from runtime import parameters
 from runtime.checkpoints import FOLDER as CHECKPOINTS_FOLDER
-from runtime.kfp_executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.shared_store import VARIABLE as STORE_FOLDER
 from runtime.spec import Component, Params
@@ -34,17 +30,19 @@ NAME = "bifocal"
 DESCRIPTION = "Images with captions to a registered visual-semantic embedding."
 
 
-def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: str) -> str:
+def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: str, flow: FlowName = "train") -> str:
     """Return the compiled pipeline as YAML. Equal arguments and code give equal bytes.
 
     Args:
         values: validated values of ``params.yaml``.
         revision: commit of ``resources.repository`` that user files are read from; a run may override it.
+        flow: graph of the stages, see ``pipelines.kubeflow.flows``.
 
     Raises:
         ParameterError: a user path is outside the repository, or an output refers to files of one machine.
+        ValueError: the flow needs a collection, which the pipeline does not make.
     """
-    components = pipeline_components(values["pipeline"])
+    components = stages_of(flow, values["pipeline"])
     sources = {component.name: user_paths(component, values) for component in components}
     identity = json.dumps([revision, values], sort_keys=True)
     environment = {
@@ -63,26 +61,8 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         with dsl.ExitHandler(task(NOTIFY, {}), name="line"):
             named = {name: paths for name, paths in sources.items() if paths}
             fingerprint = task(FINGERPRINT, {"sources": named}, **checkout)
-            artifacts: dict[str, Any] = {}
-            user_files: dict[str, Any] = {}
-            for component in components:
-                inputs = {name: artifacts[name] for name in component.inputs}
-                fetched = [path for path in sources[component.name] if not is_remote(path)]
-                if fetched:
-                    versions = fingerprint.outputs[component.name]
-                    files = task(FETCH, {"paths": fetched}, repository=repository, versions=versions)
-                    user_files[f"{USER_FILES}_{component.name}"] = inputs[USER_FILES] = files.outputs[USER_FILES]
-                if len(fetched) < len(sources[component.name]):
-                    inputs[VERSIONS] = fingerprint.outputs[component.name]
-                last = _add_stage(task, component, values, resources, inputs)
-                if not inputs:
-                    last.after(fingerprint)
-                artifacts |= {name: last.outputs[name] for name in component.outputs}
-            if resources.promote and artifacts.keys() >= set(PROMOTE.inputs):
-                policy = {"policy": load_policy().model_dump(mode="json")}
-                task(PROMOTE, policy, **{name: artifacts[name] for name in PROMOTE.inputs})
-            if resources.push:
-                task(PUSH, {"values": values}, **checkout, **artifacts, **user_files)
+            stages = partial(_add_stage, task, values, resources)
+            getattr(Flow(task, stages, values, sources, fingerprint, checkout), flow)()
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
@@ -111,9 +91,9 @@ def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
 
 def _add_stage(
     task: TaskFactory,
-    component: Component,
     values: Mapping[str, Any],
     resources: Resources,
+    component: Component,
     inputs: Mapping[str, Any],
 ) -> dsl.PipelineTask:
     """Add the tasks of one stage; return the one whose outputs the next stages read."""

@@ -25,6 +25,15 @@ class Trainer(StrictModel):
     folder: str = Field(pattern=r"^s3://[^/]+/.+", description="exchange of inputs and outputs between the machines")
 
 
+class Monitoring(StrictModel):
+    """What the flow ``monitor`` compares."""
+
+    folder: str = Field(pattern=r"^s3://[^/]+/.+", description="reference, results and pages")
+    queries: list[str] = Field(description="s3:// addresses of the logs of 'bifocal serve --log-queries'")
+    probes: str | None = Field(description="s3:// address of captions held out of training; null for none")
+    days: int = Field(ge=1, description="days to compare, up to yesterday")
+
+
 class Resources(StrictModel):
     """The file ``resources.yaml``."""
 
@@ -52,6 +61,7 @@ class Resources(StrictModel):
         description="claim that all steps mount at once (ReadWriteMany), for large artifacts by reference; null: copies"
     )
     trainer: Trainer
+    monitoring: Monitoring
     default: StepResources
     steps: dict[str, StepResources]
 

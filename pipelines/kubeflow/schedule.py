@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 
 from pipelines.kubeflow.client import experiment_id, namespace_of
 from pipelines.kubeflow.cron import check_cron
+from pipelines.kubeflow.flows import FlowName
 from pipelines.kubeflow.runs import Target
 from pipelines.kubeflow.versions import upload_version
 from pipelines.yaml_model import load_yaml_model
@@ -26,6 +27,7 @@ class Schedule(StrictModel):
     """One entry of ``schedules.yaml``."""
 
     cron: Annotated[str, AfterValidator(check_cron)]
+    flow: FlowName = "train"
     recipes: list[str] = Field(description="files that overlay params.yaml")
     enabled: bool
     max_concurrency: int = Field(ge=1, le=10, description="runs of this schedule at once")
@@ -58,11 +60,11 @@ def load(path: Path = FILE) -> dict[str, Schedule]:
     return load_yaml_model(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
 
 
-def plan(schedules: dict[str, Schedule], target: Target, compile_recipes: Callable[[list[str]], str]) -> list[Change]:
+def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable[[Schedule], str]) -> list[Change]:
     """List the changes after which the server has ``schedules`` and no others of this project.
 
     Args:
-        compile_recipes: returns the compiled pipeline of the given recipes.
+        compile_entry: returns the compiled pipeline of an entry.
     """
     on_server: dict[str, list[Any]] = {}
     for run in _recurring_runs(target.client):
@@ -71,7 +73,7 @@ def plan(schedules: dict[str, Schedule], target: Target, compile_recipes: Callab
     changes = []
     for name, schedule in schedules.items():
         try:
-            text = compile_recipes(schedule.recipes)
+            text = compile_entry(schedule)
         except ValueError as error:
             raise ValueError(f"schedule {name!r}: {error}") from error
         # The server does not return the pipeline of a schedule, so its digest is kept in the description.

@@ -4,6 +4,7 @@ Facts of kubeflow/pipelines 2.17, folder backend/src/v2/driver.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,6 +16,8 @@ from pipelines.local.store import BUCKET
 
 EXECUTOR_LOGS = "executor-logs"
 PARAMETERS_FOLDER = "/tmp/kfp/outputs"
+CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^']*)'")
+"""Condition of a nested graph: a parameter equals a text."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,25 @@ class Driver:
         parent.tasks[name] = execution
         ids = {key: int(entry["artifacts"][0]["name"]) for key, entry in inputs.get("artifacts", {}).items()}
         return Graph(execution, inputs.get("parameterValues", {}), ids)
+
+    def skip(self, name: str, task: Mapping[str, Any], component: Mapping[str, Any], parent: Graph) -> str:
+        """Cancel a nested graph whose condition does not hold, and return the condition; "" if it runs (dag.go).
+
+        Raises:
+            ValueError: the condition is another comparison than that of a parameter with a text.
+        """
+        condition = str(task.get("triggerPolicy", {}).get("condition", ""))
+        if not condition:
+            return ""
+        found = CONDITION.fullmatch(condition)
+        if found is None:
+            raise ValueError(f"{name}: local runs support no condition but the equality of a parameter: {condition}")
+        if self.resolve(task, component, parent)["parameterValues"][found[1]] == found[2]:
+            return ""
+        execution = self.metadata.create(self.run.id, parent.execution.id, name)
+        parent.tasks[name] = execution
+        self.metadata.publish(execution, State.CANCELED)
+        return f"{found[1].removeprefix('pipelinechannel--')} is not {found[2]}"
 
     def resolve(self, task: Mapping[str, Any], component: Mapping[str, Any], graph: Graph) -> dict[str, Any]:
         """Return the inputs of a task (resolve.go)."""

@@ -15,18 +15,27 @@ from runtime.artifacts import write_json
 
 
 class State(StrEnum):
-    """State of an execution in ML Metadata. ``OMITTED`` is Argo's phase of a task that never starts."""
+    """State of an execution in ML Metadata. ``OMITTED`` is Argo's phase of a task that never starts.
+
+    ``CANCELED`` is the state of a nested graph whose condition does not hold.
+    """
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
     CACHED = "CACHED"
     FAILED = "FAILED"
+    CANCELED = "CANCELED"
     OMITTED = "OMITTED"
 
     @property
     def succeeded(self) -> bool:
         """Whether the task has outputs."""
         return self in (State.COMPLETE, State.CACHED)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run fails with the task."""
+        return self in (State.FAILED, State.OMITTED)
 
 
 @dataclass
@@ -104,14 +113,14 @@ class MetadataStore:
     def update_graph(self, graph: Execution) -> None:
         """Derive the state of a nested graph from its tasks; the root graph has none (client.go:800-878).
 
-        Only the launcher calls this. So a graph whose last tasks are taken from the cache, or whose last pod is killed,
-        keeps its former state.
+        The launcher calls this after its task, and the runner after a condition. So a graph whose last tasks are taken
+        from the cache, or whose last pod is killed, keeps its former state.
         """
         with self._lock:
             states = [entry.state for entry in self._executions if entry.parent == graph.id]
             if not graph.total_tasks:
                 return
-            if sum(state.succeeded for state in states) == graph.total_tasks:
+            if sum(state.succeeded or state is State.CANCELED for state in states) == graph.total_tasks:
                 graph.state = State.COMPLETE
             elif State.FAILED in states:
                 graph.state = State.FAILED

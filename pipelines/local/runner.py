@@ -136,11 +136,19 @@ class LocalRun:
     def _run_task(self, name: str, task: Mapping[str, Any], graph: Graph) -> str:
         """Run one task or nested graph; return the error message, "" if none."""
         loops = {"parameterIterator", "artifactIterator", "iteratorPolicy"} & set(task)
-        if loops or "condition" in task.get("triggerPolicy", {}):
-            raise ValueError(f"{name}: local runs support tasks, nested graphs and exit tasks, no loops or conditions")
+        if loops:
+            raise ValueError(f"{name}: local runs support tasks, nested graphs, conditions and exit tasks, no loops")
         component = self.pipeline["components"][task["componentRef"]["name"]]
         if "dag" in component:
-            return self._run_graph(component["dag"], self.driver.graph(name, task, component, graph))
+            reason = self.driver.skip(name, task, component, graph)
+            if reason:
+                self._finish(task["taskInfo"]["name"], State.CANCELED, reason)
+                error = ""
+            else:
+                error = self._run_graph(component["dag"], self.driver.graph(name, task, component, graph))
+            if "condition" in task.get("triggerPolicy", {}):
+                self.driver.metadata.update_graph(graph.execution)
+            return error
         state, error = self.tasks.run(name, task, component, graph)
         self._finish(name, state, error)
         return error
@@ -148,4 +156,4 @@ class LocalRun:
     def _finish(self, name: str, state: State, message: str) -> None:
         self.states[name] = state
         line = message if state is State.FAILED else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
-        click.secho(line, fg="green" if state.succeeded else "red")
+        click.secho(line, fg="red" if state.failed else "green")

@@ -24,5 +24,13 @@ from runtime.mlflow.promotion import (
     roll_back,
     version_tags,
 )
-from runtime.mlflow.registry import EVALUATION_DIR, Version, get_version, move_alias, register, reuse_version
+from runtime.mlflow.registry import (
+    EVALUATION_DIR,
+    RELEASE_TAG,
+    Version,
+    get_version,
+    move_alias,
+    register,
+    reuse_version,
+)
 from runtime.mlflow.runs import git_commit, log_datasets, log_figure, log_files, log_metrics, stage_run

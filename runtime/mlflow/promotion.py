@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from runtime.mlflow.connection import connect
-from runtime.mlflow.registry import Version, get_version, move_alias
+from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, move_alias
 
 VETO, LOOK = "promotion.veto", "promotion.look."
 MAX_TAG = 4900
@@ -51,11 +51,14 @@ def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[s
     """Log a decision with the candidate: tags, and ``promotion/against_<champion>.json`` of its run.
 
     Args:
-        record: ``promoted``, ``forced``, ``reasons``, ``metrics``, ``champion`` (with its ``version``) and more.
+        record: ``accepted``, ``promoted``, ``forced``, ``reasons``, ``metrics``,
+            ``champion`` (with its ``version``) and more.
         look: spent level, with the ``images`` of the test set; None if none was spent.
     """
     opponent = str(record["champion"]["version"]) if record["champion"] else "none"
-    answer = "forced" if record["forced"] and record["promoted"] else "yes" if record["promoted"] else "no"
+    answer = "accepted" if record["accepted"] else "no"
+    if record["promoted"]:
+        answer = "forced" if record["forced"] else "yes"
     tags = {"promotion": answer, "promotion.champion": opponent}
     tags["promotion.reasons"] = "; ".join(record["reasons"])[:MAX_TAG]
     # Tag names may not contain "@".
@@ -87,13 +90,18 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str) -> tuple
     Nothing has the alias ``previous`` afterwards: the champion before the previous one is not known.
 
     Raises:
-        ValueError: no version has one of the aliases.
+        ValueError: no version has one of the aliases, or the champion has a release and the previous one has none.
         OSError: another process moved an alias at the same time.
     """
     former, vetoed = get_version(model, previous), get_version(model, champion)
     if former is None or vetoed is None:
         alias = champion if former else previous
         raise ValueError(f"no version of {model} has the alias {alias!r}: there is no promotion to roll back")
+    if RELEASE_TAG in version_tags(vetoed) and RELEASE_TAG not in version_tags(former):
+        raise ValueError(
+            f"version {former.number} of {model} has no release, so a service could not load it: "
+            "run python -m pipelines release for its run first"
+        )
     move_alias(model, champion, former.number)
     move_alias(model, previous, None)
     text = f"rolled back to version {former.number}" + (f": {reason}" if reason else "")

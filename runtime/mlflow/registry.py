@@ -26,6 +26,8 @@ EVALUATION_DIR = "evidence"
 ONNX_TAG = "hash.onnx"
 """Tag of a version with the hash of its ONNX artifact; registration is idempotent by it."""
 EVALUATION_TAG = "hash.metrics"
+RELEASE_TAG = "release"
+"""Tag of a version with the hash of its release, see ``runtime.mlflow.releases``."""
 COLUMNS: dict[str, ColSpec | TensorSpec] = {
     "text": ColSpec(DataType.string, "text", required=False),
     # The base64 of an image file.
@@ -151,6 +153,15 @@ class Version:
             uri = f"models:/{self.model}/{self.number}"
             model = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
             return model / str(Model.load(model).flavors["python_function"]["data"])
+
+    def download_evaluation(self, name: str, folder: Path) -> Path:
+        """Download the file ``name`` of its evaluation to ``folder``; return its path."""
+        with mlflow_errors_as_oserror():
+            connect()
+            path = f"{EVALUATION_DIR}/{name}"
+            return Path(
+                mlflow.artifacts.download_artifacts(run_id=self.run_id, artifact_path=path, dst_path=str(folder))
+            )
 
     def log_decision(self, tags: Mapping[str, str], name: str, decision: Mapping[str, Any]) -> None:
         """Set ``tags`` on the version and log ``decision`` with its run, as the JSON file ``name``."""

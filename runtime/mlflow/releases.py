@@ -12,14 +12,16 @@ import mlflow
 from bifocal.serving.identity import model_hash
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
-from runtime.mlflow.registry import ONNX_TAG, Version
+from runtime.mlflow.registry import ONNX_TAG, RELEASE_TAG, Version
 from runtime.release import BANK, COLLECTION, DESCRIPTION, HUBNESS, INDEX, Release
 
-TAG, FOLDER = "release", "releases"
+FOLDER = "releases"
 
 
 def log_release(version: Version, release: Release, collection: Path, index: Path, embedding: Path) -> bool:
     """Make a release that of a version; log its files unless the version's run has them. Return whether it logged.
+
+    A version keeps its release if the new one has equal contents, see ``Release.equals``.
 
     Raises:
         ValueError: the version has another model.
@@ -28,6 +30,9 @@ def log_release(version: Version, release: Release, collection: Path, index: Pat
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
         client, target = connect(), f"{FOLDER}/{release.digest}"
         _check_version(version, release, Path(folder) / "model")
+        former = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
+        if former and _read_release(version, former, Path(folder) / "former").equals(release):
+            return False
         logged = any(entry.path == f"{target}/{DESCRIPTION}" for entry in client.list_artifacts(version.run_id, target))
         if not logged:
             client.log_artifacts(version.run_id, str(collection), f"{target}/{COLLECTION}")
@@ -36,7 +41,7 @@ def log_release(version: Version, release: Release, collection: Path, index: Pat
                 client.log_artifact(version.run_id, str(embedding / BANK), f"{target}/{HUBNESS}")
             release.write(Path(folder))
             client.log_artifact(version.run_id, str(Path(folder) / DESCRIPTION), target)
-        client.set_model_version_tag(version.model, str(version.number), TAG, release.digest)
+        client.set_model_version_tag(version.model, str(version.number), RELEASE_TAG, release.digest)
         return not logged
 
 
@@ -63,7 +68,7 @@ def read_digest(version: Version) -> str:
         OSError: the registry cannot be reached.
     """
     with mlflow_errors_as_oserror():
-        digest = connect().get_model_version(version.model, str(version.number)).tags.get(TAG)
+        digest = connect().get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
     if digest is None:
         raise FileNotFoundError(
             f"version {version.number} of {version.model} has no release: run python -m pipelines release for its run"
@@ -86,12 +91,21 @@ def download_release(version: Version, digest: str, folder: Path) -> tuple[Path,
         )
     release = Release.read(Path(path))
     if release.digest != digest:
-        raise ValueError(f"{DESCRIPTION} of version {version.number} has another hash than the tag {TAG}")
+        raise ValueError(f"{DESCRIPTION} of version {version.number} has another hash than the tag {RELEASE_TAG}")
     found = {name: of_file for name, of_file in hash_files(Path(path)).items() if name != DESCRIPTION}
     different = sorted(name for name in {*found, *release.files} if found.get(name) != release.files.get(name))
     if different:
         raise ValueError(f"{different[0]} of the release of version {version.number} is missing, unknown or damaged")
     return _check_version(version, release, folder / "model"), Path(path)
+
+
+def _read_release(version: Version, digest: str, folder: Path) -> Release:
+    """Download the description of a release to ``folder``, and read it."""
+    folder.mkdir()
+    mlflow.artifacts.download_artifacts(
+        run_id=version.run_id, artifact_path=f"{FOLDER}/{digest}/{DESCRIPTION}", dst_path=str(folder)
+    )
+    return Release.read(next(folder.rglob(DESCRIPTION)).parent)
 
 
 def _check_version(version: Version, release: Release, folder: Path) -> Path:

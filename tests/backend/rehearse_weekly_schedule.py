@@ -42,7 +42,7 @@ def upload_weights(folder: Path) -> None:
 
 def weekly_run(folder: Path, store: str) -> tuple[dict[str, State], dict[str, Any], int]:
     """Run the schedule once; return the state of each task, the decision, and the number of versions."""
-    with patch("pipelines.kubeflow.compile.load_policy", return_value=POLICY):
+    with patch("pipelines.kubeflow.flows.load_policy", return_value=POLICY):
         text = compile_text(parameters.merge(SMALL_VALUES, CHANGES), push=False)
     # torch.onnx exports once per process.
     engine = MixedEngine({"MLFLOW_TRACKING_URI": store}, processes=("export_onnx",))
@@ -60,7 +60,7 @@ def test_a_version_for_each_change_of_the_corpus(s3: None, mlflow_store: str, tm
     assert versions == 1
 
     states, _, versions = weekly_run(tmp_path / "cluster", mlflow_store)
-    assert set(states) - cached(states) == {"fingerprint", "register-model", "promote", "notify"}
+    assert set(states) - cached(states) == {"fingerprint", "register-model", "release", "promote", "notify"}
     assert versions == 1
 
     upload_scenes(tmp_path / "more", train=41, val=12, test=12)

@@ -68,6 +68,8 @@ def test_training_continues_during_an_outage_and_no_logged_value_is_lost(
     assert history.index.tolist() == list(range(1, 1 + EPOCHS))
     logged = [name for name in history.columns if name in run.data.metrics]
     assert "held_out_l1" in logged
+    cost = run.data.metrics
+    assert 0 < cost["core_hours"] * 3600 < 100 * cost["duration_seconds"]
     for name in logged:
         metrics = [m for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name) if m.step]
         assert [m.value for m in sorted(metrics, key=lambda m: m.step)] == pytest.approx(history[name].tolist())

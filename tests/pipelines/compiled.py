@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
+from pipelines.kubeflow.flows import FlowName
 from runtime import parameters
 
 ROOT = Path(__file__).parents[2]
@@ -18,18 +19,21 @@ VALUES = parameters.load(ROOT / "params.yaml")
 SMALL_VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.yaml"])
 
 
-def compile_text(values: dict[str, Any] = VALUES, *, push: bool = True, nodes: int = 1) -> str:
+def compile_text(
+    values: dict[str, Any] = VALUES, *, push: bool = True, nodes: int = 1, flow: FlowName = "train"
+) -> str:
     """Return the compiled pipeline.
 
     Args:
         push: whether the last step pushes the outputs.
         nodes: machines of the training.
+        flow: graph of the stages.
     """
-    return _compile(json.dumps(values), push, nodes)
+    return _compile(json.dumps(values), push, nodes, flow)
 
 
 @functools.cache
-def _compile(values: str, push: bool, nodes: int) -> str:
+def _compile(values: str, push: bool, nodes: int, flow: FlowName) -> str:
     cluster = resources.load()
     training = cluster.for_step("train_embedding").model_copy(update={"nodes": nodes})
     steps = {**cluster.steps, "train_embedding": training}
@@ -37,7 +41,7 @@ def _compile(values: str, push: bool, nodes: int) -> str:
     checkpoints = cluster.checkpoints if push else None
     cluster = cluster.model_copy(update={"push": push, "steps": steps, "checkpoints": checkpoints})
     with patch.object(inspect, "stack", callers):
-        return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION)
+        return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION, flow)
 
 
 def callers() -> list[inspect.FrameInfo]:

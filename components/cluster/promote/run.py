@@ -16,9 +16,10 @@ from bifocal.evaluation.looks import Look
 from bifocal.evaluation.rank_tables import training_hashes
 from bifocal.features import open_features
 from bifocal.progress import log_line
-from components.cluster.promote.spec import PromoteParams, PromotionPolicy
+from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import artifact_hash, write_json
 from runtime.mlflow import (
+    RELEASE_TAG,
     VETO,
     Version,
     get_version,
@@ -36,31 +37,38 @@ class Decision:
     """Whether the candidate became the champion.
 
     Attributes:
+        accepted: whether the version meets the policy, or its promotion is forced.
         promoted: whether the alias was moved.
         reasons: reasons against the promotion; a forced promotion may have some.
         record: all checks and metrics, the test set and the policy; see the README of the step.
     """
 
+    accepted: bool
     promoted: bool
     reasons: list[str]
     record: dict[str, Any]
 
 
-def run(
-    params: PromoteParams, *, dataset: Path, features: Path, registration: Path, promotion: Path
-) -> dict[str, float]:
+def run(params: PromoteParams, *, dataset: Path, features: Path, registration: Path, promotion: Path) -> dict[str, Any]:
     """Decide on the version that ``registration`` names and write ``decision.json``; a refusal is no error."""
     registered = json.loads((registration / "registration.json").read_text())
     policy = params.policy.model_copy(update={"model": registered["model"]})
-    decision = promote(policy, dataset, features, number=registered["version"])
+    decision = promote(policy, dataset, features, number=registered["version"], decide_only=params.decide_only)
     write_json(promotion / "decision.json", decision.record)
     for reason in decision.reasons:
         log_line(f"not promoted: {reason}")
-    return {"promoted": float(decision.promoted), **decision.record["metrics"]}
+    accepted = json.dumps(decision.accepted)
+    return {"promoted": float(decision.promoted), ACCEPTED: accepted, **decision.record["metrics"]}
 
 
 def promote(
-    policy: PromotionPolicy, dataset: Path, features: Path, *, number: int | None = None, force: str = ""
+    policy: PromotionPolicy,
+    dataset: Path,
+    features: Path,
+    *,
+    number: int | None = None,
+    force: str = "",
+    decide_only: bool = False,
 ) -> Decision:
     """Compare the candidate with the champion, log the decision, and move the aliases if it is promoted.
 
@@ -69,6 +77,7 @@ def promote(
         features: artifact that the candidate was trained on, read only if a model has no graph from pixels to vectors.
         number: version to promote; None for the version that has the candidate's alias.
         force: why the candidate is promoted despite all reasons against it; empty to heed them.
+        decide_only: log the decision, and move no alias. The version may have no release yet.
 
     Raises:
         ValueError: there is no candidate, or the artifacts are not its own.
@@ -83,17 +92,19 @@ def promote(
         champion = get_version(policy.model, policy.champion)
         if champion == candidate:
             reason = f"version {candidate.number} already is the champion"
-            return Decision(False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
+            return Decision(False, False, [reason], {"promoted": False, "reasons": [reason], "metrics": {}})
         tags = version_tags(candidate)
         checks, result = registry_checks(tags, policy.allow_dirty), Assessment()
+        if champion and not decide_only:
+            checks.append(release_check(candidate, tags, version_tags(champion)))
         if force or all(check.passed for check in checks):
             result = _assess(policy, candidate, champion, tags, dataset, features)
         result.checks[:0] = checks
-        record = _record(policy, candidate, champion, tags, result, force)
+        record = _record(policy, candidate, champion, tags, result, force, decide_only)
         log_promotion(candidate, record, asdict(result.look) if result.look else None)
         if record["promoted"]:
             make_champion(candidate, champion, champion=policy.champion, previous=policy.previous)
-    return Decision(record["promoted"], record["reasons"], record)
+    return Decision(record["accepted"], record["promoted"], record["reasons"], record)
 
 
 def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
@@ -104,6 +115,18 @@ def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
         Check("veto", f"the version was {veto}; only a forced promotion brings it back" if veto else ""),
         Check("commit", f"no commit holds the code of the model ({commit}): commit, train again" if no_commit else ""),
     ]
+
+
+def release_check(candidate: Version, tags: Mapping[str, str], champion: Mapping[str, str]) -> Check:
+    """Return the check that a champion with a release is replaced by another: a service could not load the model alone.
+
+    Args:
+        tags: of the candidate.
+        champion: tags of the champion.
+    """
+    missing = RELEASE_TAG in champion and RELEASE_TAG not in tags
+    reason = f"version {candidate.number} has no release, the champion has one: run python -m pipelines release"
+    return Check("release", reason if missing else "")
 
 
 def _assess(
@@ -150,10 +173,13 @@ def _record(
     tags: Mapping[str, str],
     result: Assessment,
     force: str,
+    decide_only: bool,
 ) -> dict[str, Any]:
     """Return the decision record, which ``docs/promotion.md`` describes."""
+    accepted = bool(force) or not result.reasons
     return {
-        "promoted": bool(force) or not result.reasons,
+        "accepted": accepted,
+        "promoted": accepted and not decide_only,
         "forced": force,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "candidate": {"version": candidate.number, "run_id": candidate.run_id, "git_commit": tags.get("git_commit")}

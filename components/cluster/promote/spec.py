@@ -11,6 +11,10 @@ Metric = Annotated[
 ]
 
 
+ACCEPTED = "accepted"
+"""Output: ``"true"`` if the version meets the policy, else ``"false"``."""
+
+
 class PromotionPolicy(StrictModel):
     """When a candidate becomes the champion: the file ``promotion.yaml``. Metrics are in percent."""
 
@@ -38,12 +42,21 @@ class PromotionPolicy(StrictModel):
     size_mb: float = Field(gt=0, description="largest size of all ONNX files")
     seed: int = Field(ge=0, description="of the confidence bounds")
     lock_timeout: float = Field(ge=0, description="seconds to wait for another promotion")
+    retrain_change: float = Field(
+        default=0.05,
+        ge=0,
+        le=2,
+        description="new and removed images, relative to the former ones, after which 'retrain' trains",
+    )
 
 
 class PromoteParams(Params):
     """Parameters that the compiled pipeline passes."""
 
     policy: PromotionPolicy = Field(description="promotion.yaml")
+    decide_only: bool = Field(
+        description="log the decision, and leave the aliases: an accepted version becomes the champion with its release"
+    )
 
 
 COMPONENT = Component(
@@ -53,6 +66,7 @@ COMPONENT = Component(
     params=PromoteParams,
     inputs=("dataset", "features", "registration"),
     outputs=("promotion",),
+    parameter_outputs=(ACCEPTED,),
     metrics=("promotion/decision.json",),
     has_parameters=False,
     side_effects=True,

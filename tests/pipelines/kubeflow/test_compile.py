@@ -75,9 +75,9 @@ def test_push_reads_every_output_of_the_pipeline(default: tuple[dict[str, Any], 
 def test_promotion_follows_registration_and_gets_the_policy(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
     task = tasks_of(default[0])["promote"]
     assert set(task["inputs"]["artifacts"]) == {"dataset", "features", "registration"}
-    assert "register-model" in task["dependentTasks"]
+    assert {"register-model", "release"} <= set(task["dependentTasks"])
     section = json.loads(arguments(task)["parameters"])["promote"]
-    assert section == {"policy": load_policy().model_dump(mode="json")}
+    assert section == {"policy": load_policy().model_dump(mode="json"), "decide_only": False}
     outputs = default[0]["components"]["comp-promote"]["outputDefinitions"]["artifacts"]
     assert outputs["scores"]["artifactType"]["schemaTitle"] == "system.Metrics"
     without = resources.load().model_copy(update={"promote": False})

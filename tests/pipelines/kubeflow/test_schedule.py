@@ -31,7 +31,7 @@ def plan_and_apply(
     schedules: dict[str, Schedule], client: Client, comment: str = "", **resources: str
 ) -> list[tuple[str, str]]:
     target = Target(client, load_resources().model_copy(update=resources), REVISION)
-    changes = plan(schedules, target, lambda recipes: compile_text() + comment)
+    changes = plan(schedules, target, lambda entry: compile_text() + comment)
     apply(schedules, changes, target)
     return [(change.action, change.name) for change in changes]
 
@@ -139,7 +139,7 @@ def test_a_malformed_schedules_file_is_an_error(text: str, expected: str, tmp_pa
 
 
 def test_a_parameter_error_names_the_schedule(server: tuple[Client, type[Kubeflow]]) -> None:
-    def fail(recipes: list[str]) -> str:
+    def fail(entry: Schedule) -> str:
         raise ValueError("train_embedding.model.dim: got 'x'")
 
     with pytest.raises(ValueError, match=r"schedule 'weekly': train_embedding\.model\.dim: got 'x'"):

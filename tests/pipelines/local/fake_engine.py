@@ -12,9 +12,14 @@ from runtime import artifacts
 
 @dataclass
 class FakeEngine:
-    """Writes an empty artifact per output, or fails the first ``failures[stage]`` attempts of a stage."""
+    """Writes an empty artifact per output, or fails the first ``failures[stage]`` attempts of a stage.
+
+    Attributes:
+        parameters: output parameters by name; any other is the name of its stage with its own.
+    """
 
     failures: dict[str, int] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     messages: dict[str, Any] = field(default_factory=dict)
     digest: str = "first"
@@ -41,7 +46,7 @@ class FakeEngine:
             if name in all_components()[stage].outputs:
                 artifacts.commit(artifacts.open_partial(path, {}), path, {"key": stage})
         for name, entry in message["outputs"].get("parameters", {}).items():
-            Path(entry["outputFile"]).write_text(f"{stage} {name}")
+            Path(entry["outputFile"]).write_text(self.parameters.get(name, f"{stage} {name}"))
         return Exit(0)
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
 STEP = resources.load().default
-STAGES = [*(stage.name for stage in pipeline_components()), "promote"]
+STAGES = [*(stage.name for stage in pipeline_components()), "release", "promote"]
 TASKS = [name.replace("_", "-") for name in STAGES]
 
 
@@ -93,6 +93,7 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
         "register-model",
         "embed-collection",
         "build-index",
+        "release",
         "promote",
     }
     assert {name for name, state in states.items() if state is State.OMITTED} == dependents
@@ -118,7 +119,7 @@ def test_a_second_run_continues_after_the_last_finished_step(tmp_path: Path) -> 
     engine = FakeEngine()
     states, _ = execute(tmp_path, engine, revision="b" * 40)  # another commit with the same code
     again = ["fingerprint", "train_embedding", "evaluate", "export_onnx", "register_model", "promote", "notify"]
-    again += ["embed_collection", "build_index"]
+    again += ["embed_collection", "build_index", "release"]
     assert sorted(engine.started) == sorted(again)
     assert states["prepare-dataset"] is State.CACHED
     assert all(state.succeeded for state in states.values())

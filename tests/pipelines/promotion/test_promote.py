@@ -16,7 +16,7 @@ from bifocal.evaluation.exported_model import ExportedModel
 from components.cluster.promote.run import run
 from components.cluster.promote.spec import PromoteParams
 from pipelines.__main__ import main
-from runtime.mlflow import get_version, reuse_version, roll_back, version_tags
+from runtime.mlflow import RELEASE_TAG, get_version, reuse_version, roll_back, version_tags
 from tests.bifocal.evaluation.tiny_models import pointing, write_evaluation
 from tests.pipelines.compiled import ROOT
 from tests.pipelines.promotion.versions import POLICY, decide, decisions, number_of, register
@@ -50,7 +50,7 @@ def test_promotion_moves_the_aliases_and_logs_every_decision(
 def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refused(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
-    params = PromoteParams(seed=1, policy=POLICY.model_copy(update={"model": "another name"}))
+    params = PromoteParams(seed=1, policy=POLICY.model_copy(update={"model": "another name"}), decide_only=False)
     for name, noise, promoted in (("a", 0.1, 1.0), ("b", 0.6, 0.0)):
         version = register(tmp_path / name, dataset, noise)
         (tmp_path / name / "out").mkdir()
@@ -64,6 +64,7 @@ def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refuse
             promotion=tmp_path / name / "out",
         )
         assert metrics["promoted"] == promoted
+        assert metrics["accepted"] == ("true" if promoted else "false")
         assert json.loads((tmp_path / name / "out/decision.json").read_text())["promoted"] == bool(promoted)
     assert metrics["gain"] < 0
 
@@ -175,3 +176,38 @@ def test_promote_prints_no_credentials_of_the_server() -> None:
     assert done.returncode == 1
     assert "MLflow at http://***@127.0.0.1:9" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr
+
+
+def test_a_decision_alone_moves_no_alias_and_the_promotion_after_the_release_spends_nothing_more(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    for name, noise in (("a", 0.6), ("b", 0.1)):
+        number = register(tmp_path / name, dataset, noise)
+        decided = decide(artifacts, decide_only=True)
+        assert (decided.accepted, decided.promoted) == (True, False)
+        assert decisions(number)[0]["promotion"] == "accepted"
+        assert number_of(POLICY.champion) == (None if number == 1 else 1)
+        promoted = decide(artifacts)
+        assert promoted.promoted
+        assert promoted.record["level"] == decided.record["level"]
+    assert number_of(POLICY.previous) == 1
+
+
+def test_a_champion_with_a_release_is_neither_replaced_by_a_version_without_one_nor_rolled_back_to_it(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    client = mlflow.MlflowClient()
+    register(tmp_path / "a", dataset, 0.6)
+    assert decide(artifacts).promoted
+    client.set_model_version_tag(POLICY.model, "1", RELEASE_TAG, "abc")
+    register(tmp_path / "b", dataset, 0.1)
+    assert decide(artifacts, decide_only=True).accepted
+    reason = "version 2 has no release, the champion has one: run python -m pipelines release"
+    assert decide(artifacts).reasons == [reason]
+    assert number_of(POLICY.champion) == 1
+    client.set_model_version_tag(POLICY.model, "2", RELEASE_TAG, "def")
+    assert decide(artifacts).promoted
+    client.delete_model_version_tag(POLICY.model, "1", RELEASE_TAG)
+    with pytest.raises(ValueError, match="version 1 of bifocal has no release, so a service could not load it"):
+        roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
+    assert number_of(POLICY.champion) == 2

@@ -17,6 +17,13 @@ from bifocal.search.from_collection import index_of_collection
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.settings import Settings
 from bifocal.trained import COLLECTION, INDEX, ONNX, TrainedModel
+from components.cluster.fetch_release import run as fetch_release
+from components.cluster.fetch_release.spec import COMPONENT as FETCH_RELEASE
+from components.cluster.fetch_release.spec import FetchReleaseParams
+from components.cluster.find_release import run as find_release
+from components.cluster.find_release.spec import FindReleaseParams
+from components.cluster.release import run as release_step
+from components.cluster.release.spec import ReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
 from pipelines.commands.release import release
 from runtime.artifacts import artifact_hash, hash_files, write_json
@@ -50,6 +57,8 @@ def register(run: Path) -> int:
     from runtime.mlflow.connection import connect
 
     connect()
+    # Another test of this process may have selected an experiment of another store.
+    mlflow.set_experiment("releases")
     with mlflow.start_run():
         logged = mlflow.pyfunc.log_model(
             name="model", loader_module="runtime.mlflow.served_model", data_path=str(run / ONNX), pip_requirements=[]
@@ -201,3 +210,36 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
     (files / "release.json").write_text((files.parent / foreign / "release.json").read_text())
     with pytest.raises(ValueError, match="another hash than the tag"):
         source.load()
+
+
+def test_a_fetched_release_is_no_new_one_until_its_images_change(
+    runs: tuple[Path, Path], versions: tuple[int, int], tmp_path: Path
+) -> None:
+    move_champion(versions[0])
+    find = FindReleaseParams(seed=1, model="bifocal", alias="champion")
+    with pytest.raises(FileNotFoundError, match="version 1 of bifocal has no release"):
+        find_release.run(find)
+    with pytest.raises(ValueError, match="no version of bifocal has the alias 'best'"):
+        find_release.run(find.model_copy(update={"alias": "best"}))
+    add_release(runs[0])
+    found = find_release.run(find)
+    parts = {name: tmp_path / "fetched" / name for name in FETCH_RELEASE.outputs}
+    for part in parts.values():
+        part.mkdir(parents=True)
+    fetch_release.run(FetchReleaseParams(seed=1, model="bifocal"), **found, **parts)
+    assert hash_files(parts["embedding"]) == hash_files(runs[0] / EMBEDDING)
+    assert not (parts["onnx"] / "manifest.json").exists()
+
+    def release_again() -> float:
+        return release_step.run(ReleaseParams(seed=1), **parts, released=parts["registration"])["released"]
+
+    # A rerun of the stages writes other durations and hashes of inputs.
+    write_json(parts["collection"] / "manifest.json", {"metrics": {"images_per_second": 3.0}})
+    description = parts["index"] / "index.json"
+    write_json(description, json.loads(description.read_text()) | {"measured": None, "effort": None})
+    assert release_again() == 0.0
+    assert find_release.run(find) == found
+    bias = parts["index"] / "bias.npy"
+    np.save(bias, np.load(bias) + 1)
+    assert release_again() == 1.0
+    assert find_release.run(find)["release"] not in ("", found["release"])

@@ -1,4 +1,4 @@
-"""Writing of the reference, and monitoring of a week: the model, the collection and the index of a run folder."""
+"""Writing of the reference, and monitoring of a week: a model with its collection and its index."""
 
 import json
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ from bifocal.monitoring import (
     read_queries,
 )
 from bifocal.monitoring.discrepancy import unusual
+from bifocal.monitoring.drift import Thresholds
 from bifocal.monitoring.page import value_text
 from bifocal.report.html import render
 from bifocal.search.collection import Collection
 from bifocal.search.index import SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.identity import model_hash
-from bifocal.trained import COLLECTION, INDEX, ONNX
-from pipelines.monitor.thresholds import MonitorPolicy
+from components.cluster.monitor.spec import MonitorPolicy
 from runtime.artifacts import write_json, write_text
 from runtime.mlflow import log_monitoring
 from runtime.notices import send_notice
@@ -46,22 +46,36 @@ SHOWN = 12
 
 
 @dataclass(frozen=True)
+class Artifacts:
+    """Directories of an exported model, of its collection and of its index."""
+
+    onnx: Path
+    collection: Path
+    index: Path
+
+
+@dataclass(frozen=True)
 class Monitor:
     """Monitoring of one model.
 
     Args:
-        run: run folder with the exported model, its collection and its index.
+        artifacts: the model with its collection and its index.
         folder: reference, results and pages.
         policy: thresholds and sizes of the samples.
         queries: logs of the service, or files of sentences, see ``read_queries``.
         probes: CSV file of pairs, see ``read_pairs``; None for none.
     """
 
-    run: Path
+    artifacts: Artifacts
     folder: Path
     policy: MonitorPolicy
     queries: Sequence[Path] = ()
     probes: Path | None = None
+
+    def has_reference(self) -> bool:
+        """Whether the folder has a reference of this model."""
+        folder = self.folder / REFERENCE
+        return folder.is_dir() and Reference.read(folder).model == model_hash(self.artifacts.onnx)
 
     def write_reference(self, day: date, days: int) -> Reference:
         """Write the reference: all images of the collection, and the queries of some days.
@@ -71,7 +85,7 @@ class Monitor:
             days: their number.
 
         Raises:
-            FileNotFoundError: the run has no model, collection or index.
+            FileNotFoundError: there is no model, collection or index.
             ValueError: they are not of one model.
         """
         observer, model = self._observer()
@@ -96,7 +110,7 @@ class Monitor:
             days: their number.
 
         Raises:
-            FileNotFoundError: the run has no model, collection or index, or there is no reference.
+            FileNotFoundError: there is no model, collection, index or reference.
             ValueError: they are not of one model.
         """
         reference = Reference.read(self.folder / REFERENCE)
@@ -104,14 +118,14 @@ class Monitor:
         if reference.model != model:
             raise ValueError(
                 f"the reference in {self.folder} is of a model with hash {reference.model[:12]}, the model of "
-                f"{self.run} has {model[:12]}: write a new reference with --reference"
+                f"{self.artifacts.onnx} has {model[:12]}: write a new reference with --reference"
             )
         ledger = Ledger(self.folder / LEDGER)
         ledger.record(observer.collection, day)
         ledger.write()
         arrivals, sizes = ledger.arrivals(observer.collection, day, days), self.policy.sample
         observations = self._observe(observer, arrivals, day, days, sizes.images, sizes.queries)
-        findings = compare(reference.observations, observations, self.policy.thresholds())
+        findings = compare(reference.observations, observations, thresholds_of(self.policy))
         counts = {
             "new images": len(arrivals.rows),
             "rejected images": len(arrivals.rejected),
@@ -167,10 +181,10 @@ class Monitor:
         return folder
 
     def _observer(self) -> tuple[Observer, str]:
-        onnx, model = self.run / ONNX, model_hash(self.run / ONNX)
-        collection, index = Collection.open(self.run / COLLECTION), SearchIndex.open(self.run / INDEX, model)
+        onnx, model = self.artifacts.onnx, model_hash(self.artifacts.onnx)
+        collection, index = Collection.open(self.artifacts.collection), SearchIndex.open(self.artifacts.index, model)
         if collection.model.sha256 != model:
-            raise ValueError(f"another model computed {self.run / COLLECTION}: embed the collection again")
+            raise ValueError(f"another model computed {self.artifacts.collection}: embed the collection again")
         return Observer(onnx, Embedder(onnx), collection, index), model
 
     def _observe(
@@ -195,6 +209,16 @@ class Monitor:
         contents = [json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
         weeks = [_week(content) for content in contents if content["reference"] == reference]
         return [week for week in weeks if week.day <= until]
+
+
+def thresholds_of(policy: MonitorPolicy) -> Thresholds:
+    """Return the values that the tests read.
+
+    Raises:
+        ValueError: the permutations are too few for the rate of false alarms.
+    """
+    changes = {str(name): change for name, change in policy.least_change.items()}
+    return Thresholds(policy.false_alarm_rate, policy.permutations, policy.least, changes)
 
 
 def identity(reference: Reference) -> str:

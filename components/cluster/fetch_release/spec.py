@@ -1,0 +1,22 @@
+"""Step fetch_release: parameters and outputs."""
+
+from pydantic import Field
+
+from runtime.spec import Component, Params
+
+
+class FetchReleaseParams(Params):
+    """Parameters that the compiled pipeline passes."""
+
+    model: str = Field(description="name in the registry")
+
+
+COMPONENT = Component(
+    name="fetch_release",
+    summary="Fetch the model, the collection, the index and the hubness bank of a release.",
+    image="cpu",
+    params=FetchReleaseParams,
+    outputs=("embedding", "onnx", "collection", "index", "registration"),
+    has_parameters=False,
+    package="components.cluster",
+)

@@ -1,0 +1,1 @@
+"""Compare the data with those of the last training."""

@@ -1,0 +1,55 @@
+"""Step find_changes: run."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from bifocal.datasets import read_dataset
+from bifocal.evaluation.rank_tables import TRAINING_IMAGES, training_hashes
+from bifocal.progress import log_line
+from components.cluster.find_changes.spec import CHANGED, FindChangesParams
+from runtime.artifacts import artifact_hash
+from runtime.mlflow import Version, get_version, version_tags
+
+UNDECIDED = ("", "accepted")
+"""Values of the tag ``promotion`` of a version whose run was killed before the promotion, or before the release."""
+
+
+def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
+    """Compare the images outside the test split with those of the last training, by their content.
+
+    Images without content, those of a corpus that publishes features alone, count as one: the dataset is the same, or
+    all of it is new. A killed run goes on, whatever the share.
+
+    Raises:
+        OSError: the registry cannot be reached.
+    """
+    last = get_version(params.model, params.alias)
+    if last is None:
+        return _decide(True, 1.0, f"no version of {params.model} is registered: train the first one")
+    tags = version_tags(last)
+    now, then = training_hashes(read_dataset(dataset)), _training_images(last)
+    same = tags.get("hash.dataset") == artifact_hash(dataset)
+    change = float(not same) if not now or not then else len(now ^ then) / len(then)
+    compared = (
+        f"{len(now - then):,} images are new and {len(then - now):,} are gone since the training of version "
+        f"{last.number} with {len(then):,} images: {change:.1%}"
+    )
+    if change >= params.least:
+        return _decide(True, change, f"{compared}, at least {params.least:.1%}: train")
+    if same and tags.get("promotion", "") in UNDECIDED:
+        return _decide(True, change, f"the run of version {last.number} did not end: continue it")
+    return _decide(False, change, f"{compared}, less than {params.least:.1%}: nothing to train")
+
+
+def _training_images(version: Version) -> frozenset[str]:
+    with TemporaryDirectory() as folder:
+        return frozenset(pd.read_parquet(version.download_evaluation(TRAINING_IMAGES, Path(folder)))["content"])
+
+
+def _decide(changed: bool, change: float, reason: str) -> dict[str, Any]:
+    log_line(reason)
+    return {CHANGED: json.dumps(changed), "change": change}

@@ -1,0 +1,32 @@
+"""Step find_changes: parameters, inputs and outputs."""
+
+from pydantic import Field
+
+from runtime.spec import Component, Params
+
+CHANGED = "changed"
+"""Output: ``"true"`` if a training is due, else ``"false"``."""
+
+
+class FindChangesParams(Params):
+    """Parameters that the compiled pipeline passes."""
+
+    model: str = Field(description="name in the registry")
+    alias: str = Field(description="alias of the version that was registered last")
+    least: float = Field(
+        ge=0, description="new and removed images, relative to those of the last training, from which on to train"
+    )
+
+
+COMPONENT = Component(
+    name="find_changes",
+    summary="Compare the dataset with that of the last training, and say whether to train again.",
+    image="cpu",
+    params=FindChangesParams,
+    inputs=("dataset",),
+    outputs=(),
+    parameter_outputs=(CHANGED,),
+    has_parameters=False,
+    side_effects=True,
+    package="components.cluster",
+)

@@ -1,0 +1,1 @@
+"""Find the release of the champion."""

@@ -1,0 +1,1 @@
+"""Compare a week with the training."""

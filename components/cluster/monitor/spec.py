@@ -1,0 +1,63 @@
+"""Step monitor: parameters, inputs and outputs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from runtime.spec import Component, Params, StrictModel
+
+Name = Literal[
+    "images",
+    "queries",
+    "unknown_words",
+    "languages",
+    "nothing_found",
+    "calibration",
+    "lost_probes",
+    "unusable_images",
+]
+Change = Annotated[float, Field(ge=0, le=2)]
+Size = Annotated[int, Field(ge=2)]
+
+
+class SampleSizes(StrictModel):
+    """Largest samples."""
+
+    reference_images: Size
+    reference_queries: Size
+    images: Size
+    queries: Size
+
+
+class MonitorPolicy(StrictModel):
+    """When a difference from the training reference is reported: the file ``thresholds.yaml``."""
+
+    false_alarm_rate: float = Field(gt=0, lt=1)
+    permutations: int = Field(ge=100)
+    least: Size
+    sample: SampleSizes
+    least_change: dict[Name, Change]
+
+
+class MonitorParams(Params):
+    """Parameters that the compiled pipeline passes."""
+
+    policy: MonitorPolicy = Field(description="thresholds.yaml")
+    folder: str = Field(description="s3:// address of the reference, the results and the pages")
+    queries: list[str] = Field(description="s3:// addresses of logs of the service, or of files of sentences")
+    probes: str | None = Field(description="s3:// address of captions held out of training")
+    days: int = Field(ge=1, description="days to compare, up to yesterday")
+
+
+COMPONENT = Component(
+    name="monitor",
+    summary="Compare new images and queries with those of the training, and send a notice if they differ.",
+    image="cpu",
+    params=MonitorParams,
+    inputs=("onnx", "collection", "index"),
+    outputs=("monitoring",),
+    pages=("monitoring/index.html",),
+    has_parameters=False,
+    side_effects=True,
+    package="components.cluster",
+)

@@ -1,0 +1,1 @@
+"""Add a release to a registered version."""

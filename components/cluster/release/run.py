@@ -1,0 +1,37 @@
+"""Step release: run. ``python -m pipelines release`` calls the same functions."""
+
+import json
+from pathlib import Path
+
+from bifocal.progress import log_line
+from components.cluster.release.spec import ReleaseParams
+from runtime.artifacts import write_json
+from runtime.mlflow import get_version_number
+from runtime.mlflow.releases import log_release, read_digest
+from runtime.release import describe_release
+
+
+def run(
+    params: ReleaseParams,
+    *,
+    embedding: Path,
+    onnx: Path,
+    collection: Path,
+    index: Path,
+    registration: Path,
+    released: Path,
+) -> dict[str, float]:
+    """Make the artifacts the release of the version in ``registration``, unless its release has the same contents.
+
+    Raises:
+        ValueError: collection, index, bank or version belong to another model.
+        OSError: the registry cannot be reached.
+    """
+    registered = json.loads((registration / "registration.json").read_text())
+    version = get_version_number(registered["model"], registered["version"])
+    logged = log_release(version, describe_release(onnx, collection, index, embedding), collection, index, embedding)
+    digest = read_digest(version)
+    change = "now has the release" if logged else "has no new images, and keeps the release"
+    log_line(f"{version.model} version {version.number} {change} {digest[:12]}")
+    write_json(released / "release.json", {"model": version.model, "version": version.number, "release": digest})
+    return {"version": version.number, "released": float(logged)}

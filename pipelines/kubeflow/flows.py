@@ -1,0 +1,171 @@
+"""Flows: the graphs that are compiled from the same stages: train, retrain, refresh and monitor."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kfp import dsl
+
+from components.catalog import final_component, pipeline_components
+from components.cluster.fetch.spec import COMPONENT as FETCH
+from components.cluster.fetch_release.spec import COMPONENT as FETCH_RELEASE
+from components.cluster.find_changes.spec import CHANGED
+from components.cluster.find_changes.spec import COMPONENT as FIND_CHANGES
+from components.cluster.find_release.spec import COMPONENT as FIND_RELEASE
+from components.cluster.monitor.spec import COMPONENT as MONITOR
+from components.cluster.promote.spec import ACCEPTED
+from components.cluster.promote.spec import COMPONENT as PROMOTE
+from components.cluster.push.spec import COMPONENT as PUSH
+from components.cluster.release.spec import COMPONENT as RELEASE
+from pipelines.kubeflow.tasks import TaskFactory
+from pipelines.monitor.thresholds import load as load_thresholds
+from pipelines.promotion.policy import load as load_policy
+from runtime.kfp_executor import USER_FILES, VERSIONS
+from runtime.s3.uri import is_remote
+from runtime.spec import Component
+
+FlowName = Literal["train", "retrain", "refresh", "monitor"]
+DATA = ("prepare_dataset",)
+SEARCH = ("embed_collection", "build_index")
+"""Stages of a collection: with them, a version is promoted with its release."""
+TRUE = "true"
+
+
+@dataclass
+class Flow:
+    """Adds the tasks of one flow to the pipeline that kfp is tracing.
+
+    Args:
+        task: adds a task.
+        add_stage: adds the tasks of a stage with its inputs; returns the one with its outputs.
+        values: of ``params.yaml``.
+        sources: user files of each stage.
+        fingerprint: the first task.
+        checkout: repository and revision.
+
+    Attributes:
+        artifacts: outputs of the tasks so far, by name.
+    """
+
+    task: TaskFactory
+    add_stage: Callable[[Component, Mapping[str, Any]], dsl.PipelineTask]
+    values: Mapping[str, Any]
+    sources: Mapping[str, list[str]]
+    fingerprint: dsl.PipelineTask
+    checkout: Mapping[str, Any]
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    user_files: dict[str, Any] = field(default_factory=dict)
+
+    def train(self) -> None:
+        """Every stage; then the version gets its release, and becomes the champion if it is better."""
+        self._add_stages(self._stages())
+        released = self._release() if self._has_collection() else None
+        if self.task.resources.promote and self.artifacts.keys() >= set(PROMOTE.inputs):
+            promoted = self._promote()
+            if released:
+                promoted.after(released)
+        self._push()
+
+    def retrain(self) -> None:
+        """Train if the data have changed enough; embed the collection and promote only an accepted model."""
+        policy, final = load_policy(), self._registration()
+        self._add_stages(DATA)
+        settings = {"model": final["model"], "alias": final["alias"], "least": policy.retrain_change}
+        changes = self.task(FIND_CHANGES, settings, dataset=self.artifacts["dataset"])
+        with dsl.If(changes.outputs[CHANGED] == TRUE, name="if-changed"):
+            self._add_stages(name for name in self._stages() if name not in (*DATA, *SEARCH))
+            decision = self._promote(decide_only=True)
+            with dsl.If(decision.outputs[ACCEPTED] == TRUE, name="if-accepted"):
+                self._add_stages(SEARCH)
+                released = self._release()
+                self._promote().after(released)
+                self._push()
+
+    def refresh(self) -> None:
+        """Embed the new images with the champion, and give it a new release."""
+        self._fetch_release()
+        former = self.artifacts.pop("collection")
+        self.artifacts.pop("index")
+        self._add_stages(DATA)
+        self._add_stages(SEARCH[:1], former=former)
+        self._add_stages(SEARCH[1:])
+        self._release()
+
+    def monitor(self) -> None:
+        """Compare the last days with the reference of the champion."""
+        self._fetch_release()
+        section = {
+            "policy": load_thresholds().model_dump(mode="json"),
+            **self.task.resources.monitoring.model_dump(mode="json"),
+        }
+        self.task(MONITOR, section, **{name: self.artifacts[name] for name in MONITOR.inputs})
+
+    def _stages(self) -> list[str]:
+        return [component.name for component in pipeline_components(self.values["pipeline"])]
+
+    def _has_collection(self) -> bool:
+        return set(SEARCH) <= set(self._stages())
+
+    def _registration(self) -> Mapping[str, Any]:
+        section: Mapping[str, Any] = self.values[final_component(self.values["pipeline"]).name]
+        return section
+
+    def _add_stages(self, names: Iterable[str], **optional: Any) -> None:
+        """Add stages with the user files that they name.
+
+        Args:
+            optional: inputs besides those that the stages declare.
+        """
+        chosen = set(names)
+        for component in pipeline_components(self.values["pipeline"]):
+            if component.name not in chosen:
+                continue
+            # The flow refresh has no features: its model was trained by another run.
+            inputs = {name: self.artifacts[name] for name in component.inputs if name in self.artifacts} | optional
+            sources = self.sources[component.name]
+            fetched = [path for path in sources if not is_remote(path)]
+            if fetched:
+                versions = self.fingerprint.outputs[component.name]
+                repository = self.checkout["repository"]
+                files = self.task(FETCH, {"paths": fetched}, repository=repository, versions=versions)
+                inputs[USER_FILES] = files.outputs[USER_FILES]
+                self.user_files[f"{USER_FILES}_{component.name}"] = inputs[USER_FILES]
+            if len(fetched) < len(sources):
+                inputs[VERSIONS] = self.fingerprint.outputs[component.name]
+            last = self.add_stage(component, inputs)
+            if not inputs:
+                last.after(self.fingerprint)
+            self.artifacts |= {name: last.outputs[name] for name in component.outputs}
+
+    def _promote(self, decide_only: bool = False) -> dsl.PipelineTask:
+        section = {"policy": load_policy().model_dump(mode="json"), "decide_only": decide_only}
+        return self.task(PROMOTE, section, **{name: self.artifacts[name] for name in PROMOTE.inputs})
+
+    def _release(self) -> dsl.PipelineTask:
+        return self.task(RELEASE, {}, **{name: self.artifacts[name] for name in RELEASE.inputs})
+
+    def _fetch_release(self) -> None:
+        """Add the tasks that find and fetch the release of the champion; the second is cached by its hash."""
+        model = self._registration()["model"]
+        found = self.task(FIND_RELEASE, {"model": model, "alias": load_policy().champion}).after(self.fingerprint)
+        versions = {name: found.outputs[name] for name in FIND_RELEASE.parameter_outputs}
+        fetched = self.task(FETCH_RELEASE, {"model": model}, **versions)
+        self.artifacts |= {name: fetched.outputs[name] for name in FETCH_RELEASE.outputs}
+
+    def _push(self) -> None:
+        if self.task.resources.push:
+            self.task(PUSH, {"values": self.values}, **self.checkout, **self.artifacts, **self.user_files)
+
+
+def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
+    """Return the stages that a flow may run, in order.
+
+    Raises:
+        ValueError: the flow needs a collection, which the pipeline does not make.
+    """
+    components = pipeline_components(pipeline)
+    names = {component.name for component in components}
+    if flow != "train" and not names >= set(SEARCH):
+        raise ValueError(f"the flow {flow} needs a collection, which pipeline: {pipeline} does not make: use embedding")
+    wanted = {"train": names, "retrain": names, "refresh": {*DATA, *SEARCH}, "monitor": set()}[flow]
+    return [component for component in components if component.name in wanted]

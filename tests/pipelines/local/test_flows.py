@@ -1,0 +1,91 @@
+"""The flows retrain, refresh and monitor: which steps run, with a fake engine."""
+
+from pathlib import Path
+
+import pytest
+
+from components.catalog import pipeline_components
+from pipelines.kubeflow.flows import SEARCH, FlowName, stages_of
+from pipelines.local.metadata import State
+from pipelines.local.runner import LocalRun
+from tests.pipelines.compiled import compile_text
+from tests.pipelines.local.fake_engine import FakeEngine
+
+TRAINING = {stage.name for stage in pipeline_components()} - {"prepare_dataset", *SEARCH}
+
+
+def execute(flow: FlowName, folder: Path, **parameters: str) -> tuple[FakeEngine, dict[str, State]]:
+    """Run a flow; return its engine and the final states."""
+    engine = FakeEngine(parameters=parameters)
+    text = compile_text(push=False, flow=flow)
+    return engine, LocalRun(text, folder, engine, sleep=lambda seconds: None).execute()
+
+
+def state_of_line(engine: FakeEngine) -> str:
+    """Return the state that the exit task gets."""
+    state: str = engine.messages["notify"]["inputs"]["parameterValues"]["status"]["state"]
+    return state
+
+
+def test_data_without_changes_are_not_trained_on(tmp_path: Path) -> None:
+    engine, states = execute("retrain", tmp_path, changed="false")
+    assert engine.started == ["fingerprint", "prepare_dataset", "find_changes", "notify"]
+    assert states["if-changed"] is State.CANCELED
+    assert state_of_line(engine) == "COMPLETE"
+
+
+def test_a_refused_model_embeds_nothing(tmp_path: Path) -> None:
+    engine, states = execute("retrain", tmp_path, changed="true", accepted="false")
+    assert set(engine.started) == {*TRAINING, "fingerprint", "prepare_dataset", "find_changes", "promote", "notify"}
+    assert engine.started.count("promote") == 1
+    assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":true') == 1
+    assert states["if-accepted"] is State.CANCELED
+    assert state_of_line(engine) == "COMPLETE"
+
+
+def test_an_accepted_model_is_released_and_then_promoted_and_a_failure_is_continued(tmp_path: Path) -> None:
+    engine = FakeEngine({"release": 99}, {"changed": "true", "accepted": "true"})
+    text = compile_text(push=False, flow="retrain")
+    states = LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
+    assert states["release"] is State.FAILED
+    assert states["promote-2"] is State.OMITTED
+    assert engine.started.count("promote") == 1
+    assert state_of_line(engine) == "FAILED"
+    engine, states = execute("retrain", tmp_path, changed="true", accepted="true")
+    assert engine.started[-3:] == ["release", "promote", "notify"]
+    assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":false') == 1
+    assert {"train_embedding", *SEARCH} <= {
+        name.replace("-", "_") for name, state in states.items() if state == "CACHED"
+    }
+
+
+def test_refresh_embeds_with_the_released_model_and_takes_over_its_vectors(tmp_path: Path) -> None:
+    engine, _ = execute("refresh", tmp_path, version="3", release="abc")
+    steps = ["find_release", "fetch_release", "prepare_dataset", *SEARCH, "release"]
+    assert sorted(engine.started) == sorted(["fingerprint", *steps, "notify"])
+    given = {
+        step: {name: entry["artifacts"][0]["uri"].split("/")[-3] for name, entry in inputs["artifacts"].items()}
+        for step in (*SEARCH, "release")
+        for inputs in [engine.messages[step]["inputs"]]
+    }
+    fetched = "fetch-release"
+    assert given["embed_collection"] == {"dataset": "prepare-dataset", "onnx": fetched, "former": fetched}
+    assert given["build_index"]["embedding"] == given["build_index"]["onnx"] == fetched
+    assert given["release"]["registration"] == fetched
+    assert given["release"]["collection"] == "embed-collection"
+    engine, _ = execute("refresh", tmp_path, version="3", release="abc")
+    assert sorted(engine.started) == ["find_release", "fingerprint", "notify", "release"]
+    engine, _ = execute("refresh", tmp_path, version="3", release="def")
+    assert {"fetch_release", "embed_collection"} <= set(engine.started)
+
+
+def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
+    engine, _ = execute("monitor", tmp_path, version="3", release="abc")
+    assert sorted(engine.started) == ["fetch_release", "find_release", "fingerprint", "monitor", "notify"]
+    assert set(engine.messages["monitor"]["inputs"]["artifacts"]) == {"onnx", "collection", "index"}
+    assert "monitoring" in engine.messages["monitor"]["outputs"]["artifacts"]
+
+
+def test_a_pipeline_without_a_collection_has_no_refresh() -> None:
+    with pytest.raises(ValueError, match="flow refresh needs a collection, which pipeline: ranking_head does not make"):
+        stages_of("refresh", "ranking_head")

@@ -1,0 +1,46 @@
+"""The step find_changes: when the flow retrain trains."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from bifocal.datasets import Dataset
+from components.cluster.find_changes.run import run
+from components.cluster.find_changes.spec import FindChangesParams
+from runtime.artifacts import artifact_hash
+from tests.pipelines.promotion.versions import POLICY, decide, register
+
+PARAMS = FindChangesParams(seed=1, model=POLICY.model, alias=POLICY.candidate, least=0.5)
+
+
+def trained_on(dataset: Dataset, new: int) -> Dataset:
+    """Return a dataset with other content of the first ``new`` of its four training images."""
+    hashes = [f"{row:064d}" if row < new else digest for row, digest in enumerate(dataset.images["sha256"])]
+    return replace(dataset, images=dataset.images.assign(sha256=hashes))
+
+
+def test_the_first_version_is_trained(store: str, artifacts: Path) -> None:
+    assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": "true", "change": 1.0}
+
+
+@pytest.mark.parametrize(("new", "change", "changed"), [(0, 0.0, "false"), (1, 0.5, "true"), (4, 2.0, "true")])
+def test_new_and_removed_images_count_relative_to_those_of_the_last_training(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, new: int, change: float, changed: str
+) -> None:
+    register(tmp_path, trained_on(dataset, new), 0.1)
+    assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": changed, "change": change}
+
+
+def test_a_killed_run_of_the_same_data_goes_on_and_a_decided_one_does_not(
+    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
+) -> None:
+    number = register(tmp_path, dataset, 0.1)
+    digest = artifact_hash(artifacts / "dataset")
+    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "hash.dataset", digest)
+    assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
+    decide(artifacts, decide_only=True)
+    assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
+    decide(artifacts)
+    assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "false"
