@@ -19,6 +19,9 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.option("--model", metavar="URI", help="Registered model with its release, such as models:/bifocal@champion.")
 @click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default that of the run.")
 @click.option("--index", type=DIRECTORY, help="Folder of the index; by default that of the run, or exact search.")
+@click.option("--canary", metavar="URI", help="Release that answers a share of the clients.")
+@click.option("--shadow", metavar="URI", help="Release that repeats the searches of a share of the clients.")
+@click.option("--share", type=click.FloatRange(0, 1), help="Share of --canary or --shadow; by default 0.1.")
 @click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
@@ -42,6 +45,9 @@ def serve_command(
     model: str | None,
     collection: Path | None,
     index: Path | None,
+    canary: str | None,
+    shadow: str | None,
+    share: float | None,
     images: Path | None,
     host: str,
     port: int,
@@ -65,9 +71,10 @@ def serve_command(
     from bifocal.serving.service.deletions import Deletions
     from bifocal.serving.service.observation import JSONFormatter
     from bifocal.serving.service.settings import Settings, read_keys
-    from pipelines.app.serve_sources import open_source
+    from pipelines.app.serve_sources import open_candidate, open_source
 
     source = open_source(folder, model, collection, index, images)
+    candidate = open_candidate(source, canary, shadow, share)
     source.key()  # report a wrong folder or address at once
     keys, admin = read_keys(os.environ)
     if admin is not None and deletions is None:
@@ -80,7 +87,7 @@ def serve_command(
     handler = logging.StreamHandler()
     handler.setFormatter(JSONFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    app = create_app(source, settings, Deletions(deletions), poll)
+    app = create_app(source, settings, Deletions(deletions), poll, candidate)
     uvicorn.run(
         app, host=host, port=port, log_config=None, access_log=False,
         server_header=False, timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,

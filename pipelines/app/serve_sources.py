@@ -1,12 +1,15 @@
 """Where ``bifocal serve`` takes models and indexes from."""
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
-from bifocal.serving.service.current import Source
+from bifocal.serving.online.report import Mode
+from bifocal.serving.service.comparison import Candidate
+from bifocal.serving.service.current import NoModel, Source
 from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.sources import RunSource, file_states, open_engine
 from pipelines.app.run_folder import latest_run
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from runtime.mlflow.registry import Version
 
 REGISTRY = "models:/"
+SHARE = 0.1
+"""Share of the clients for a second release."""
 
 
 class RegisteredModel:
@@ -86,7 +91,45 @@ class ReleaseSource:
         with TemporaryDirectory() as folder:
             graphs, release = download_release(version, digest, Path(folder))
             name = f"{version.model} version {version.number}, release {digest[:12]}"
-            return open_engine(graphs, release / COLLECTION, release / INDEX, name, self.threads, self.images)
+            engine = open_engine(graphs, release / COLLECTION, release / INDEX, name, self.threads, self.images)
+        engine.version = replace(engine.version, number=version.number, release=digest)
+        return engine
+
+
+class CandidateSource(ReleaseSource):
+    """A release to compare with the champion's: none while it is withdrawn, is the champion, or does not exist.
+
+    Args:
+        uri: "models:/NAME@ALIAS".
+        champion: source of the champion.
+        images: folder of the images; None for the root of the collection.
+    """
+
+    reversible = False
+
+    def __init__(self, uri: str, champion: ReleaseSource, images: Path | None) -> None:
+        super().__init__(uri, images)
+        self._champion = champion
+
+    def key(self) -> str:
+        """Return the number of the version with the hash of its release.
+
+        Raises:
+            NoModel: there is nothing to compare.
+            OSError: the registry cannot be reached.
+        """
+        from runtime.mlflow.promotion import VETO, version_tags  # imports mlflow
+
+        try:
+            version, key = self.model.version(), super().key()
+        except FileNotFoundError as error:
+            raise NoModel(str(error)) from error
+        veto = version_tags(version).get(VETO)
+        if veto is not None:
+            raise NoModel(f"version {version.number} was {veto}")
+        if self._champion.model.name == self.model.name and self._champion.key() == key:
+            raise NoModel(f"version {version.number} is the champion")
+        return key
 
 
 class RegistrySource:
@@ -142,3 +185,26 @@ def open_source(
     if folder is not None or (index is not None and collection is None):
         raise click.UsageError("--model excludes --run, and --index needs --collection")
     return ReleaseSource(model, images) if collection is None else RegistrySource(model, collection, index, images)
+
+
+def open_candidate(source: Source, canary: str | None, shadow: str | None, share: float | None) -> Candidate | None:
+    """Return the second release that the options name; None without one.
+
+    Args:
+        source: of the champion.
+        share: of the clients; None for ``SHARE``.
+
+    Raises:
+        click.UsageError: the options contradict each other.
+    """
+    mode: Mode = "shadow" if canary is None else "canary"
+    uri = shadow if canary is None else canary
+    if uri is None:
+        if share is not None:
+            raise click.UsageError("--share needs --canary or --shadow")
+        return None
+    if canary is not None and shadow is not None:
+        raise click.UsageError("--canary and --shadow exclude each other")
+    if not isinstance(source, ReleaseSource):
+        raise click.UsageError(f"--{mode} compares releases: it needs --model, without --collection")
+    return Candidate(CandidateSource(uri, source, source.images), mode, SHARE if share is None else share)

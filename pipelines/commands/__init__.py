@@ -2,6 +2,7 @@
 
 import click
 
+from pipelines.commands.canary import canary
 from pipelines.commands.compare import compare
 from pipelines.commands.compile import compile_command
 from pipelines.commands.convert import convert
@@ -35,6 +36,7 @@ for command in (
     convert,
     run,
     promote,
+    canary,
     monitor,
     doctor,
     schedule,

@@ -18,11 +18,13 @@ from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipelin
 from runtime.mlflow.promotion import (
     VETO,
     get_version_number,
+    log_online_decision,
     log_promotion,
     make_champion,
     read_looks,
     roll_back,
     version_tags,
+    withdraw,
 )
 from runtime.mlflow.registry import (
     EVALUATION_DIR,

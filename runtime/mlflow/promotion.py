@@ -2,7 +2,7 @@
 
 Tags of a version: ``promotion``, ``promotion.champion``, ``promotion.reasons`` and ``promotion.<metric>`` describe its
 last decision, ``promotion.veto`` refuses it, and each ``promotion.look.<champion>.<test set>`` holds the level that a
-comparison has spent.
+comparison has spent. ``promotion.online`` has the decision on the searches of clients.
 """
 
 import json
@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from runtime.mlflow.connection import connect
+from runtime.mlflow.lock import check_lock
 from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, move_alias
 
 VETO, LOOK = "promotion.veto", "promotion.look."
@@ -108,6 +109,29 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str) -> tuple
     tags = {"promotion": "rolled back", VETO: text[:MAX_TAG]}
     vetoed.log_decision(tags, "promotion/rollback.json", {"decision": text})
     return former, vetoed
+
+
+def withdraw(version: Version, reason: str) -> None:
+    """Veto a version that was worse than the champion on the searches of clients; its aliases stay.
+
+    Raises:
+        OSError: this process lost the promotion lock.
+    """
+    check_lock(version.model)
+    text = f"withdrawn: {reason}"[:MAX_TAG]
+    for tag, value in (("promotion", "withdrawn"), (VETO, text)):
+        connect().set_model_version_tag(version.model, str(version.number), tag, value)
+
+
+def log_online_decision(candidate: Version, champion: int | None, record: Mapping[str, Any]) -> None:
+    """Log a decision on the searches of clients: the tag ``promotion.online``, and a file of the run.
+
+    Args:
+        champion: number of the version that was compared with.
+        record: its ``verdict``, and more.
+    """
+    tags = {"promotion.online": str(record["verdict"])}
+    candidate.log_decision(tags, f"promotion/online_against_{champion}.json", record)
 
 
 def _versions(model: str) -> list[Any]:

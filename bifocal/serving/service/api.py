@@ -7,7 +7,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.service.admission import API
+from bifocal.serving.service.clients import client_of
 from bifocal.serving.service.schema import (
+    Click,
+    ComparisonState,
     ExplainRequest,
     Explanation,
     Information,
@@ -37,14 +40,14 @@ def api_router(searching: Searching) -> APIRouter:
         request.state.log = {"results": results, **(query if settings.log_queries else {})}
 
     @router.get("/info")
-    async def info() -> Information:
+    async def info(request: Request) -> Information:
         """Return the facts on the page: model, columns of metadata, examples, limits."""
-        return searching.information()
+        return searching.information(client_of(request))
 
     @router.post("/search")
     async def search(body: SearchRequest, request: Request) -> Results:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
-        found = await searching.search(body)
+        found = await searching.search(body, client=client_of(request))
         log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
         return found
 
@@ -66,21 +69,31 @@ def api_router(searching: Searching) -> APIRouter:
             plus=plus or [], minus=minus or [], where=_condition(where), group=group, per_group=per_group, k=k,
             offset=offset,
         )  # fmt: skip
-        found = await searching.search(query, await request.body())
+        found = await searching.search(query, await request.body(), client_of(request))
         log(request, len(found.results), plus=query.plus, minus=query.minus)
         return found
 
     @router.post("/explain")
     async def explain(body: ExplainRequest, request: Request) -> Explanation:
         """Return where the phrases of a sentence are in the image of an item."""
-        found = await searching.explain(body.id, body.text)
+        found = await searching.explain(body.id, body.text, client_of(request))
         log(request, len(found.phrases), text=body.text)
         return found
 
+    @router.post("/click", status_code=204)
+    async def click(body: Click) -> None:
+        """Note which result of an answer the client chose; it counts once for each answer."""
+        searching.choose(body.answer, body.item)
+
+    @router.get("/comparison")
+    async def comparison() -> ComparisonState:
+        """Return the state and the report of the comparison of two releases."""
+        return searching.compared()
+
     @router.get("/item")
-    async def item(id: ItemId) -> Item:
+    async def item(id: ItemId, request: Request) -> Item:
         """Return captions and metadata of an item."""
-        return searching.item(id)
+        return searching.item(id, client_of(request))
 
     @router.delete("/item", status_code=204)
     async def delete(id: ItemId) -> None:
@@ -90,13 +103,14 @@ def api_router(searching: Searching) -> APIRouter:
     @router.get("/thumbnail", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}, 304: {}})
     async def thumbnail(
         id: ItemId,
+        request: Request,
         side: Annotated[int, Query(description=f"longer side in pixels, one of {SIDES}")] = SIDES[0],
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Return a small picture of an item, without the metadata of its file."""
         if side not in SIDES:
             raise HTTPException(400, f"side is {side}, expected one of {', '.join(map(str, SIDES))}")
-        picture, tag = await searching.thumbnail(id, side)
+        picture, tag = await searching.thumbnail(id, side, client_of(request))
         # A browser asks again each time, because the item may have been deleted.
         headers = {"etag": tag, "cache-control": "private, no-cache"}
         if if_none_match == tag:

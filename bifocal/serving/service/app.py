@@ -13,6 +13,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from bifocal.serving.service.admission import API, Admission
 from bifocal.serving.service.api import api_router
+from bifocal.serving.service.clients import CLIENT
+from bifocal.serving.service.comparison import Candidate
 from bifocal.serving.service.current import Source
 from bifocal.serving.service.deletions import Deletions
 from bifocal.serving.service.inference import health_router, inference_router
@@ -49,8 +51,9 @@ class Service(FastAPI):
 
 
 def create_app(
-    source: Source, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0
-) -> FastAPI:
+    source: Source, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0,
+    candidate: Candidate | None = None,
+) -> FastAPI:  # fmt: skip
     """Return the ASGI app of the service.
 
     Args:
@@ -58,16 +61,23 @@ def create_app(
         settings: limits and keys.
         deletions: deleted items; None to keep them in memory alone.
         poll_seconds: time between two looks at the source.
+        candidate: second release to compare with; None for none.
     """
     metrics = Metrics()
-    searching = Searching(source, settings, metrics, deletions or Deletions())
+    searching = Searching(source, settings, metrics, deletions or Deletions(), candidate)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await searching.current.refresh()
-        watch = asyncio.create_task(searching.current.watch(poll_seconds))
+        tasks = [searching.current.watch(poll_seconds)]
+        if searching.comparison is not None:
+            tasks += [searching.comparison.current.follow(poll_seconds), searching.comparison.shadow.run()]
+        running = [asyncio.create_task(task) for task in tasks]
         yield
-        watch.cancel()
+        for task in running:
+            task.cancel()
+        if searching.comparison is not None:
+            searching.comparison.close()
         searching.executor.shutdown(cancel_futures=True)
 
     answers: dict[int | str, dict[str, Any]] = {
@@ -86,7 +96,7 @@ def create_app(
     app.add_middleware(Admission, settings=settings, metrics=metrics)
     app.add_middleware(
         CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["authorization", "content-type"],
+        allow_headers=["authorization", "content-type", CLIENT],
     )  # fmt: skip
     return app
 

@@ -14,6 +14,10 @@ logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
 
 
+class NoModel(Exception):
+    """The source offers no model now; the message is the reason."""
+
+
 class Source(Protocol):
     """Where models and indexes come from: a run folder, or a registry."""
 
@@ -25,6 +29,7 @@ class Source(Protocol):
         """Return a text that changes with the model or the index; called every few seconds.
 
         Raises:
+            NoModel: the former model must not be used any more.
             Exception: the source cannot be read now.
         """
 
@@ -38,10 +43,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Generation:
-    """An engine with the batches of its text encoder. A request keeps the one that it started with."""
+    """An engine with the batches of its text encoder and its threads. A request keeps the one that it started with."""
 
     engine: Engine
     batcher: SentenceBatcher
+    executor: Executor
 
 
 class Current:
@@ -49,7 +55,7 @@ class Current:
 
     Args:
         source: of the engines.
-        executor: threads that load and compute.
+        executor: threads that compute.
         on_swap: called with each engine that comes into use.
 
     Attributes:
@@ -78,7 +84,14 @@ class Current:
                 generation = self._former[1]
             else:
                 engine = await loop.run_in_executor(None, self._load, key)
-                generation = Generation(engine, SentenceBatcher(engine.embed_sentences, self.executor))
+                batcher = SentenceBatcher(engine.embed_sentences, self.executor)
+                generation = Generation(engine, batcher, self.executor)
+        except NoModel as reason:
+            if self.failure != str(reason):
+                logger.info("no model in use", extra={"fields": {"reason": str(reason)}})
+            self.generation = self._key = self._former = None
+            self.failure = str(reason)
+            return
         except Exception as error:  # any damage of the files: report it, and go on with the loaded model
             if self.failure != str(error):
                 logger.error("model or index not loaded", extra={"fields": {"reason": str(error)}})
@@ -104,3 +117,8 @@ class Current:
         while True:
             await asyncio.sleep(seconds)
             await self.refresh()
+
+    async def follow(self, seconds: float) -> None:
+        """Load the model without waiting for it elsewhere, and ``watch``."""
+        await self.refresh()
+        await self.watch(seconds)

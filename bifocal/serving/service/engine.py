@@ -34,10 +34,14 @@ class Version:
     Attributes:
         model: name and version of the model, or its folder.
         model_hash: SHA-256 of the exported model.
+        number: of the version in the registry; None without one.
+        release: hash of the release; None without one.
     """
 
     model: str
     model_hash: str
+    number: int | None = None
+    release: str | None = None
 
 
 @dataclass(frozen=True)

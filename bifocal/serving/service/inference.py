@@ -165,7 +165,7 @@ def inference_router(searching: Searching) -> APIRouter:
         strings, limits = _strings(body), searching.settings.limits
         await searching.run(limits.check_rows, len(strings))
         if body.inputs[0].name == TEXT:
-            searching.check_sentences(strings)
+            searching.finder.check_sentences(strings)
             parts = [await searching.run(found.embed_sentences, part) for part in chunks(strings, SENTENCES)]
         else:
             if not found.accepts_images:

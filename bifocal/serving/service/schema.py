@@ -91,12 +91,46 @@ class Results:
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.
+        answer: id for the route "click"; null unless the clicks of two releases are compared.
     """
 
     results: list[Result]
     items: int
     more: bool
     model: str
+    answer: str | None = None
+
+
+@dataclass(kw_only=True)
+class Click:
+    """A result that the client chose.
+
+    Attributes:
+        answer: id of the answer to a search.
+        item: id of the item.
+    """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    answer: Sentence
+    item: Sentence
+
+
+@dataclass
+class ComparisonState:
+    """Comparison of two releases.
+
+    Attributes:
+        mode: "canary" or "shadow".
+        share: of the clients that the candidate answers, or whose searches it repeats.
+        state: "running", or why no candidate is compared now.
+        report: releases, metrics with confidence intervals, and the sums that they come from; null before the first
+            pair of releases.
+    """
+
+    mode: Literal["canary", "shadow"]
+    share: float
+    state: str
+    report: dict[str, Any] | None
 
 
 @dataclass

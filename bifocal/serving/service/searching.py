@@ -1,23 +1,25 @@
 """Answers of the API: from requests to results, heatmaps and thumbnails of the generation in use."""
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
 from bifocal.search.index import SearchHit
+from bifocal.serving.service.comparison import Candidate, Comparison
+from bifocal.serving.service.comparison_metrics import ComparisonCollector
 from bifocal.serving.service.current import Current, Generation, Source
 from bifocal.serving.service.deletions import Deletions
 from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.finding import Finder, compute
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.phrases import split_phrases
-from bifocal.serving.service.ranking import Query, RegionSearchHit
+from bifocal.serving.service.ranking import RegionSearchHit
 from bifocal.serving.service.schema import (
+    ComparisonState,
     Explanation,
     Information,
     Item,
@@ -29,9 +31,7 @@ from bifocal.serving.service.schema import (
 )
 from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.thumbnails import Thumbnails
-from bifocal.serving.service.uploads import read_upload
 
-Array = NDArray[Any]
 RELEVANT = 0.5
 """Probability from which a result is called relevant."""
 T = TypeVar("T")
@@ -45,12 +45,21 @@ class Searching:
         settings: limits of a request.
         metrics: of the service.
         deletions: items that are in no answer.
+        candidate: second release to compare with; None for none.
     """
 
-    def __init__(self, source: Source, settings: Settings, metrics: Metrics, deletions: Deletions) -> None:
+    def __init__(
+        self, source: Source, settings: Settings, metrics: Metrics, deletions: Deletions,
+        candidate: Candidate | None = None,
+    ) -> None:  # fmt: skip
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
         self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
         self.current = Current(source, self.executor, self._use)
+        self.finder = Finder(settings, deletions)
+        self.comparison: Comparison | None = None
+        if candidate is not None:
+            self.comparison = Comparison(candidate, self.finder, self.executor)
+            metrics.registry.register(ComparisonCollector(self.comparison))
         self.thumbnails = Thumbnails(max_pixels=settings.limits.pixels)
 
     def generation(self) -> Generation:
@@ -64,22 +73,31 @@ class Searching:
             raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
         return self.current.generation
 
-    async def search(self, request: SearchRequest, upload: bytes | None = None) -> Results:
+    def generation_for(self, client: str) -> Generation:
+        """Return the generation that answers a client: with a canary, a share of the clients have the candidate.
+
+        Raises:
+            HTTPException: 503 while none is loaded.
+        """
+        candidate = None if self.comparison is None else self.comparison.generation(client)
+        return candidate or self.generation()
+
+    async def search(self, request: SearchRequest, upload: bytes | None = None, client: str = "") -> Results:
         """Return the results of a request, which may come with an image file.
 
         Raises:
-            HTTPException: 400, 404, 413 or 415 with the reason.
+            HTTPException: 400, 404, 409, 413 or 415 with the reason.
         """
-        generation = self.generation()
-        engine = generation.engine
-        self._check(request, upload)
-        query = await self._query(generation, request, upload)
-        hits = await self.run(engine.search, query, request.k + 1, request.offset)
-        live = [hit for hit in hits if hit.item_id not in self.deletions]  # deleted in the meantime
-        kept = [self._result(engine, hit) for hit in live[: request.k]]
-        self.metrics.results.observe(len(kept))
-        more = len(hits) > request.k and request.offset + request.k < self.settings.max_depth
-        return Results(kept, self.count(engine), more, engine.version.model)
+        generation, answer = self.generation(), None
+        self.finder.check(request, upload)
+        if self.comparison is None:
+            found = await self.finder.find(generation, request, upload)
+        else:
+            found, answer = await self.comparison.find(generation, request, upload, client)
+        self.metrics.results.observe(len(found.hits))
+        more = found.more and request.offset + request.k < self.settings.max_depth
+        results = [self._result(found.engine, hit) for hit in found.hits]
+        return Results(results, self.count(found.engine), more, found.engine.version.model, answer)
 
     def _use(self, engine: Engine) -> None:
         """Note that an engine came into use."""
@@ -90,9 +108,9 @@ class Searching:
         """Return the number of items that are not deleted."""
         return len(engine) - sum(item_id in engine for item_id in self.deletions)
 
-    def information(self) -> Information:
+    def information(self, client: str = "") -> Information:
         """Return model, columns of metadata, examples and limits."""
-        engine, settings = self.generation().engine, self.settings
+        engine, settings = self.generation_for(client).engine, self.settings
         description = engine.description
         examples = [example.text for example in description.examples if example.item_id not in self.deletions]
         return Information(
@@ -103,27 +121,27 @@ class Searching:
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
         )  # fmt: skip
 
-    def item(self, item_id: str) -> Item:
+    def item(self, item_id: str, client: str = "") -> Item:
         """Return an item."""
-        engine = self._engine_with(item_id)
+        engine = self._engine_with(item_id, client)
         items = engine.items
         return Item(item_id, items.captions(item_id), items.metadata(item_id), items.file(item_id) is not None)
 
-    async def thumbnail(self, item_id: str, side: int) -> tuple[bytes, str]:
+    async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
-        file = self._file(self._engine_with(item_id), item_id)
+        file = self._file(self._engine_with(item_id, client), item_id)
         picture = await self.run(self.thumbnails.get, item_id, file, side)
-        self._engine_with(item_id)
+        self._engine_with(item_id, client)
         return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
 
-    async def explain(self, item_id: str, text: str) -> Explanation:
+    async def explain(self, item_id: str, text: str, client: str = "") -> Explanation:
         """Return the heatmaps of the phrases of a sentence in an item's image.
 
         Raises:
             HTTPException: 404 without the item or its image, 409 if the model has no localizer.
         """
-        self.check_sentences([text])
-        engine = self._engine_with(item_id)
+        self.finder.check_sentences([text])
+        engine = self._engine_with(item_id, client)
         if engine.heatmap_model is None:
             raise HTTPException(409, "this model has no localizer: it cannot show where a phrase is")
         file, phrases = self._file(engine, item_id), split_phrases(text)
@@ -133,7 +151,9 @@ class Searching:
 
     async def delete(self, item_id: str) -> None:
         """Delete an item from all answers, at once."""
-        self._engine_with(item_id)
+        candidate = None if self.comparison is None else self.comparison.current.generation
+        if candidate is None or item_id not in candidate.engine or item_id in self.deletions:
+            self._engine_with(item_id, "")
         try:
             await self.run(self.deletions.add, item_id)
         except OSError as error:
@@ -143,74 +163,31 @@ class Searching:
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
-        except ValueError as error:
-            raise HTTPException(400, str(error)[:1000]) from error
+        return await compute(self.executor, function, *arguments)
 
-    def _check(self, request: SearchRequest, upload: bytes | None) -> None:
-        words, settings = [*request.plus, *request.minus], self.settings
-        if request.text is None and request.like is None and upload is None and not request.plus:
-            raise HTTPException(400, "nothing to search by: give text, like, plus or an image")
-        if request.mode != "vectors" and not _is_sentence(request, upload):
-            raise HTTPException(400, f"the mode {request.mode} needs text, and nothing else to search by")
-        if request.k > settings.max_results:
-            raise HTTPException(400, f"k is {request.k}, at most {settings.max_results} are accepted")
-        if request.offset + request.k > settings.max_depth:
-            raise HTTPException(400, f"offset and k reach beyond the first {settings.max_depth} results")
-        if len(words) > settings.max_words:
-            raise HTTPException(400, f"{len(words)} sentences in plus and minus, at most {settings.max_words}")
-        self.check_sentences([*words, *([] if request.text is None else [request.text])])
-
-    def check_sentences(self, sentences: Sequence[str]) -> None:
-        """Raise 400 for a sentence that is empty or too long."""
-        limit = self.settings.limits.characters
-        for sentence in sentences:
-            if not sentence.strip():
-                raise HTTPException(400, "a sentence is empty")
-            if limit and len(sentence) > limit:
-                raise HTTPException(400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted")
-
-    async def _query(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Query:
-        """Return the query of a request.
+    def choose(self, answer: str, item_id: str) -> None:
+        """Note that the client of an answer chose a result.
 
         Raises:
-            HTTPException: 409 if the collection cannot be searched in the mode.
+            HTTPException: 404 without such an answer, or if it does not have the item.
         """
-        modes = generation.engine.rankings.modes
-        if request.mode not in modes:
-            raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
-        vector = await self._vector(generation, request, upload)
-        exclude = [item_id for item_id in (*self.deletions, request.like) if item_id in generation.engine]
-        sentence = request.text if _is_sentence(request, upload) else None
-        return Query(vector, sentence, request.mode, request.where, exclude, request.group, request.per_group)
+        if self.comparison is None or not self.comparison.answers.choose(answer, item_id):
+            raise HTTPException(404, "there is no such answer with this item: it may be too old")
 
-    async def _vector(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Array:
-        """Return the sum of the vectors of a request; those of ``minus`` have a negative sign.
+    def compared(self) -> ComparisonState:
+        """Return the state and the report of the comparison.
 
-        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2.
+        Raises:
+            HTTPException: 404 without a second release.
         """
-        engine, parts = generation.engine, []
-        if upload is not None:
-            encoded = await self.run(read_upload, upload, self.settings.limits)
-            parts.append(await self.run(engine.embed_image, encoded))
-        if request.like is not None:
-            if request.like not in engine or request.like in self.deletions:
-                raise HTTPException(404, "there is no item with the id in like")
-            parts.append(await self.run(engine.index.vector, request.like))
-        added = [*([] if request.text is None else [request.text]), *request.plus]
-        sentences = [*added, *request.minus]
-        if sentences:
-            try:
-                vectors = await generation.batcher.embed(sentences)
-            except ValueError as error:
-                raise HTTPException(400, str(error)[:1000]) from error
-            parts += [*vectors[: len(added)], *(-vectors[len(added) :])]
-        query: Array = sum(parts[1:], start=parts[0])
-        return query
+        compared = self.comparison
+        if compared is None:
+            raise HTTPException(404, "this service compares no second release")
+        report = None if compared.report is None else compared.report.to_json()
+        return ComparisonState(compared.mode, compared.share, compared.state, report)
 
-    def _engine_with(self, item_id: str) -> Engine:
-        engine = self.generation().engine
+    def _engine_with(self, item_id: str, client: str) -> Engine:
+        engine = self.generation_for(client).engine
         if item_id not in engine or item_id in self.deletions:
             raise HTTPException(404, "there is no item with this id")
         return engine
@@ -231,8 +208,3 @@ class Searching:
             items.metadata(hit.item_id), items.file(hit.item_id) is not None,
             hit.box if isinstance(hit, RegionSearchHit) else None,
         )  # fmt: skip
-
-
-def _is_sentence(request: SearchRequest, upload: bytes | None) -> bool:
-    """Return whether a request searches by a sentence alone."""
-    return request.text is not None and request.like is None and upload is None and not request.plus + request.minus

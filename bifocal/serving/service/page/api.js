@@ -1,5 +1,16 @@
 // Requests to the service, with the key of this browser tab. Errors have a status and a reason.
 const KEY = "bifocal-key";
+const CLIENT = "bifocal-client";
+
+// A random name of this tab: the service answers it by the same release each time.
+function client() {
+  let name = sessionStorage.getItem(CLIENT);
+  if (!name) {
+    name = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    sessionStorage.setItem(CLIENT, name);
+  }
+  return name;
+}
 
 export class ServiceError extends Error {
   constructor(status, reason) {
@@ -12,7 +23,7 @@ export const setKey = (key) => sessionStorage.setItem(KEY, key);
 
 async function send(path, options = {}) {
   const key = sessionStorage.getItem(KEY);
-  const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  const headers = { ...options.headers, [CLIENT]: client(), ...(key ? { authorization: `Bearer ${key}` } : {}) };
   let answer;
   try {
     answer = await fetch(`api/v1/${path}`, { ...options, headers });
@@ -47,6 +58,12 @@ export function search(query, file, signal) {
   const headers = { "content-type": file.type.startsWith("image/") ? file.type : "application/octet-stream" };
   return send(`search/image?${parameters}`, { method: "POST", headers, body: file, signal }).then((answer) => answer.json());
 }
+
+// A choice that cannot be noted is no problem of the user.
+export const choose = (answer, id) => {
+  send("click", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ answer, item: id }), keepalive: true })
+    .catch(() => {});
+};
 
 // Images come by fetch, because an <img> sends no key.
 export async function showThumbnail(image, id, side) {

@@ -66,7 +66,7 @@ async function search(wanted) {
       if (query.group) body.group = query.group;
       if (query.mode !== "vectors" && text && !file && isSentence(query)) body.mode = query.mode;
       answer = await service.search(body, file, signal);
-      results = [...results, ...answer.results];
+      results = [...results, ...answer.results.map((result) => ({ ...result, answer: answer.answer }))];
       if (!answer.results.length) break;
     }
     searched = { address: wanted, base: addressOf({ ...query, item: "", shown: PAGE_SIZE }), file };
@@ -107,7 +107,10 @@ function card(result) {
   const button = entry.firstElementChild;
   button.dataset.id = result.id;
   button.setAttribute("aria-label", t("open", { caption, score }));
-  button.addEventListener("click", () => go({ item: result.id }));
+  button.addEventListener("click", () => {
+    if (result.answer) service.choose(result.answer, result.id);
+    go({ item: result.id });
+  });
   const [value, relevance] = entry.querySelectorAll(".score span");
   value.textContent = t("score", { score });
   if (result.relevance) {

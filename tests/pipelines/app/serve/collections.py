@@ -20,12 +20,15 @@ SIDE = 128
 """Pixels along each side of an image."""
 
 
-def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int = 1, regions: bool = False) -> Path:
+def write_run(
+    demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int = 1, regions: bool = False, noise: float = 0.0
+) -> Path:
     """Write a run with the demo's model; return its folder.
 
     Args:
         prefix: of the item ids.
         regions: whether the collection has the vectors and boxes of its regions.
+        noise: standard deviation of what is added to each number of a vector: a model that finds less.
         sign: -1 for another model with the same scores: its vectors and those of its sentences are negated.
     """
     shutil.copytree(demo.directory / ONNX, folder / ONNX)
@@ -37,6 +40,8 @@ def write_run(demo: TrainedModel, folder: Path, prefix: str = "test-", sign: int
     paths = [str(demo.collection.image(row)) for row in rows]
     identity = ModelIdentity("demo", None, model_hash(folder / ONNX))
     vectors = sign * np.asarray(demo.collection.vectors[:], np.float32)
+    vectors += np.float32(noise) * np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     found, boxes = embed_regions(folder / ONNX, paths) if regions else ([None] * len(ids), None)
     dimension = vectors.shape[1] if regions else None
     writer = CollectionWriter(folder / COLLECTION, Description(identity, "/", vectors.shape[1], dimension))

@@ -98,7 +98,7 @@ def test_thumbnails_have_a_tag_and_security_headers(server: Server) -> None:
 
 def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
     document = json.loads(server.get("/api/v1/openapi.json")[1])
-    paths = {"info", "search", "search/image", "explain", "item", "thumbnail"}
+    paths = {"info", "search", "search/image", "explain", "item", "thumbnail", "click", "comparison"}
     inference = {"", "/health/live", "/health/ready", *(f"/models/{{model}}{end}" for end in ("", "/ready", "/infer"))}
     others = {"/healthz", "/readyz", "/metrics", *(f"/v2{path}" for path in inference)}
     assert {f"/api/v1/{path}" for path in paths} | others == set(document["paths"])

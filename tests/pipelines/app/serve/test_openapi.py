@@ -22,9 +22,12 @@ BODIES: dict[str, dict[str, Any]] = {
         "text": "a star", "like": "test-00003", "plus": ["snow"], "minus": ["sand"], "mode": "vectors",
         "where": {"parity": "odd"}, "group": "parity", "per_group": 2, "k": 3, "offset": 1,
     },
+    "/api/v1/click": {"answer": "x", "item": "test-00003"},
     "/api/v1/explain": {"id": "test-00003", "text": "a red star"},
     "/v2/models/{model}/infer": {"id": "1", "inputs": [TENSOR], "outputs": [{"name": "embedding"}]},
 }  # fmt: skip
+COMPARING = ("/api/v1/click", "/api/v1/comparison")
+"""Routes that need a second release: see test_comparison.py."""
 PARAMETERS = {
     "id": "test-00003", "side": "256", "plus": "snow", "minus": "sand", "where": '{"parity": "odd"}',
     "group": "parity", "per_group": "2", "k": "3", "offset": "1",
@@ -74,7 +77,7 @@ def test_every_operation_answers_as_described(client: TestClient, document: dict
     for path, method in operations:
         answer = call(client, document, path, method)
         described = document["paths"][path][method]["responses"][str(answer.status_code)]
-        assert answer.status_code in (200, 204), (path, answer.text)
+        assert answer.status_code in ((404,) if path in COMPARING else (200, 204)), (path, answer.text)
         content = described.get("content", {})
         if "application/json" in content:
             validate(document, content["application/json"]["schema"], answer.json())

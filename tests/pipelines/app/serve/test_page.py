@@ -5,9 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from bifocal.trained import TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
@@ -194,6 +195,31 @@ def test_words_parts_of_images_and_groups(page: Page, server: Server) -> None:
     expect(page.locator("#mode")).to_be_disabled()
     expect(page.locator(".card .region")).to_have_count(0)
     expect(page.locator("#problem")).to_be_empty()
+
+
+def test_a_click_is_sent_if_the_service_asks_for_it_and_the_tab_has_one_name(page: Page) -> None:
+    names: list[str | None] = []
+
+    def answer(route: Route) -> None:
+        found = route.fetch()
+        names.append(route.request.headers.get("bifocal-client"))
+        first = not json.loads(route.request.post_data or "")["offset"]
+        route.fulfill(response=found, json=found.json() | {"answer": "an id" if first else None})
+
+    sent: list[Any] = []
+    page.route("**/api/v1/search", answer)
+    page.route("**/api/v1/click", lambda route: (sent.append(route.request.post_data_json), route.fulfill(status=204)))
+    search(page, QUERY)
+    page.click("#more")
+    expect(page.locator(".card")).to_have_count(48)
+    for number in (2, 30):  # the second page has no answer that counts
+        page.locator(".card").nth(number).click()
+        expect(page.locator("#sentence button").first).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#detail")).to_be_hidden()
+    assert sent == [{"answer": "an id", "item": ids(page)[2]}]
+    assert len(set(names)) == 1
+    assert len(names[0] or "") == 24
 
 
 def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tmp_path: Path) -> None:

@@ -2,13 +2,10 @@
 
 import json
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from bifocal.hubness.bank import HubnessBank
@@ -25,65 +22,13 @@ from components.cluster.find_release.spec import FindReleaseParams
 from components.cluster.release import run as release_step
 from components.cluster.release.spec import ReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
-from pipelines.commands.release import release
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.release import describe_release
 from tests.pipelines.app.serve.collections import write_run
+from tests.pipelines.app.serve.releases import EMBEDDING, add_release, move_alias, register, wait, write_released_run
 
-EMBEDDING = Path("artifacts/embedding")
-ROOT = Path(__file__).parents[4]
 URI = "models:/bifocal@champion"
 QUERY = "three red stars on a beach"
-
-
-def write_released_run(demo: TrainedModel, folder: Path, prefix: str, sign: int = 1) -> Path:
-    """Write a run with the artifacts of a release."""
-    write_run(demo, folder, prefix, sign)
-    shutil.copy(ROOT / "params.yaml", folder)
-    bank_vectors = sign * np.asarray(demo.collection.vectors[:8], np.float32)
-    bank = HubnessBank.build(bank_vectors, bank_vectors, "CSLS")
-    for part in (EMBEDDING, INDEX):
-        (folder / part).mkdir()
-    bank.write(folder / EMBEDDING)
-    index_of_collection(Collection.open(folder / COLLECTION), bank).write(folder / INDEX)
-    write_json(folder / ONNX / "manifest.json", {"schema_version": 1, "files": hash_files(folder / ONNX)})
-    return folder
-
-
-def register(run: Path) -> int:
-    """Register the model of a run as a new version; return its number."""
-    import mlflow  # takes seconds
-
-    from runtime.mlflow.connection import connect
-
-    connect()
-    # Another test of this process may have selected an experiment of another store.
-    mlflow.set_experiment("releases")
-    with mlflow.start_run():
-        logged = mlflow.pyfunc.log_model(
-            name="model", loader_module="runtime.mlflow.served_model", data_path=str(run / ONNX), pip_requirements=[]
-        )
-    tags = {"hash.onnx": artifact_hash(run / ONNX)}
-    return int(mlflow.register_model(logged.model_uri, "bifocal", tags=tags).version)
-
-
-def move_champion(number: int) -> None:
-    import mlflow
-
-    mlflow.MlflowClient().set_registered_model_alias("bifocal", "champion", str(number))
-
-
-def add_release(run: Path) -> str:
-    done = CliRunner().invoke(release, [str(run)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -106,7 +51,7 @@ def test_a_release_is_served_replaced_and_rolled_back_as_a_whole_without_loading
 ) -> None:
     source = open_source(None, URI, None, None, None)
     assert isinstance(source, ReleaseSource)
-    move_champion(versions[0])
+    move_alias(versions[0])
     with pytest.raises(FileNotFoundError, match="version 1 of bifocal has no release: run python -m pipelines release"):
         source.key()
     assert "bifocal version 1 now has the release" in add_release(runs[0])
@@ -121,18 +66,18 @@ def test_a_release_is_served_replaced_and_rolled_back_as_a_whole_without_loading
 
         prefixes, scores = results()
         assert prefixes == {"a"}
-        move_champion(versions[1])  # it has no release yet
+        move_alias(versions[1])  # it has no release yet
         wait(lambda: "version 2 of bifocal has no release" in opened.get("/readyz").text)
         assert results()[0] == {"a"}
         add_release(runs[1])
         wait(lambda: results()[0] == {"b"})
         # A query of one model in the vectors of the other would have negative scores.
         assert results()[1] == pytest.approx(scores, abs=1e-4)
-        move_champion(versions[0])
+        move_alias(versions[0])
         wait(lambda: results()[0] == {"a"})
         assert results()[1] == pytest.approx(scores)
         assert "version 1, release" in opened.get("/readyz").text
-        move_champion(versions[1])
+        move_alias(versions[1])
         wait(lambda: results()[0] == {"b"})
     assert [key.partition("-")[0] for key in loaded] == ["1", "2"]
 
@@ -151,7 +96,7 @@ def test_a_release_is_logged_once_a_version_has_the_last_one_and_images_are_on_t
     (grown / INDEX).mkdir()
     bank = HubnessBank.read(grown / EMBEDDING)
     index_of_collection(Collection.open(grown / COLLECTION), bank).write(grown / INDEX)
-    move_champion(versions[0])
+    move_alias(versions[0])
     source = ReleaseSource(URI, None)
     keys = []
     for run, words in ((first, "now has"), (grown, "now has"), (first, "logged already")):
@@ -187,7 +132,7 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
     client = mlflow.MlflowClient()
     for run in runs:
         add_release(run)
-    move_champion(versions[0])
+    move_alias(versions[0])
     source = ReleaseSource(URI, None)
     version, other = (client.get_model_version("bifocal", str(number)) for number in versions)
     own, foreign = version.tags["release"], other.tags["release"]
@@ -215,7 +160,7 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
 def test_a_fetched_release_is_no_new_one_until_its_images_change(
     runs: tuple[Path, Path], versions: tuple[int, int], tmp_path: Path
 ) -> None:
-    move_champion(versions[0])
+    move_alias(versions[0])
     find = FindReleaseParams(seed=1, model="bifocal", alias="champion")
     with pytest.raises(FileNotFoundError, match="version 1 of bifocal has no release"):
         find_release.run(find)

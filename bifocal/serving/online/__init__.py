@@ -1,0 +1,1 @@
+"""Comparison of two releases on the searches of real clients: counts, confidence intervals, report."""

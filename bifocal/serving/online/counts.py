@@ -1,0 +1,89 @@
+"""Sums over the searches that a release answered, which replicas of a service can add up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+GROUPS = 100
+"""Groups of clients, by a hash of the client."""
+EDGES = 1e-4 * 1.05 ** np.arange(285)
+"""Edges of the histogram of latencies, in seconds: from 0.1 ms to 104 s in steps of 5 %."""
+
+
+def _zeros() -> NDArray[np.float64]:
+    return np.zeros(GROUPS)
+
+
+@dataclass
+class Counts:
+    """Sums over the searches of one release; each array but ``latency`` has one number per group of clients.
+
+    Only first pages count: a further page is no new search.
+
+    Attributes:
+        searches: searches, failed ones included.
+        errors: searches that failed.
+        nothing: searches without a result.
+        calibrated: searches of a sentence by a calibrated index.
+        relevance: sum of the probabilities that the first result of these searches is relevant; 0 without a result.
+        clicked: answers of which the client chose a result.
+        latency: (286,) histogram of the seconds of a search over ``EDGES``.
+    """
+
+    searches: NDArray[np.float64] = field(default_factory=_zeros)
+    errors: NDArray[np.float64] = field(default_factory=_zeros)
+    nothing: NDArray[np.float64] = field(default_factory=_zeros)
+    calibrated: NDArray[np.float64] = field(default_factory=_zeros)
+    relevance: NDArray[np.float64] = field(default_factory=_zeros)
+    clicked: NDArray[np.float64] = field(default_factory=_zeros)
+    latency: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(EDGES) + 1))
+
+    def add_answer(self, group: int, results: int, relevance: float | None, seconds: float) -> None:
+        """Count an answered search.
+
+        Args:
+            group: of the client.
+            results: number of results.
+            relevance: probability of the first result, 0 without a result; None if the index is not calibrated.
+            seconds: latency.
+        """
+        self.searches[group] += 1
+        self.nothing[group] += not results
+        if relevance is not None:
+            self.calibrated[group] += 1
+            self.relevance[group] += relevance
+        self.latency[np.searchsorted(EDGES, seconds, "right")] += 1
+
+    def add_error(self, group: int) -> None:
+        """Count a failed search."""
+        self.searches[group] += 1
+        self.errors[group] += 1
+
+    def add_click(self, group: int) -> None:
+        """Count an answer of which the client chose a result."""
+        self.clicked[group] += 1
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Return the sums of two replicas."""
+        return Counts(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return the sums as lists."""
+        return {part.name: np.round(getattr(self, part.name), 6).tolist() for part in fields(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Counts":
+        """Return the sums that ``to_json`` wrote.
+
+        Raises:
+            ValueError: a list is missing or has another length.
+        """
+        empty = cls()
+        found = {part.name: np.asarray(content.get(part.name, []), dtype=np.float64) for part in fields(cls)}
+        for name, values in found.items():
+            if values.shape != getattr(empty, name).shape:
+                raise ValueError(f"{name} has the shape {values.shape}, expected {getattr(empty, name).shape}")
+        return cls(**found)

@@ -1,0 +1,123 @@
+"""Confidence intervals that hold at every look, for ratios and quantiles of the searches of two releases.
+
+A schedule looks at a running comparison again and again. An interval for one look would exclude the truth at some look
+much more often than its level says. These intervals exclude it at any look with probability ``alpha``.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Interval = tuple[float, float]
+LEAST_GROUPS = 20
+"""Groups of clients below which the spread between them says too little."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its confidence interval; None if there are too few clients for one."""
+
+    value: float
+    interval: Interval | None
+
+
+def boundary(searches: float, alpha: float, planned: float) -> float:
+    """Return the half width of an interval that holds at every look, in standard errors.
+
+    Waudby-Smith et al., "Time-uniform central limit theory and asymptotic confidence sequences", Annals of Statistics
+    2024, theorem 2.2, with rho chosen so that the interval is narrowest at ``planned`` searches.
+
+    Example:
+        >>> round(boundary(1000, 0.05, 1000), 2), round(boundary(4000, 0.05, 1000), 2)
+        (3.03, 3.16)
+    """
+    twice = -2 * math.log(alpha)
+    time = searches / planned * (twice + math.log(twice + 1))
+    return math.sqrt(2 * (time + 1) / time * math.log(math.sqrt(time + 1) / alpha))
+
+
+def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> Estimate | None:
+    """Return sum / count with an interval; None without any count.
+
+    Args:
+        sums, counts: (G,) by group of clients. Searches of one client depend on each other, groups of clients do not.
+        alpha: error probability over all looks.
+        planned: searches at which the interval is narrowest.
+    """
+    if not counts.sum():
+        return None
+    value = float(sums.sum() / counts.sum())
+    return _estimate(value, _leave_out(sums, counts), counts > 0, counts.sum(), alpha, planned)
+
+
+def estimate_difference(
+    first: tuple[Array, Array], second: tuple[Array, Array], alpha: float, planned: float
+) -> Estimate | None:
+    """Return the ratio of ``second`` minus that of ``first`` with an interval; None if one of them has no count.
+
+    The jackknife leaves a group out of both ratios: if the releases answered the same searches, what the searches have
+    in common cancels.
+
+    Args:
+        first, second: sums and counts, see ``estimate_ratio``.
+    """
+    if not first[1].sum() or not second[1].sum():
+        return None
+    value = float(second[0].sum() / second[1].sum() - first[0].sum() / first[1].sum())
+    replicates = _leave_out(*second) - _leave_out(*first)
+    used = (first[1] > 0) | (second[1] > 0)
+    return _estimate(value, replicates, used, min(first[1].sum(), second[1].sum()), alpha, planned)
+
+
+def _leave_out(sums: Array, counts: Array) -> Array:
+    """Return the ratio without each group, (G,)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios: Array = (sums.sum() - sums) / (counts.sum() - counts)
+    return ratios
+
+
+def _estimate(value: float, replicates: Array, used: Array, searches: float, alpha: float, planned: float) -> Estimate:
+    replicates = replicates[used]
+    groups = len(replicates)
+    if groups < LEAST_GROUPS or not np.isfinite(replicates).all():
+        return Estimate(value, None)
+    error = math.sqrt((groups - 1) / groups * float(((replicates - replicates.mean()) ** 2).sum()))
+    # Without a single event the spread is zero: assume that of two events.
+    half = boundary(searches, alpha, planned) * max(error, math.sqrt(2) / searches)
+    return Estimate(value, (value - half, value + half))
+
+
+def estimate_quantile(histogram: Array, edges: Array, share: float, alpha: float, planned: float) -> Estimate | None:
+    """Return a quantile of a histogram with an interval; None if it is empty.
+
+    The interval lies between order statistics: the number of values below the true quantile is a sum of independent
+    decisions of probability ``share``.
+
+    Args:
+        histogram: (E + 1,) counts: below the first edge, between two edges, above the last.
+        edges: (E,), increasing.
+        share: of the values below the quantile, in (0, 1).
+    """
+    count = int(histogram.sum())
+    if not count:
+        return None
+    value = _value_of_rank(histogram, edges, share * count)
+    half = boundary(count, alpha, planned) * math.sqrt(count * share * (1 - share))
+    low, high = share * count - half, share * count + half
+    lowest = _value_of_rank(histogram, edges, low) if low > 0 else 0.0
+    highest = _value_of_rank(histogram, edges, high) if high < count else math.inf
+    return Estimate(value, (lowest, highest))
+
+
+def _value_of_rank(histogram: Array, edges: Array, rank: float) -> float:
+    """Return the value below which ``rank`` values are, linear between two edges; infinite above the last edge."""
+    below = np.concatenate([[0], np.cumsum(histogram)])
+    cell = int(np.searchsorted(below[1:], rank, "left"))
+    if cell >= len(edges):
+        return math.inf
+    low = edges[cell - 1] if cell else 0.0
+    return float(low + (edges[cell] - low) * (rank - below[cell]) / max(1, histogram[cell]))

@@ -1,0 +1,49 @@
+"""Clients, by whose hash a share of them is answered by another release."""
+
+import hashlib
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from bifocal.serving.online.counts import GROUPS
+
+CLIENT = "bifocal-client"
+"""Header with a random text by which a client is known again; the page makes one for each tab."""
+MAX_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a client among all clients.
+
+    Attributes:
+        position: in [0, 1), uniform and independent of ``group``.
+        group: of clients, for confidence intervals.
+    """
+
+    position: float
+    group: int
+
+    @classmethod
+    def of(cls, client: str, salt: str) -> "Place":
+        """Return the place of a client.
+
+        Args:
+            salt: another salt gives other places.
+
+        Example:
+            >>> Place.of("a", "x") == Place.of("a", "x"), Place.of("a", "x") == Place.of("a", "y")
+            (True, False)
+        """
+        digest = hashlib.sha256(f"{salt}\0{client}".encode("utf-8", "replace")).digest()
+        return cls(int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16]) % GROUPS)
+
+    def is_within(self, share: float) -> bool:
+        """Return whether the client belongs to a share of all clients. A larger share contains a smaller one."""
+        return self.position < share
+
+
+def client_of(request: Request) -> str:
+    """Return the client of a request: its header ``bifocal-client``, else its key, else its address."""
+    named = request.headers.get(CLIENT, "") or request.headers.get("authorization", "")
+    return named[:MAX_CHARACTERS] or (request.client.host if request.client else "")

@@ -1,0 +1,148 @@
+"""Two releases on the searches of clients: a share of the clients is answered by the second, or it repeats them."""
+
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.exceptions import HTTPException
+
+from bifocal.serving.online.counts import Counts
+from bifocal.serving.online.report import Mode, Release, Report
+from bifocal.serving.service.answers import Answers
+from bifocal.serving.service.clients import Place
+from bifocal.serving.service.current import Current, Generation, Source
+from bifocal.serving.service.engine import Engine, Version
+from bifocal.serving.service.finding import Finder, Found
+from bifocal.serving.service.schema import SearchRequest
+from bifocal.serving.service.shadow import Shadow, shadow_executor
+
+logger = logging.getLogger(__name__)
+RUNNING = "running"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A second release.
+
+    Attributes:
+        source: of the release; it offers none while there is nothing to compare.
+        mode: "canary" to answer the searches of a share of the clients, "shadow" to repeat them.
+        share: of the clients, in [0, 1].
+    """
+
+    source: Source
+    mode: Mode
+    share: float
+
+
+class Comparison:
+    """Comparison of the release in use, the champion, with a candidate.
+
+    The counts begin anew when one of the two is replaced. While there is no candidate, the champion answers everybody.
+
+    Args:
+        candidate: second release.
+        finder: of results.
+        executor: threads that compute for clients.
+
+    Attributes:
+        current: the candidate that is loaded.
+        report: counts of the present pair of releases, or of the last one; None before the first.
+        shadow: searches that the candidate repeats.
+        answers: whose clients may choose a result.
+    """
+
+    def __init__(self, candidate: Candidate, finder: Finder, executor: Executor) -> None:
+        self.mode, self.share = candidate.mode, candidate.share
+        threads = shadow_executor() if candidate.mode == "shadow" else executor
+        self.current = Current(candidate.source, threads, lambda engine: None)
+        self.report: Report | None = None
+        self.shadow, self.answers = Shadow(), Answers()
+        self._finder, self._threads = finder, threads
+        self._versions: tuple[Version, Version] | None = None
+
+    @property
+    def state(self) -> str:
+        """Whether a candidate is compared: ``RUNNING``, or why not."""
+        if self.current.generation is not None:
+            return RUNNING
+        return self.current.failure or "the candidate is being loaded"
+
+    def generation(self, client: str) -> Generation | None:
+        """Return the candidate if it answers a client; else None."""
+        candidate = self.current.generation
+        if self.mode == "shadow" or candidate is None or not self._place(candidate, client).is_within(self.share):
+            return None
+        return candidate
+
+    async def find(
+        self, champion: Generation, request: SearchRequest, upload: bytes | None, client: str
+    ) -> tuple[Found, str | None]:
+        """Return the results of a request, and the id under which the client may say which result it chose.
+
+        Args:
+            champion: generation in use.
+
+        Raises:
+            HTTPException: the request is at fault, see ``Finder.find``.
+        """
+        candidate = self.current.generation
+        if candidate is None or request.offset:
+            return await self._finder.find(self.generation(client) or champion, request, upload), None
+        report, place = self._report(champion.engine, candidate.engine), self._place(candidate, client)
+        within = place.is_within(self.share)
+        if self.mode == "shadow":
+            found = await self._finder.find(champion, request, upload)
+            if within and upload is None:  # image files are too large to wait in a queue
+                repeat = partial(self._repeat, report, candidate, request, place.group, found)
+                report.dropped += not self.shadow.offer(repeat)
+            return found, None
+        if not within:
+            return await self._answer(report.counts_champion, champion, request, upload, place.group)
+        try:
+            return await self._answer(report.counts_candidate, candidate, request, upload, place.group)
+        except Exception as error:
+            found = await self._finder.find(champion, request, upload)  # raises if the request is at fault
+            report.counts_candidate.add_error(place.group)
+            logger.exception("the candidate failed, the champion answers", exc_info=error)
+            return found, None
+
+    def close(self) -> None:
+        """Stop the threads of a shadow."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _answer(
+        self, counts: Counts, generation: Generation, request: SearchRequest, upload: bytes | None, group: int
+    ) -> tuple[Found, str]:
+        found = await self._finder.find(generation, request, upload)
+        counts.add_answer(group, len(found.hits), found.relevance, found.seconds)
+        return found, self.answers.add(found.ids, partial(counts.add_click, group))
+
+    async def _repeat(
+        self, report: Report, candidate: Generation, request: SearchRequest, group: int, found: Found
+    ) -> None:
+        """Compare an answer of the champion with that of the candidate."""
+        report.counts_champion.add_answer(group, len(found.hits), found.relevance, found.seconds)
+        try:
+            repeated = await self._finder.find(candidate, request)
+        except Exception as error:
+            report.counts_candidate.add_error(group)
+            level = logging.INFO if isinstance(error, HTTPException) else logging.ERROR
+            logger.log(level, "the candidate failed in the shadow", exc_info=error)
+            return
+        report.counts_candidate.add_answer(group, len(repeated.hits), repeated.relevance, repeated.seconds)
+        report.add_overlap(group, found.ids, repeated.ids)
+
+    def _place(self, candidate: Generation, client: str) -> Place:
+        """Return the place of a client, which another candidate draws anew."""
+        version = candidate.engine.version
+        return Place.of(client, version.release or version.model_hash)
+
+    def _report(self, champion: Engine, candidate: Engine) -> Report:
+        versions = champion.version, candidate.version
+        if self.report is None or self._versions != versions:
+            self._versions = versions
+            releases = [Release(version.model, version.number, version.release) for version in versions]
+            self.report = Report(self.mode, self.share, releases[0], releases[1])
+        return self.report

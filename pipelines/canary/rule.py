@@ -1,0 +1,152 @@
+"""``canary.yaml``: when the second release of a comparison is promoted or withdrawn."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from bifocal.serving.online.intervals import Estimate
+from bifocal.serving.online.report import Metric, Report
+from pipelines.yaml_model import load_yaml_model
+from runtime.spec import StrictModel
+
+FILE = Path(__file__).with_name("canary.yaml")
+Verdict = Literal["promote", "withdraw", "wait"]
+Margin = Annotated[float, Field(ge=0, le=1)]
+Ratio = Annotated[float, Field(gt=1)]
+
+
+class Rule(StrictModel):
+    """Contents of the file."""
+
+    searches: int = Field(ge=1)
+    least_searches: int = Field(ge=1)
+    error_rate: float = Field(gt=0, lt=0.5)
+    max_rises: dict[Literal["errors", "nothing_found"], Margin]
+    max_drops: dict[Literal["relevance", "clicks"], Margin]
+    max_ratios: dict[Literal["latency_p50", "latency_p99"], Ratio]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Rule":
+        """Raise ``ValueError`` if no condition is left, or the numbers of searches contradict each other."""
+        if not self.conditions:
+            raise ValueError("max_rises, max_drops and max_ratios are empty: name a condition")
+        if self.least_searches > self.searches:
+            raise ValueError(f"least_searches is {self.least_searches}, at most searches, {self.searches}")
+        return self
+
+    @property
+    def conditions(self) -> int:
+        """Number of conditions."""
+        return len(self.max_rises) + len(self.max_drops) + len(self.max_ratios)
+
+    @property
+    def alpha(self) -> float:
+        """Error probability of the interval of one condition."""
+        return self.error_rate / self.conditions
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of the rule.
+
+    Attributes:
+        name: of the metric.
+        harm: how much worse the candidate is, negative if it is better; of a latency, the ratio minus 1.
+        interval: of ``harm``; None if it was not measured.
+        limit: largest harm that is allowed.
+    """
+
+    name: str
+    harm: float | None
+    interval: tuple[float, float] | None
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether a larger harm is ruled out."""
+        return self.interval is not None and self.interval[1] <= self.limit
+
+    @property
+    def fails(self) -> bool:
+        """Whether a larger harm is shown."""
+        return self.interval is not None and self.interval[0] > self.limit
+
+    @property
+    def text(self) -> str:
+        """The condition for people."""
+        if self.harm is None or self.interval is None:
+            return f"{self.name} was not measured, or by too few clients"
+        low, high = (f"{end:+.3g}" for end in self.interval)
+        return f"{self.name} is worse by {self.harm:+.3g}, between {low} and {high}; the limit is {self.limit:.3g}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do with the candidate.
+
+    Attributes:
+        reasons: why it is withdrawn, or not promoted yet.
+    """
+
+    verdict: Verdict
+    reasons: list[str]
+    conditions: list[Condition]
+
+    def record(self) -> dict[str, Any]:
+        """Return the decision as JSON."""
+        rows = [
+            {
+                "name": condition.name, "harm": condition.harm, "limit": condition.limit,
+                "interval": condition.interval and [end if math.isfinite(end) else None for end in condition.interval],
+            }
+            for condition in self.conditions
+        ]  # fmt: skip
+        return {"verdict": self.verdict, "reasons": self.reasons, "conditions": rows}
+
+
+def load(path: Path = FILE) -> Rule:
+    """Read the file.
+
+    Raises:
+        ValueError: the file is not YAML, or an entry is invalid.
+    """
+    return load_yaml_model(path, Rule.model_validate)
+
+
+def decide(rule: Rule, report: Report) -> Decision:
+    """Return what the rule says about the candidate of a report.
+
+    The candidate is withdrawn if a harm above one limit is shown, and promoted if harms above all limits are ruled out.
+    Each interval has the share ``rule.alpha`` of the error probability, and holds at every look, so the rule may be
+    applied as often as one likes.
+    """
+    conditions = list(_conditions(rule, {m.name: m for m in report.metrics(rule.alpha, rule.searches)}))
+    searches = min(report.counts_champion.searches.sum(), report.counts_candidate.searches.sum())
+    failed = [condition.text for condition in conditions if condition.fails]
+    if failed and searches >= rule.least_searches:
+        return Decision("withdraw", failed, conditions)
+    reasons = [condition.text for condition in conditions if not condition.holds]
+    needed = rule.least_searches if failed else rule.searches
+    if searches < needed:
+        reasons.insert(0, f"{searches:.0f} searches of one release, {needed} are needed")
+    return Decision("wait" if reasons else "promote", reasons, conditions)
+
+
+def _conditions(rule: Rule, metrics: dict[str, Metric]) -> Iterator[Condition]:
+    for name, limit in rule.max_rises.items():
+        yield _condition(name, metrics[name].comparison, limit, 1.0, 0.0)
+    for drop, limit in rule.max_drops.items():
+        yield _condition(drop, metrics[drop].comparison, limit, -1.0, 0.0)
+    for ratio, limit in rule.max_ratios.items():
+        yield _condition(ratio, metrics[ratio].comparison, limit - 1, 1.0, 1.0)
+
+
+def _condition(name: str, change: Estimate | None, limit: float, sign: float, zero: float) -> Condition:
+    if change is None or change.interval is None:
+        return Condition(name, None, None, limit)
+    low, high = sorted(sign * (end - zero) for end in change.interval)
+    return Condition(name, sign * (change.value - zero), (low, high), limit)

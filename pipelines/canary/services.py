@@ -1,0 +1,67 @@
+"""Reports of the replicas of a service."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from bifocal.serving.online.report import Report
+from bifocal.serving.service.comparison import RUNNING
+from bifocal.serving.service.settings import read_keys
+
+SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class State:
+    """State of a comparison.
+
+    Attributes:
+        stopped: why a replica compares no candidate now; None if all do.
+        report: sums of all replicas; None before a candidate was loaded.
+    """
+
+    stopped: str | None
+    report: Report | None
+
+
+def read_reports(services: Sequence[str]) -> State:
+    """Return the sum of the reports of the replicas of a service; ``BIFOCAL_API_KEYS`` has the key.
+
+    Args:
+        services: address of each replica, such as "http://localhost:8080".
+
+    Raises:
+        OSError: a replica does not answer.
+        ValueError: a replica compares nothing, its answer is no report, or the replicas compare different releases.
+    """
+    stopped, reports = None, []
+    for service in services:
+        content = _get(f"{service.rstrip('/')}/api/v1/comparison")
+        if content["state"] != RUNNING:
+            stopped = str(content["state"])
+        if content["report"] is not None:
+            reports.append(Report.from_json(content["report"]))
+    return State(stopped, reduce(add, reports) if reports else None)
+
+
+def _get(address: str) -> dict[str, Any]:
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"{address!r} is no address of a service, such as http://localhost:8080")
+    keys = sorted(read_keys(os.environ)[0])
+    request = Request(address, headers={"authorization": f"Bearer {keys[0]}"} if keys else {})
+    try:
+        with urlopen(request, timeout=SECONDS) as answer:
+            content = json.load(answer)
+    except HTTPError as error:
+        if error.code == 404:
+            raise ValueError(f"{address}: this service was started without --canary and --shadow") from error
+        raise
+    if not isinstance(content, dict) or not {"state", "report"} <= set(content):
+        raise ValueError(f"{address} answers with another text than a comparison")
+    return content
