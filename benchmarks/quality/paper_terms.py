@@ -3,10 +3,10 @@
     python -m benchmarks run quality.paper_terms [--artifacts FOLDER] [--seeds 1 2 3] [--minutes 60] [--only REGEX]
 
 Linear maps of the mean cell and of the caption's vector, as the row "baseline" of quality.leaderboard_flickr8k; the
-poolings read 3 x 3 mean cells. Needs the artifacts dataset, features and text of recipes/flickr8k/fast.yaml. Trains on
-5,000 photographs of the training list; the recall sum on 1,000 others of that list chooses the epoch and is reported,
-so dev and test lists are not used. Finished rows are kept beside the artifacts, and another run continues. The last
-values look inside one trained model: a batch of 192 training images.
+poolings read 3 x 3 mean cells, and all 9 x 9 cells. Needs the artifacts dataset, features and text of
+recipes/flickr8k/fast.yaml. Trains on 5,000 photographs of the training list; the recall sum on 1,000 others of that
+list chooses the epoch and is reported, so dev and test lists are not used. Finished rows are kept beside the artifacts,
+and another run continues. The last values look inside one trained model: a batch of 192 training images.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import ROOT, Report
-from benchmarks.quality.little_data import SIDE, pooled_inputs
+from benchmarks.quality.little_data import pooled_inputs
 from bifocal.batch import Batch
 from bifocal.models.base import Model
 from bifocal.preparation import new_model
@@ -70,17 +70,24 @@ ALONE = {
 }
 
 
+def bean(maps: int, dropout: float, pooling: str = "max_min") -> dict[str, Any]:
+    """Return BEAN's image encoder on stored cells."""
+    frozen = {"backbone": None, "crop": None}
+    return {"name": "BEANEncoder", "maps": maps, "dropout": dropout, "pooling": pooling, **frozen}
+
+
 POOLINGS: dict[str, Any] = {
     "InfoNCE": "LinearEncoder",
     "SMILE's attention": "SMILEEncoder",
     "SMILE, mean of normalized cells": {"name": "SMILEEncoder", "ablation": "mean"},
-    "BEAN's maximum + minimum": {"name": "BEANEncoder", "maps": 512, "dropout": 0.5, "backbone": None, "crop": None},
-    "BEAN, mean of its maps": {
-        "name": "BEANEncoder", "maps": 512, "dropout": 0.5, "backbone": None, "crop": None, "pooling": "average",
-    },
+    "BEAN's maximum + minimum": bean(512, 0.0),
+    "BEAN, mean of its maps": bean(512, 0.0, "average"),
+    "BEAN, dropout 0.5": bean(512, 0.5),
+    "BEAN, 1,024 maps": bean(1024, 0.0),
     "generalized pooling": "GPOEncoder",
-}  # fmt: skip
-CELLS = "3 x 3 cells"
+}
+CELLS = {"3 x 3 cells": 3, "9 x 9 cells": 9}
+"""Cells per side of the rows that compare poolings."""
 
 
 def rows() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
@@ -91,7 +98,9 @@ def rows() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
             found[f"{condition}: {name}"] = (loss(changes.get("temperature", 0.07), *term), changes)
     found |= {f"standard: {name}": (part, {}) for name, part in ALONE.items()}
     standard = loss(STANDARD["temperature"], None, 0.0)
-    return found | {f"{CELLS}: {name}": (standard, {"pooling": pooling}) for name, pooling in POOLINGS.items()}
+    return found | {
+        f"{cells}: {name}": (standard, {"pooling": pooling}) for cells in CELLS for name, pooling in POOLINGS.items()
+    }
 
 
 def loss(temperature: float, term: dict[str, Any] | None, weight: float) -> dict[str, Any]:
@@ -159,8 +168,8 @@ def gradient(model: Model, value: torch.Tensor) -> torch.Tensor:
 def measure(results: dict[str, Any], file: Path, artifacts: Path, todo: Sequence[tuple[str, int]], end: float) -> None:
     """Train rows with seeds until the monotonic time ``end``, and write the recalls of each to ``file``."""
     found = rows()
-    for side, cells in ((1, False), (SIDE, True)):
-        chosen = [(name, seed) for name, seed in todo if name.startswith(CELLS) == cells]
+    for side in (1, *CELLS.values()):
+        chosen = [(name, seed) for name, seed in todo if CELLS.get(name.partition(": ")[0], 1) == side]
         if not chosen or time.monotonic() > end:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +179,7 @@ def measure(results: dict[str, Any], file: Path, artifacts: Path, todo: Sequence
                     model = train(inputs, seed, *found[name])
                     results[f"{name}, seed {seed}"] = recall_metrics(model_ranks(model, inputs.captions("val")))
                     file.write_text(json.dumps(results, indent=1) + "\n")
-            for epochs in () if cells else (1, EPOCHS):
+            for epochs in (1, EPOCHS) if side == 1 else ():
                 if INSIDE.format(epochs) not in results and time.monotonic() < end:
                     model = train(inputs, 1, loss(STANDARD["temperature"], None, 0.0), {"epochs": epochs})
                     results[INSIDE.format(epochs)] = inside(model, random_batch(inputs))
