@@ -1,6 +1,7 @@
 """Builds an index, and measures its recall against exact search and its latency."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,23 +77,53 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
     assert index.approximate is not None
     units = unit_vectors(queries, index.description.dimension)
     truth = index.nearest(units, K, None, index.bias, exact=True)[0]
-    recall, efforts = 0.0, list[int | None](index.approximate.efforts()) or [None]
-    for effort in efforts:
+
+    def recalls(effort: int | None) -> NDArray[np.float64]:
+        assert index.approximate is not None
         candidates = index.approximate.search(units, min(K * index.description.candidates, len(index)), effort)
-        recall = recall_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])
-        if recall >= wanted:
-            return effort
+        return recalls_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])
+
+    found, below = np.zeros(1), 0
+    for effort in list[int | None](index.approximate.efforts()) or [None]:
+        found = recalls(effort)
+        if found.mean() >= wanted:
+            return None if effort is None else _refined(recalls, wanted, below, effort)
+        below = effort or 0
     raise ValueError(
-        f"{index.description.factory} finds {recall:.3f} of the exact ten best items with the greatest effort, "
+        f"{index.description.factory} finds {found.mean():.3f} of the exact ten best items with the greatest effort, "
         f"expected {wanted}: give more memory, or another factory"
     )
 
 
+def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int) -> int:
+    """Return the least effort above ``below`` whose recall less its standard error is the wanted one.
+
+    Without the standard error, a smaller effort would be chosen because it is good with these queries by chance.
+
+    Args:
+        recalls: returns the recall of each query.
+        effort: largest value; it is returned if no smaller one suffices.
+    """
+    while effort - below > 1:
+        middle = (effort + below) // 2
+        found = recalls(middle)
+        if found.mean() - found.std() / len(found) ** 0.5 >= wanted:
+            effort = middle
+        else:
+            below = middle
+    return effort
+
+
 def recall_at(truth: Array, found: Array) -> float:
     """Return the mean share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
+    return float(recalls_at(truth, found).mean())
+
+
+def recalls_at(truth: Array, found: Array) -> NDArray[np.float64]:
+    """Return for each query (Q,) the share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
     if not truth.size:
-        return 1.0
-    return float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(truth, found, strict=True)]))
+        return np.ones(1)
+    return np.array([len(np.intersect1d(a, b)) / len(a) for a, b in zip(truth, found, strict=True)])
 
 
 def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:

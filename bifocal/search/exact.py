@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bifocal.search.vectors import FileVectors
+
 Array = NDArray[Any]
 BLOCK = 1024
 """Rows per matrix product: their vectors and scores stay in the cache."""
@@ -38,7 +40,7 @@ def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, a
 
 
 def _nearest_rows(vectors: Any, queries: Array, kept: int, bias: Array | None, allowed: Array | None) -> Array:
-    vectors = _plain(vectors)
+    vectors = mapped(vectors)
     best = _Best(len(queries), kept)
     converted = np.empty((min(BLOCK, len(vectors)), queries.shape[1]), dtype=np.float32)
     products = np.empty(len(queries) * len(converted), dtype=np.float32)
@@ -121,8 +123,10 @@ def to_float32(block: Any, result: NDArray[np.float32]) -> NDArray[np.float32]:
     return result
 
 
-def _plain(vectors: Any) -> Any:
-    """Return a memory-mapped file as an array, whose rows cost less to take."""
+def mapped(vectors: Any) -> Any:
+    """Return vectors in a file as an array, whose rows cost less to take; other vectors as they are."""
+    if isinstance(vectors, FileVectors):
+        return vectors.mapped
     return vectors.view(np.ndarray) if isinstance(vectors, np.memmap) else vectors
 
 
@@ -136,9 +140,10 @@ def rank(
     Args:
         candidates: rows (Q, C), each row once per query; -1 for none.
     """
-    vectors, scores = _plain(vectors), np.empty(candidates.shape)
+    read = vectors.read if isinstance(vectors, FileVectors) else mapped(vectors).__getitem__
+    scores = np.empty(candidates.shape)
     for query, rows, row_scores in zip(queries.astype(np.float64), candidates, scores, strict=True):
-        row_scores[:] = (vectors[np.maximum(rows, 0)].astype(np.float64) * query).sum(axis=1)
+        row_scores[:] = (read(np.maximum(rows, 0)).astype(np.float64) * query).sum(axis=1)
     ordered = scores if bias is None else scores + bias[np.maximum(candidates, 0)]
     ordered = np.where(candidates < 0, -np.inf, ordered)
     order = np.lexsort((candidates, -ordered), axis=1)[:, :count]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bifocal.search.approximate import ApproximateIndex
 from bifocal.search.calibration import DEPTH, Calibration
-from bifocal.search.exact import nearest_rows, rank
+from bifocal.search.exact import mapped, nearest_rows, rank
 from bifocal.search.filters import matching_rows
 from bifocal.search.index_files import read_index, write_index
 from bifocal.search.index_format import IndexDescription
@@ -192,8 +192,10 @@ class SearchIndex:
         """
         possible = len(self.ids) if allowed is None else int(allowed.sum())
         count = min(count, possible)
+        vectors = self.vectors
         if self.approximate is None or exact or possible < EXACT_SHARE * len(self.ids):
-            candidates = nearest_rows(self.vectors, queries, count, bias, allowed)
+            vectors = mapped(self.vectors)
+            candidates = nearest_rows(vectors, queries, count, bias, allowed)
         else:
             candidates = self._candidates(queries, count, allowed, possible)
             few = (candidates >= 0).sum(axis=1) < count
@@ -202,7 +204,7 @@ class SearchIndex:
                 candidates = np.pad(candidates, [(0, 0), (0, found.shape[1])], constant_values=-1)
                 candidates[few] = -1
                 candidates[few, : found.shape[1]] = found
-        scores, rows = rank(self.vectors, queries, candidates, count, bias)
+        scores, rows = rank(vectors, queries, candidates, count, bias)
         return rows, scores
 
     def _candidates(self, queries: Array, count: int, allowed: Array | None, possible: int) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bifocal.search.approximate import ApproximateIndex
 from bifocal.search.calibration import Calibration
 from bifocal.search.index_format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
+from bifocal.search.vectors import FileVectors
 
 if TYPE_CHECKING:
     from bifocal.search.index import SearchIndex
@@ -23,7 +24,7 @@ class IndexParts(NamedTuple):
     """Arguments of a ``SearchIndex``, in their order."""
 
     items: pa.Table
-    vectors: Array
+    vectors: FileVectors
     bias: Array | None
     description: IndexDescription
     approximate: ApproximateIndex | None
@@ -71,12 +72,9 @@ def read_index(directory: Path, model: str | None) -> IndexParts:
     if model is not None:
         description.check_model(model)
     shape = (description.count, description.dimension)
-    vectors: Array = np.zeros(shape, dtype=np.float16)
-    if len(vectors):  # an empty file cannot be mapped
-        vectors = np.memmap(directory / VECTORS, dtype=np.float16, mode="r", shape=shape)
     return IndexParts(
         pq.read_table(directory / ITEMS),
-        vectors,
+        FileVectors(directory / VECTORS, shape),
         np.load(directory / BIAS) if (directory / BIAS).is_file() else None,
         description,
         None if description.factory is None else ApproximateIndex.open(directory / APPROXIMATE),

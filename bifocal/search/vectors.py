@@ -1,6 +1,8 @@
 """Vectors of a collection: one matrix over the memory-mapped files of its shards."""
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,42 @@ class Vectors:
             here = shard == number
             vectors[here] = self._shards[number][row[here]]
         return vectors
+
+
+class FileVectors:
+    """Vectors (N, d) float16 in a file: slices are mapped, single rows are read.
+
+    A mapped row maps the cached pages around it too, so the rows of some hundred searches would map most of the file.
+
+    Args:
+        file: float16 numbers, row by row.
+        shape: N and d.
+    """
+
+    def __init__(self, file: Path, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.mapped: NDArray[np.float16] = np.zeros(shape, dtype=np.float16)
+        if len(self):  # an empty file cannot be mapped
+            self.mapped = np.memmap(file, dtype=np.float16, mode="r", shape=shape).view(np.ndarray)
+        self._file = file.open("rb", buffering=0)
+
+    def __len__(self) -> int:
+        """Return N."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float16]:
+        """Return the vectors of rows, as an array of NumPy does; a slice is a view of the file."""
+        vectors: NDArray[np.float16] = self.mapped[rows]
+        return vectors
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.mapped, dtype=dtype)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.float16]:
+        """Return the vectors (n, d) of rows (n,), read from the file."""
+        size = 2 * self.shape[1]
+        read = [os.pread(self._file.fileno(), size, size * row) for row in rows.tolist()]
+        return np.frombuffer(b"".join(read), np.float16).reshape(len(rows), self.shape[1])
 
 
 def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:

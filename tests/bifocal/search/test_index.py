@@ -16,6 +16,7 @@ from bifocal.search import SearchIndex, exact
 from bifocal.search.collection_format import ModelIdentity
 from bifocal.search.filters import matching_rows
 from bifocal.search.index_format import IndexDescription
+from bifocal.search.vectors import FileVectors
 
 
 def example(items: int = 50, dimension: int = 8, seed: int = 0) -> tuple[SearchIndex, NDArray[np.float64]]:
@@ -85,7 +86,7 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     index = SearchIndex(items, index.vectors, np.arange(50, dtype=np.float32), description)
     index.write(tmp_path)
     opened = SearchIndex.open(tmp_path, model="ab" * 32)
-    assert isinstance(opened.vectors, np.memmap)
+    assert isinstance(opened.vectors, FileVectors)
     assert opened.description == description
     for arguments in ({}, {"corrected": True}, {"where": {"year": [7, 9]}}):
         assert opened.search(queries, 5, **arguments) == index.search(queries, 5, **arguments)
@@ -187,3 +188,16 @@ def test_a_filter_applies_before_the_ranking() -> None:
     (hits, *_) = index.search(queries, 50, where={"year": {"min": 8}})
     assert sorted(hit.row for hit in hits) == [row for row in range(50) if row % 10 >= 8]
     assert hits == [replace(hit) for hit in index.search(queries[:1], 50)[0] if hit.row % 10 >= 8]
+
+
+def test_rows_are_read_from_the_file_that_was_opened(tmp_path: Path) -> None:
+    stored = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float16)
+    stored.tofile(tmp_path / "vectors.f16")
+    vectors = FileVectors(tmp_path / "vectors.f16", (20, 6))
+    (tmp_path / "new").write_bytes(bytes(stored.nbytes))
+    (tmp_path / "new").replace(tmp_path / "vectors.f16")  # as a deletion replaces it
+    rows = np.array([19, 0, 7, 7])
+    np.testing.assert_array_equal(vectors.read(rows), stored[rows])
+    np.testing.assert_array_equal(vectors[3:9], stored[3:9])
+    np.testing.assert_array_equal(np.asarray(vectors), stored)
+    assert vectors.read(rows[:0]).shape == (0, 6)
