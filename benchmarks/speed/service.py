@@ -20,6 +20,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import numpy as np
+import psutil
 
 import bifocal
 from benchmarks.common import ROOT, Report
@@ -57,6 +58,11 @@ class Service:
             except (URLError, OSError):
                 time.sleep(0.02)
         raise RuntimeError(self.log.read_text())
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of the process."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -100,16 +106,16 @@ async def run_clients(port: int, count: int, seconds: float, sentences: list[str
     return latencies, statuses
 
 
-def encoder_latencies(run: Path, sentences: list[str]) -> list[float]:
-    """Return the seconds of the text encoder for one sentence at a time."""
+def encoder_latencies(run: Path, sentences: list[str]) -> tuple[list[float], float]:
+    """Return the seconds of the text encoder for one sentence at a time, and its mean CPU time in seconds."""
     model = bifocal.load(run)
     model.encode_text(sentences[:1])
-    found = []
+    found, begin = [], time.process_time()
     for sentence in sentences[:ENCODED]:
         start = time.perf_counter()
         model.encode_text([sentence])
         found.append(time.perf_counter() - start)
-    return found
+    return found, (time.process_time() - begin) / len(found)
 
 
 def main() -> None:
@@ -125,12 +131,14 @@ def main() -> None:
         collection = bifocal.load(run).collection
         sentences = sorted({text for row in range(len(collection)) for text in collection.captions(row)})
         random.Random(0).shuffle(sentences)
-        alone = encoder_latencies(run, sentences)
+        alone, encoder_cpu = encoder_latencies(run, sentences)
         service = Service(run, free_port(), Path(folder) / "log.jsonl")
         try:
             service.wait_until_ready()
+            before = service.cpu_seconds()
             measured = run_clients(service.port, arguments.clients, arguments.seconds, sentences)
             latencies, statuses = asyncio.run(measured)
+            service_cpu = (service.cpu_seconds() - before) / len(statuses)
             seconds = service.restart()
         finally:
             service.kill()
@@ -145,6 +153,10 @@ def main() -> None:
     )
     report.add("median latency", p50, "ms", reference=f"encoder {alone_p50:.2f}")
     report.add("99th percentile of the latency", p99, "ms", reference=f"encoder {alone_p99:.2f}")
+    report.add(
+        "CPU time of an answer", 1000 * service_cpu, "ms",
+        reference=f"{service_cpu / encoder_cpu:.0f} times the encoder's {1000 * encoder_cpu:.2f}",
+    )  # fmt: skip
     report.add("ready after SIGKILL", seconds, "s", at_most=READY_SECONDS, reference=f"{os.cpu_count()} cores")
     report.write()
 
