@@ -21,7 +21,9 @@ CALIBRATION = "calibration.json"
 DEPTH = 10
 """Results whose scores the margin compares."""
 FALSE_POSITIVES = 0.05
-"""Share of held-out queries without a match that get a result; the threshold is the lowest that keeps it."""
+"""Share of queries without a match that may get a result."""
+CONFIDENCE = 0.95
+"""Confidence that the threshold keeps this share with new queries."""
 SEPARATION = 3
 """Least ratio of the shares of relevant and of other first results that reach the threshold."""
 FOLDS, BINS = 5, 10
@@ -41,7 +43,7 @@ class Calibration:
 
     Attributes:
         intercept, score, margin: coefficients.
-        threshold: probability from which a result counts as relevant.
+        threshold: probability from which a result counts as relevant; see ``allowed_share``.
         error: expected calibration error of held-out queries in ten bins, cross-validated: mean difference between
             probability and relevance (Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3)).
         false_positive_rate: share of queries without a match whose first result reaches the threshold, cross-validated
@@ -129,7 +131,8 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
     scores, relevant = first_results(index, queries, own)
     best = scores[:, 0]
     variables = np.stack([best, best - reference_scores(scores)], axis=1)
-    folds = list(GroupKFold(FOLDS).split(variables, relevant, np.concatenate([own, own])))
+    both = np.concatenate([own, own])
+    folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
     if not all(relevant[fitted].any() for fitted, _ in folds):
         raise TooFewPairs(
             f"{relevant.sum()} of {len(queries)} held-out captions find their own item first, too few to calibrate with"
@@ -140,13 +143,14 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
     for others, held_out in folds:
         model.fit(variables[others], relevant[others])
         predicted[held_out] = model.predict_proba(variables[held_out])[:, 1]
-        found[held_out] = predicted[held_out] >= _threshold(model, variables[others][without[others]])
+        fitted = others[without[others]]
+        found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], len(np.unique(both[fitted])))
     model.fit(variables, relevant)
     return Calibration(
         intercept=float(model.intercept_[0]),
         score=float(model.coef_[0, 0]),
         margin=float(model.coef_[0, 1]),
-        threshold=_threshold(model, variables[without]),
+        threshold=_threshold(model, variables[without], len(np.unique(own))),
         error=calibration_error(predicted, relevant),
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
@@ -154,10 +158,30 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
     )
 
 
-def _threshold(model: "LogisticRegression", variables: Array) -> float:
+def allowed_share(items: int) -> float:
+    """Return the largest share of false positives among held-out queries that shows a rate of ``FALSE_POSITIVES``.
+
+    It is the one whose upper confidence bound is that rate (Clopper and Pearson, "The use of confidence or fiducial
+    limits", Biometrika 1934). The share itself is exceeded by every second sample of new queries. Below 59 items, no
+    share shows the rate, and the result is 0.
+
+    Args:
+        items: that the queries describe; queries of one item are not independent.
+
+    Example:
+        >>> allowed_share(58), allowed_share(1000)
+        (0.0, 0.038)
+    """
+    from scipy.stats import binom
+
+    # One false positive more than this number would be as likely with a higher rate.
+    return max(int(binom.ppf(1 - CONFIDENCE, items, FALSE_POSITIVES)) - 1, 0) / items
+
+
+def _threshold(model: "LogisticRegression", variables: Array, items: int) -> float:
     """Return the lowest probability that few results (n, 2) of queries without a match reach."""
     probabilities = model.predict_proba(variables)[:, 1]
-    return float(np.quantile(probabilities, 1 - FALSE_POSITIVES, method="higher")) + 1e-9
+    return float(np.quantile(probabilities, 1 - allowed_share(items), method="higher")) + 1e-9
 
 
 def first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Array, NDArray[np.bool_]]:

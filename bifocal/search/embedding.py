@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from bifocal.progress import log_line, track
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item
-from bifocal.search.file_states import FIELDS
 from bifocal.search.former import Former
 from bifocal.search.image_vectors import ImageVectors
+from bifocal.search.resuming import open_writer
 from bifocal.search.sources import Entry, Source
 from bifocal.serving.encoders import Array
 from bifocal.serving.identity import model_hash
@@ -57,6 +57,7 @@ class CollectionEmbedder:
         batch_size: images per forward pass.
         items_per_shard: vectors in a file.
         max_pixels: width x height; a larger image is rejected before it is decoded.
+        max_rejected_fraction: fraction in [0, 1] of the images that may be rejected.
         regions: write the vectors of regions too, if the model has a localizer.
     """
 
@@ -69,6 +70,7 @@ class CollectionEmbedder:
     batch_size: int = 32
     items_per_shard: int = 4096
     max_pixels: int = 50_000_000
+    max_rejected_fraction: float = 1.0
     regions: bool = True
 
     def write(self, directory: Path, entries: Sequence[Entry], first_shard: bool = True) -> dict[str, float]:
@@ -85,7 +87,8 @@ class CollectionEmbedder:
             hashed; ``deleted``; ``rejected``; images per second of the whole stage, and of the networks alone.
 
         Raises:
-            ValueError: the model has no single vector for an image, it cannot read these images, or no image is valid.
+            ValueError: the model has no single vector for an image, it cannot read these images, more images are
+                rejected than ``max_rejected_fraction`` allows, or no image is valid.
         """
         vectors = ImageVectors(self.onnx, self.regions)
         if vectors.graph.reads_pixels and not vectors.reads_images:
@@ -105,7 +108,7 @@ class CollectionEmbedder:
         )
         states, usable = self.source.states(entries), self._usable(description)
         former = Former(usable, entries, states)
-        writer = self._open_writer(directory, description, entries, states)
+        writer = open_writer(directory, description, self.items_per_shard, self.source, entries, states)
         done = set(writer.written.column("item_id").to_pylist())
         waiting = np.array([entry.item_id not in done for entry in entries], bool)
         start, counts = time.perf_counter(), {"embedded": 0, "kept": 0}
@@ -135,7 +138,9 @@ class CollectionEmbedder:
                 batch, new = [], 0
         self._add(batch, vectors, writer, former, counts)
         seconds = time.perf_counter() - start
-        for image, reason in [*(self.source.rejected if first_shard else ()), *problems]:
+        rejected = [*(self.source.rejected if first_shard else ()), *problems]
+        self._check_fraction(rejected, len(entries) + len(rejected) - len(problems))
+        for image, reason in rejected:
             writer.reject(image, reason)
         self.source.keep(entries)
         broken = {image for image, _ in problems}
@@ -157,6 +162,15 @@ class CollectionEmbedder:
             "network_images_per_second": counts["embedded"] / vectors.seconds if vectors.seconds else 0.0,
         }  # fmt: skip
 
+    def _check_fraction(self, rejected: Sequence[tuple[str, str]], total: int) -> None:
+        allowed = self.max_rejected_fraction
+        if len(rejected) > allowed * total:
+            first = "; ".join(f"{image}: {reason}" for image, reason in rejected[:REASONS_SHOWN])
+            raise ValueError(
+                f"{len(rejected)} of {total} images are rejected, {len(rejected) / total:.2%}, more than "
+                f"max_rejected_fraction {allowed:.2%}. The first: {first}. Repair them or raise max_rejected_fraction"
+            )
+
     def _usable(self, description: Description) -> Collection | None:
         if self.former is None:
             return None
@@ -166,28 +180,6 @@ class CollectionEmbedder:
             log_line(f"{self.former.directory} is of another model, or has other regions: all images are embedded")
             return None
         return self.former
-
-    def _open_writer(
-        self, directory: Path, description: Description, entries: Sequence[Entry], states: Array
-    ) -> CollectionWriter:
-        """Return a writer, without the shards of a killed run whose images have changed since."""
-        writer = CollectionWriter(directory, description, self.items_per_shard)
-        position_of = {entry.item_id: position for position, entry in enumerate(entries)}
-        for row in writer.written.to_pylist():
-            position = position_of.get(row["item_id"])
-            if position is None or not self._as_written(row, entries[position], states[position]):
-                writer.clear()
-                break
-        return writer
-
-    def _as_written(self, row: Mapping[str, Any], entry: Entry, state: Array) -> bool:
-        """Return whether an image is the one that a killed run embedded."""
-        if entry.sha256 is not None or self.source.dataset is not None:
-            return entry.sha256 is None or entry.sha256 == str(row["sha256"])
-        if state.any() and state.tolist() == [row[name] for name in FIELDS]:
-            return True
-        file = self.source.open(entry)
-        return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == str(row["sha256"])
 
     def _load(self, entry: Entry, position: int, former: Former, vectors: ImageVectors) -> Embedded | tuple[str, str]:
         """Read, hash and decode an image, or return its name and why it cannot be embedded."""

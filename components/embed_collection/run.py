@@ -37,7 +37,8 @@ def run(
         shard: ``"2/4"`` for the second quarter of the images only; the step ``merge_collection`` combines shards.
 
     Raises:
-        ValueError: the model has no single vector for an image, it cannot read the images, or no image is valid.
+        ValueError: the model has no single vector for an image, it cannot read the images, too many of them are
+            rejected, or no image is valid.
     """
     if scores_pairs(onnx):
         raise ValueError(
@@ -61,6 +62,7 @@ def run(
         batch_size=params.batch_size,
         items_per_shard=params.items_per_shard,
         max_pixels=params.max_pixels,
+        max_rejected_fraction=params.max_rejected_fraction,
         regions=params.regions,
     )
     return embedder.write(collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1)

@@ -30,6 +30,9 @@ class EmbedCollectionParams(Params):
     max_pixels: int = Field(
         ge=1, le=PILLOW_LIMIT, description="width x height; a larger image is rejected before it is decoded"
     )
+    max_rejected_fraction: float = Field(
+        ge=0, le=1, description="fraction of images and rows of a table that may be rejected; above it the stage fails"
+    )
 
     def local_files(self) -> Iterator[str]:
         if self.source is not None and not str(self.source).startswith("s3:"):

@@ -163,7 +163,7 @@ TABLE: tuple[Change, ...] = (
         "embed_collection",
         {
             "source": None, "former": None, "name": "bifocal", "regions": True, "batch_size": 32,
-            "items_per_shard": 4096, "max_pixels": 50_000_000,
+            "items_per_shard": 4096, "max_pixels": 50_000_000, "max_rejected_fraction": 0.1,
         },
     ),
     Added(

@@ -62,7 +62,8 @@ def photos(inputs: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def embed(inputs: dict[str, Path], target: Path, shard: str | None = None, **section: Any) -> dict[str, float]:
-    values = {"seed": 1, COMPONENT.name: DEFAULTS[COMPONENT.name] | {"items_per_shard": 4, "batch_size": 3} | section}
+    small = {"items_per_shard": 4, "batch_size": 3, "max_rejected_fraction": 1.0}
+    values = {"seed": 1, COMPONENT.name: DEFAULTS[COMPONENT.name] | small | section}
     local = download_user_files(values, COMPONENT)
     params = validate(local, [COMPONENT])[COMPONENT.name]
     options = {} if shard is None else {"shard": shard}

@@ -122,3 +122,20 @@ def test_sources_without_images_are_refused(inputs: dict[str, Path], tmp_path: P
     pq.write_table(pa.table({"city": ["Oslo"]}), tmp_path / "list.parquet")
     with pytest.raises(ValueError, match="no column is recognized as the image's"):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "list.parquet"))
+
+
+@pytest.mark.parametrize("fraction", [0.25, 0.2])
+def test_too_many_rejected_images_are_one_error(
+    inputs: dict[str, Path], photos: Path, tmp_path: Path, fraction: float
+) -> None:
+    rows = [{"image": path.name} for path in sorted(photos.iterdir())[:9]] + [{"image": "gone.jpg"}, {"image": ""}]
+    (photos / "broken.png").write_bytes(b"no image")
+    table = photos / "list.jsonl"
+    table.write_text("\n".join(json.dumps(row) for row in [*rows, {"image": "broken.png"}]))
+    section = {"source": str(table), "max_rejected_fraction": fraction}
+    if fraction == 0.25:  # 3 of 12
+        assert embed(inputs, tmp_path / "collection", **section)["rejected"] == 3
+        return
+    with pytest.raises(ValueError, match=r"^3 of 12 images are rejected, 25.00%, more than max_rejected_frac.* 20.00%"):
+        embed(inputs, tmp_path / "collection", **section)
+    assert not (tmp_path / "collection" / "collection.json").exists()
