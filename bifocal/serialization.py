@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -67,9 +68,13 @@ def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
 
     Raises:
         FileNotFoundError: there is no ``model.safetensors``.
+        ValueError: the file is damaged.
     """
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{directory} holds no weights of a {expected}: {WEIGHTS_FILE} is missing")
-    state: dict[str, Tensor] = load_file(path)
+    try:
+        state: dict[str, Tensor] = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no complete file of weights ({error}): write it again") from error
     return state

@@ -1,5 +1,6 @@
 """Artifact directories: written to a partial directory, described by a manifest, renamed when complete."""
 
+import fcntl
 import hashlib
 import json
 import math
@@ -13,21 +14,29 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 FINGERPRINT = "fingerprint.json"
 CHECKPOINTS = "checkpoints"
+_locks: dict[Path, int] = {}
+"""Descriptors of the partial directories that this process has locked."""
 
 
 def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
     """Return the partial directory of artifact ``final``, to write its files in.
 
     The files of a killed run are kept if that run had the same ``fingerprint``; otherwise the directory is empty.
+    This process keeps a lock on the directory until ``commit``.
 
     Args:
         fingerprint: parameters, input hashes, code hash and arguments of the stage.
+
+    Raises:
+        ValueError: another process writes the artifact.
     """
     partial, text = partial_path(final), _json(fingerprint)
     file = partial / FINGERPRINT
+    partial.mkdir(parents=True, exist_ok=True)
+    _lock(partial)
     if not (file.is_file() and file.read_text() == text):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        for path in partial.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         file.write_text(text)
     return partial
 
@@ -51,6 +60,7 @@ def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:
         # A directory cannot be renamed onto a directory that has files.
         final.rename(previous)
     partial.rename(final)
+    _unlock(partial)
     shutil.rmtree(previous, ignore_errors=True)
 
 
@@ -59,14 +69,17 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the artifact has no manifest; the message says which command writes it.
-        ValueError: another version of the project wrote the manifest.
+        ValueError: another version of the project wrote the manifest, or it is damaged.
     """
     path = artifact / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(
             f"{artifact} is missing or incomplete (it has no {MANIFEST}): run the stage that writes it, or 'dvc repro'"
         )
-    manifest: dict[str, Any] = json.loads(path.read_text())
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is no complete JSON ({error}): run the stage that writes it again") from error
     if manifest.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
             f"{path} has schema version {manifest.get('schema_version')}, expected {SCHEMA_VERSION}: "
@@ -137,6 +150,35 @@ def write_text(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def _lock(partial: Path) -> None:
+    """Lock a directory until the process ends, however it ends. A file system without such locks is left unlocked."""
+    _unlock(partial)
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise ValueError(f"another process writes {partial}: wait for its end, or choose another folder") from error
+    except OSError:
+        os.close(descriptor)
+    else:
+        _locks[partial] = descriptor
+
+
+def _unlock(partial: Path) -> None:
+    if partial in _locks:
+        os.close(_locks.pop(partial))
+
+
+def _forget_locks() -> None:
+    """Close the descriptors in a forked process, which must not keep the lock of a killed parent."""
+    for partial in list(_locks):
+        _unlock(partial)
+
+
+os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _without_nan(value: Any) -> Any:

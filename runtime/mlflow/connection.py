@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import mlflow
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import DBAPIError
 
 from runtime.redaction import redact
 from runtime.tracking_store import project_folder, project_store, tracking_uri
@@ -53,10 +54,14 @@ def run_page(run: Run) -> str:
 
 @contextmanager
 def mlflow_errors_as_oserror() -> Iterator[None]:
-    """Raise MLflow's errors as OSError with the server's address: the command line prints those without traceback."""
+    """Raise MLflow's errors as OSError with the server's address: the command line prints those without traceback.
+
+    MLflow raises those of a database that is locked or full as they are.
+    """
     try:
         yield
-    except MlflowException as error:
+    except (MlflowException, DBAPIError) as error:
+        message = error.orig if isinstance(error, DBAPIError) else error
         raise OSError(
-            redact(f"MLflow at {tracking_uri()}: {error}; 'python -m pipelines doctor' checks the server")
+            redact(f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server")
         ) from error

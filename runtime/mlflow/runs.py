@@ -60,6 +60,8 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It logs the traceback of an error of the database, which is raised too.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     tags = {"git_commit": git_commit(), **tags}
     with mlflow_errors_as_oserror(), _stage_or_resumed_run(stage, values, tags):
         mlflow.set_tags({"stage": stage, **tags})

@@ -2,6 +2,10 @@
 
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from math import inf, nan
 from pathlib import Path
 
@@ -96,3 +100,34 @@ def test_files_that_differ_from_the_manifest_are_named(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ValueError, match=r"file\.txt is missing, but it is in manifest\.json"):
         check_files(tmp_path / "toy")
+
+
+WRITER = """
+import os, sys, time
+from pathlib import Path
+from runtime.artifacts import open_partial
+
+open_partial(Path(sys.argv[1]), {})
+child = os.fork()  # as the workers of a data loader
+if child:
+    print(child, flush=True)
+time.sleep(60)
+"""
+
+
+def test_artifact_that_another_process_writes_is_refused_until_it_ends(tmp_path: Path) -> None:
+    final = tmp_path / "toy"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, final], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        child = int(writer.stdout.readline())
+        for fingerprint in ({}, FINGERPRINT):
+            with pytest.raises(ValueError, match=r"another process writes .*toy\.partial: wait for its end"):
+                open_partial(final, fingerprint)
+        assert (tmp_path / "toy.partial" / "fingerprint.json").read_text() == "{}"
+        writer.kill()
+        writer.wait()
+    open_partial(final, FINGERPRINT)
+    open_partial(final, FINGERPRINT)  # this process may begin again
+    os.kill(child, signal.SIGKILL)
