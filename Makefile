@@ -39,9 +39,11 @@ rehearse: setup
 rehearse-schedule: setup
 	pytest tests/backend/rehearse_weekly_schedule.py --numprocesses 0 --capture no
 
-# Training on two machines (processes with a disk each), one of which is killed. Takes a minute, and is no part of 'make test'.
+# Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
+# (processes with a disk each), one of which is killed. Takes about half an hour; 'make test' has a short form.
 faults: setup
 	pytest --numprocesses 0 tests/components/cluster/train_distributed/faults.py
+	python -m tests.faults
 
 # The cpu image in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup

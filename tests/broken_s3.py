@@ -2,14 +2,21 @@
 
 import http.client
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+SLOW_SECONDS = 0.2
+
 
 @dataclass
 class Faults:
-    """Faults of the next requests, by method: "500", "503", "close" (in mid-body), "stall"; "ok" is none."""
+    """Faults of the next requests, by method.
+
+    They are "500", "503", "close" (in mid-body), "stall" (no answer), "slow" and "flip" (a byte of the body); "ok" is
+    none.
+    """
 
     port: int
     planned: dict[str, list[str]] = field(default_factory=dict)
@@ -37,6 +44,8 @@ class Proxy(BaseHTTPRequestHandler):
             self.faults.stalled.wait()
             self.close_connection = True
             return
+        if fault == "slow":
+            time.sleep(SLOW_SECONDS)
         if fault in ("500", "503"):
             self.send_response(int(fault))
             self.send_header("Content-Length", "0")
@@ -46,6 +55,8 @@ class Proxy(BaseHTTPRequestHandler):
         upstream.request(self.command, self.path, body, dict(self.headers))
         answer = upstream.getresponse()
         data = answer.read()
+        if fault == "flip" and data:
+            data = data[:-1] + bytes([data[-1] ^ 1])
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in ("transfer-encoding", "content-length", "connection", "date", "server"):

@@ -1,0 +1,103 @@
+"""Copy of this checkout in which commands are run, killed and run again."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.artifacts import MANIFEST, hash_files, read_manifest
+
+ROOT = Path(__file__).parents[2]
+RECIPE = "small.yaml"
+LIBRARIES = ("bifocal", "runtime", "components", "pipelines")
+OTHER_FILES = ("params.yaml", "pyproject.toml", "requirements", ".dvc", ".dvcignore", ".gitignore")
+MEASURED = ("index.json",)
+"""Files that hold measured times: their bytes differ between any two runs."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Files of this checkout in another folder, with one commit.
+
+    Args:
+        folder: of the copy; its log is beside it.
+    """
+
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Output of the commands, beside the folder."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    def output(self) -> str:
+        """Return the output of the last command."""
+        return self.log.read_text()
+
+    def copy(self) -> None:
+        """Copy the files of this checkout that git does not ignore."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *LIBRARIES, *OTHER_FILES]
+        found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        names = [name for name in found if (ROOT / name).is_file()]
+        for name in names:
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, self.folder / name)
+        shutil.copyfile(ROOT / "tests" / "small.yaml", self.folder / RECIPE)
+        if not (self.folder / ".git").exists():
+            self.run("git", "init", "--quiet")
+        identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        self.run("git", "add", ".")
+        self.run("git", *identity, "commit", "--quiet", "--allow-empty", "--message", "copy")
+
+    def reset(self) -> None:
+        """Delete all results, caches and databases of earlier runs."""
+        for name in ("runs", "artifacts", "mlruns", "mlartifacts", ".dvc/cache", ".dvc/tmp"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for path in self.folder.glob("mlflow.db*"):
+            path.unlink()
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start a command in a process group of its own; its output replaces the log."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+        environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        with self.log.open("wb") as output:
+            return subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment | {"PYTHONUNBUFFERED": "1"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def run(self, *command: str) -> str:
+        """Run a command to its end; return its output.
+
+        Raises:
+            AssertionError: it failed.
+        """
+        code = self.start(*command).wait()
+        assert code == 0, f"{' '.join(command)}\n{self.output()[-3000:]}"
+        return self.output()
+
+
+def digests(folders: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of every file of the artifacts, by folder and name; measured times are left out.
+
+    Of a manifest, the fingerprint and the other files count, and not the metrics.
+    """
+    found: dict[str, str] = {}
+    for folder in folders:
+        manifest = read_manifest(folder)
+        assert {**manifest["files"], MANIFEST: ""}.keys() == hash_files(folder.resolve()).keys()
+        for name, digest in hash_files(folder.resolve()).items():
+            if name == MANIFEST:
+                digest = json.dumps({key: manifest[key] for key in manifest if key not in ("metrics", "files")})
+            if name not in MEASURED:
+                found[f"{folder.name}/{name}"] = digest
+    return found
