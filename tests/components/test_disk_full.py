@@ -12,6 +12,7 @@ from bifocal.checkpoint import read_tensors
 from components.__main__ import main
 from runtime import artifacts, parameters
 from runtime.cli import run
+from tests.faults.rows import Record, record
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,11 +44,13 @@ def run_stage(stage: str, folder: Path, params: Path, monkeypatch: pytest.Monkey
     return int(end.value.code or 0)
 
 
-def check_error(output: str) -> None:
-    """Check the standard error of a stage that failed: one line after the progress, no traceback."""
-    assert output.splitlines()[-1].startswith("error: ")
+def check_error(output: str) -> str:
+    """Return the error of a stage that failed: one line after the progress, no traceback."""
+    *_, error = output.splitlines()
+    assert error.startswith("error: ")
     assert "No space left on device" in output
     assert "Traceback" not in output
+    return error
 
 
 def write_params(file: Path, changes: dict[str, object]) -> Path:
@@ -61,16 +64,19 @@ def test_stage_on_a_full_disk_writes_the_same_artifact_after_the_disk_is_enlarge
     mlflow_store: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    record_property: Record,
 ) -> None:
     corpus = {"train": 24, "val": 8, "test": 8, "size": 64}
     params = write_params(tmp_path / "params.yaml", {"prepare_dataset": {"corpus": corpus}})
     assert run_stage("prepare_dataset", small_disk, params, monkeypatch) == 1
-    check_error(capsys.readouterr().err)
+    error = check_error(capsys.readouterr().err)
     assert not (small_disk / "dataset").exists()
     enlarge(small_disk)
     for folder in (small_disk, tmp_path / "large"):
         assert run_stage("prepare_dataset", folder, params, monkeypatch) == 0
     assert artifacts.artifact_hash(small_disk / "dataset") == artifacts.artifact_hash(tmp_path / "large" / "dataset")
+    outcome = "one error, no artifact; the same bytes after the disk is enlarged"
+    record(record_property, "disk full (tmpfs of 100 kB)", "`prepare_dataset`", outcome, error=error)
 
 
 def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
@@ -79,15 +85,18 @@ def test_training_resumes_from_the_last_checkpoint_that_fitted_on_the_disk(
     mlflow_store: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    record_property: Record,
 ) -> None:
     # The weights have 18 kB and a checkpoint three times as many: there is no room for a second checkpoint.
     section = {"sorter": {"hidden": 22}, "length": 5, "training": {"vectors_per_epoch": 256, "epochs": 3}}
     params = write_params(tmp_path / "params.yaml", {"pretrain_sorter": section})
     assert run_stage("pretrain_sorter", small_disk, params, monkeypatch) == 1
-    check_error(capsys.readouterr().err)
+    error = check_error(capsys.readouterr().err)
     assert not (small_disk / "sorter").exists()
     checkpoint = next((small_disk / "sorter.partial").rglob("last.safetensors"))
     assert len(read_tensors(checkpoint)[1]["history"]) == 1
     enlarge(small_disk)
     assert run_stage("pretrain_sorter", small_disk, params, monkeypatch) == 0
     assert len((small_disk / "sorter" / "history.csv").read_text().splitlines()) == 1 + 3
+    outcome = "one error, no artifact; continued from the last checkpoint after the disk is enlarged"
+    record(record_property, "disk full (tmpfs of 100 kB)", "`pretrain_sorter`", outcome, error=error)

@@ -1,8 +1,8 @@
 """Cause every fault, and write the table of docs/reliability.md.
 
-python -m tests.faults [FILE ...]
+python -m tests.faults [NAME ...]
 
-The files are those of tests/faults, by default all of them; rows of files that are not run are kept.
+The names are those of FILES, by default all of them; rows of files that are not run are kept.
 """
 
 import json
@@ -19,7 +19,10 @@ from tests.faults.checkout import ROOT
 from tests.faults.rows import Row, rows
 
 FOLDER = Path(__file__).parent
-FILES = ("kills", "disks", "test_files", "test_machine", "test_servers")
+FILES = {
+    **{name: FOLDER / f"{name}.py" for name in ("kills", "disks", "test_files", "test_machine", "test_servers")},
+    "test_disk_full": ROOT / "tests" / "components" / "test_disk_full.py",
+}
 RESULTS, PAGE = FOLDER / "results.json", ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- faults: written by python -m tests.faults -->", "<!-- end of the faults -->"
 COLUMNS = ("fault", "where", "trials", "outcome", "error", "date")
@@ -48,9 +51,7 @@ def main() -> None:
         raise SystemExit(f"tests/faults has no {sorted(unknown)[0]!r}: {', '.join(FILES)}")
     os.environ["BIFOCAL_FAULTS"] = "long"  # before tests.faults.form is imported
     collector = Collector()
-    pytest.main(
-        ["-p", "no:cacheprovider", "-n", "0", "-q", *(str(FOLDER / f"{name}.py") for name in names)], [collector]
-    )
+    pytest.main(["-p", "no:cacheprovider", "-n", "0", "-q", *(str(FILES[name]) for name in names)], [collector])
     results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     day = date.today().isoformat()
     found = [asdict(row) | {"date": day} for row in collector.rows]

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PROPERTY = "fault"
-PATHS = re.compile(r"(?:/[\w.+-]+){2,}/")
+FOLDERS = re.compile(r"(?:/[\w.+-]+)*/pytest-of-\w+/pytest-\d+/[\w.+-]+/")
+LONGEST = 240
+"""Characters of a message in the table."""
 HASHES = re.compile(r"\b[0-9a-f]{32,64}\b")
 Record = Callable[[str, object], None]
 """Type of pytest's fixture ``record_property``."""
@@ -42,10 +44,10 @@ def rows(properties: list[tuple[str, Any]]) -> list[Row]:
 
 
 def tidy(message: str) -> str:
-    """Return a message in one line, without folders of this machine and with short hashes.
+    """Return a message in one line, without the temporary folder of the test and with short hashes.
 
-    >>> tidy("error: /tmp/a/b/dataset is missing")
+    >>> tidy("error: /tmp/pytest-of-me/pytest-1/test_a0/dataset is missing")
     'error: dataset is missing'
     """
-    line = " ".join(message.split())
-    return HASHES.sub(lambda match: match.group()[:8], PATHS.sub("", line))
+    line = HASHES.sub(lambda match: match.group()[:8], FOLDERS.sub("", " ".join(message.split())))
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
