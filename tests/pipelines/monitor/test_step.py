@@ -1,0 +1,43 @@
+"""The step monitor: its reference, logs and results are on S3."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import boto3
+import pytest
+
+from bifocal.search.from_collection import index_of_collection
+from bifocal.trained import COLLECTION, INDEX, ONNX
+from components.cluster.monitor.run import run
+from components.cluster.monitor.spec import MonitorParams
+from pipelines.app.demo_folder import unpack
+from pipelines.monitor.thresholds import load
+
+FOLDER = "s3://bucket/monitoring"
+
+
+def test_the_first_run_writes_the_reference_and_the_second_one_compares_with_it(
+    s3: None, mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # MLflow writes artifacts beside its database
+    demo = unpack(tmp_path / "demo")
+    shutil.rmtree(demo.directory / INDEX)
+    (demo.directory / INDEX).mkdir()
+    index_of_collection(demo.collection, None).write(demo.directory / INDEX)
+    client = boto3.client("s3")
+    client.put_object(Bucket="bucket", Key="logs/a.txt", Body="\n".join(demo.collection.captions(1)).encode())
+    client.put_object(Bucket="bucket", Key="probes.csv", Body=b"item_id,caption\ntest-00001,a red star\n")
+    params = MonitorParams(
+        seed=1, policy=load(), folder=FOLDER, queries=["s3://bucket/logs"], probes="s3://bucket/probes.csv", days=7
+    )
+    parts = {
+        name: demo.directory / path for name, path in (("onnx", ONNX), ("collection", COLLECTION), ("index", INDEX))
+    }
+    for name, expected in (("first", {"references"}), ("second", {"crossed"})):
+        (tmp_path / name).mkdir()
+        assert expected <= set(run(params, **parts, monitoring=tmp_path / name))
+        assert (tmp_path / name / "index.html").is_file()
+    day = datetime.now(UTC).date() - timedelta(days=1)
+    keys = {entry["Key"] for entry in client.list_objects_v2(Bucket="bucket", Prefix="monitoring")["Contents"]}
+    assert {"monitoring/reference/reference.json", f"monitoring/{day}/monitor.json", "monitoring/monitor.prom"} <= keys
