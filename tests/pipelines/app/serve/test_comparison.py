@@ -1,6 +1,7 @@
 """``bifocal serve --canary`` and ``--shadow`` with two real releases over HTTP, and the rule on their reports."""
 
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ from bifocal.trained import TrainedModel
 from pipelines.__main__ import main
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource, open_candidate
 from pipelines.canary import rule as rules
-from runtime.mlflow import get_version, version_tags
+from runtime.mlflow import VETO, get_version, version_tags
+from runtime.mlflow.connection import connect
 from tests.mlflow_server import free_port
 from tests.pipelines.app.serve.releases import add_release, move_alias, register, wait, write_released_run
 from tests.pipelines.app.serve.server import JSON, Server
@@ -40,6 +42,8 @@ from tests.pipelines.app.serve.server import JSON, Server
 CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.3, 0.0, 0.0, 1.0, 100)
 CHAMPION, CANDIDATE = "models:/bifocal@champion", "models:/bifocal@candidate"
 SHARE = 0.4
+GOOD, BAD = 1, 2
+"""Numbers of the versions."""
 RULE = {
     "searches": 60, "least_searches": 50, "error_rate": 0.05, "max_rises": {"nothing_found": 0.1, "errors": 0.2},
     "max_drops": {"relevance": 0.1}, "max_ratios": {"latency_p50": 50.0},
@@ -57,21 +61,36 @@ def runs(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     }
 
 
+@pytest.fixture(scope="module")
+def registry(runs: dict[str, Path], empty_mlflow_store: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Address of a store with version 1, the good model, and version 2."""
+    folder = tmp_path_factory.mktemp("registry")
+    address = f"sqlite:///{shutil.copy(empty_mlflow_store, folder / 'mlflow.db')}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", address)
+        connect()
+        # The process of the service has another working directory.
+        mlflow.create_experiment("releases", (folder / "files").as_uri())
+        assert [register(runs["good"]), register(runs["bad"])] == [GOOD, BAD]
+        for run in runs.values():
+            add_release(run)
+    return address
+
+
 @pytest.fixture
-def store(mlflow_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(mlflow_store)
-    # The process of the service has another working directory.
-    mlflow.create_experiment("releases", (tmp_path / "files").as_uri())
-    return mlflow_store
+def store(registry: str, monkeypatch: pytest.MonkeyPatch) -> mlflow.MlflowClient:
+    """Client of the store, without withdrawals."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry)
+    client = connect()
+    for number in (GOOD, BAD):
+        if VETO in client.get_model_version("bifocal", str(number)).tags:
+            client.delete_model_version_tag("bifocal", str(number), VETO)
+    return client
 
 
-def release(runs: dict[str, Path], champion: str, candidate: str) -> None:
-    """Register two runs with their releases and aliases."""
-    for name, alias in ((champion, "champion"), (candidate, "candidate")):
-        number = register(runs[name])
-        add_release(runs[name])
-        move_alias(number, alias)
+def name_releases(champion: int, candidate: int) -> None:
+    move_alias(champion)
+    move_alias(candidate, "candidate")
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +124,9 @@ def relevance(answer: Any) -> float:
 
 
 def test_a_worse_canary_answers_its_share_until_the_rule_withdraws_it(
-    runs: dict[str, Path], store: str, sentences: list[str], tmp_path: Path
+    store: mlflow.MlflowClient, sentences: list[str], tmp_path: Path
 ) -> None:
-    release(runs, "good", "bad")
+    name_releases(GOOD, BAD)
     options = (
         "--deletions",
         tmp_path / "deleted",
@@ -239,10 +258,8 @@ def serve(mode: Any, share: float) -> Iterator[str]:
         thread.join()
 
 
-def test_failures_and_delays_of_a_candidate_reach_no_client(
-    runs: dict[str, Path], store: str, sentences: list[str]
-) -> None:
-    release(runs, "bad", "good")
+def test_failures_and_delays_of_a_candidate_reach_no_client(store: mlflow.MlflowClient, sentences: list[str]) -> None:
+    name_releases(BAD, GOOD)
     check_shadow(sentences)
     check_failing_canary()
 
@@ -259,7 +276,7 @@ def check_shadow(sentences: list[str]) -> None:
         for number in range(160):
             text = sentences[number % len(sentences)]
             answer = search(address, f"client {number}", text=text)
-            assert answer["model"].startswith("bifocal version 1")
+            assert answer["model"].startswith("bifocal version 2")
             assert answer["answer"] is None
             answers.append((text, answer))
             if number % 32 == 31:  # fewer than may wait
@@ -282,7 +299,7 @@ def check_shadow(sentences: list[str]) -> None:
         assert (decision.verdict, decision.reasons) == ("promote", [])
         before = search(address, "a", text="fail")
         wait(lambda: sum(report()["counts_candidate"]["errors"]) == 1)
-        assert before["model"].startswith("bifocal version 1")
+        assert before["model"].startswith("bifocal version 2")
         for _ in range(WAITING + 10):
             search(address, "a", text="wait")
         stuck = report()
@@ -298,14 +315,14 @@ def check_shadow(sentences: list[str]) -> None:
 def check_failing_canary() -> None:
     """Let a canary fail, promote it, return to the former champion, and take the candidate away."""
     with serve("canary", 1.0) as address:
-        assert search(address, "a", text="a star")["model"].startswith("bifocal version 2")
-        assert search(address, "a", text="fail")["model"].startswith("bifocal version 1")
+        assert search(address, "a", text="a star")["model"].startswith("bifocal version 1")
+        assert search(address, "a", text="fail")["model"].startswith("bifocal version 2")
         counts = comparison(address)["report"]["counts_candidate"]
         assert (sum(counts["searches"]), sum(counts["errors"]), sum(counts["latency"])) == (2, 1, 1)
-        move_alias(2)
-        wait(lambda: comparison(address)["state"] == "version 2 is the champion")
-        wait(lambda: search(address, "a", text="fail 2")["model"].startswith("bifocal version 2"))
-        move_alias(1)
+        move_alias(GOOD)
+        wait(lambda: comparison(address)["state"] == "version 1 is the champion")
+        wait(lambda: search(address, "a", text="fail 2")["model"].startswith("bifocal version 1"))
+        move_alias(BAD)
         wait(lambda: comparison(address)["state"] == "running")
         mlflow.MlflowClient().delete_registered_model_alias("bifocal", "candidate")
         wait(lambda: "no version of bifocal with the alias candidate" in comparison(address)["state"])
