@@ -208,6 +208,20 @@ def test_features_are_extracted_in_parallel_shards_and_merged() -> None:
     assert merge["cachingOptions"]["enableCache"]
 
 
+def test_a_collection_is_embedded_in_parallel_shards_and_merged(tmp_path: Path) -> None:
+    overlay = tmp_path / "cluster.yaml"
+    overlay.write_text("steps: {embed_collection: {shards: 3}}")
+    text = kubeflow.compile_pipeline(VALUES, resources.load(overlays=[overlay]), REVISION)
+    tasks = tasks_of(next(yaml.safe_load_all(text)))
+    shards = {name: task for name, task in tasks.items() if name.startswith("embed-collection")}
+    assert sorted(arguments(task)["shard"] for task in shards.values()) == ["1/3", "2/3", "3/3"]
+    merge = tasks["merge-collection"]
+    producers = {source["taskOutputArtifact"]["producerTask"] for source in merge["inputs"]["artifacts"].values()}
+    assert producers == set(shards)
+    collection = tasks["build-index"]["inputs"]["artifacts"]["collection"]["taskOutputArtifact"]
+    assert collection == {"producerTask": "merge-collection", "outputArtifactKey": "collection"}
+
+
 def test_features_of_a_trained_backbone_are_extracted_by_one_step(
     default: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
