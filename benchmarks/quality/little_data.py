@@ -64,6 +64,9 @@ def pooled_inputs(artifacts: Path, images: int, folder: Path, grid_side: int = S
     Args:
         folder: receives the features.
         grid_side: cells per side; 1 gives the mean cell alone.
+
+    Raises:
+        ValueError: the stored features have fewer cells per side.
     """
     whole = read_dataset(artifacts / "dataset")
     order = np.random.default_rng(0).permutation(whole.split("train").images["image_id"].to_numpy())
@@ -73,6 +76,8 @@ def pooled_inputs(artifacts: Path, images: int, folder: Path, grid_side: int = S
     dataset = Dataset(kept.assign(split=kept["image_id"].map(splits)), captions, whole.phrases.iloc[:0], folder)
     store = FeatureStore(artifacts / "features")
     side = isqrt(store.regions)
+    if side < grid_side:
+        raise ValueError(f"the features have {side} x {side} cells, expected {grid_side} x {grid_side} or more")
     with FeatureWriter(folder, regions=grid_side**2, dim=store.dim, metadata={}, images_per_file=500) as writer:
         for start in range(0, len(kept), 50):
             ids = list(kept["image_id"].iloc[start : start + 50])
