@@ -101,7 +101,11 @@ def train(row: Row, seed: int, home: Path) -> tuple[dict[str, Path], float]:
     }
     started = time.process_time()
     embedding = make("train_embedding", {**row.values, "seed": seed}, inputs, home)
-    return inputs | {"embedding": embedding}, (time.process_time() - started) / 60
+    # Rows with equal parameters share a training.
+    file = home / f"{embedding.name}.cpu_minutes"
+    if not file.is_file():
+        file.write_text(f"{(time.process_time() - started) / 60}\n")
+    return inputs | {"embedding": embedding}, float(file.read_text())
 
 
 def result(row: Row, seed: int, home: Path, *, may_train: bool) -> dict[str, float] | None:
