@@ -2,12 +2,13 @@
 
     python -m benchmarks run quality.relevance --run runs/flickr8k/best
 
-Short captions of the split val are the queries. The search is calibrated with those of one half of the images. Those of
-the other half are asked after their images were removed from the index: every result is then a false positive, although
-another image may fit as well. An index is calibrated when it is built, so it is calibrated after the removal; the first
-value is that of an index calibrated before the removal. The threshold is chosen with the queries of the first half: the
-upper confidence bound of their false positives is 5 percent. The calibration error counts each query twice: once with
-its own image in the collection, and once without. The collection has all images of the run, or those of val alone.
+Short captions of the split val are the queries. The queries of one half of the images calibrate the search. The images
+of the other half are removed from the index, and their queries are asked: every result is then a false positive,
+although another image may fit as well. In use, an index is calibrated when it is built, so the calibration follows the
+removal. The first value shows what an older calibration costs: it precedes the removal. The queries of the first half
+choose the threshold: the upper confidence bound of their false positives is 5 percent. The calibration error counts
+each query twice: once with its own image in the collection, and once without. The collection has all images of the run,
+or those of val alone.
 """
 
 import argparse

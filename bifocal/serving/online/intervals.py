@@ -57,10 +57,10 @@ def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> 
 def estimate_difference(
     first: tuple[Array, Array], second: tuple[Array, Array], alpha: float, planned: float
 ) -> Estimate | None:
-    """Return the ratio of ``second`` minus that of ``first`` with an interval; None if one of them has no count.
+    """Return the difference of two ratios, ``second`` minus ``first``, with an interval; None if one has no count.
 
-    The jackknife leaves a group out of both ratios: if the releases answered the same searches, what the searches have
-    in common cancels.
+    The jackknife leaves a group out of both ratios. If both releases answered the same searches, hard and easy searches
+    change both ratios alike, and the interval is narrower.
 
     Args:
         first, second: sums and counts, see ``estimate_ratio``.
@@ -86,7 +86,7 @@ def _estimate(value: float, replicates: Array, used: Array, searches: float, alp
     if groups < LEAST_GROUPS or not np.isfinite(replicates).all():
         return Estimate(value, None)
     error = math.sqrt((groups - 1) / groups * float(((replicates - replicates.mean()) ** 2).sum()))
-    # Without a single event the spread is zero: assume that of two events.
+    # If nothing was counted, the spread is zero. The spread of two events is used in its place.
     half = boundary(searches, alpha, planned) * max(error, math.sqrt(2) / searches)
     return Estimate(value, (value - half, value + half))
 
@@ -94,8 +94,8 @@ def _estimate(value: float, replicates: Array, used: Array, searches: float, alp
 def estimate_quantile(histogram: Array, edges: Array, share: float, alpha: float, planned: float) -> Estimate | None:
     """Return a quantile of a histogram with an interval; None if it is empty.
 
-    The interval lies between order statistics: the number of values below the true quantile is a sum of independent
-    decisions of probability ``share``.
+    The ends of the interval are order statistics. Each value is below the true quantile with probability ``share``,
+    independently of the others.
 
     Args:
         histogram: (E + 1,) counts: below the first edge, between two edges, above the last.

@@ -122,7 +122,7 @@ class Comparison:
     async def _repeat(
         self, report: Report, candidate: Generation, request: SearchRequest, group: int, found: Found
     ) -> None:
-        """Compare an answer of the champion with that of the candidate."""
+        """Repeat a search by the candidate, and compare its results with the champion's."""
         report.counts_champion.add_answer(group, len(found.hits), found.relevance, found.seconds)
         try:
             repeated = await self._finder.find(candidate, request)

@@ -21,8 +21,8 @@ UNDECIDED = ("", "accepted")
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     """Compare the images outside the test split with those of the last training, by their content.
 
-    Images without content, those of a corpus that publishes features alone, count as one: the dataset is the same, or
-    all of it is new. A killed run goes on, whatever the share.
+    Some corpora publish features alone, and their images have no content to compare. Their dataset counts as unchanged
+    or as new, as a whole. A killed run continues, whatever changed.
 
     Raises:
         OSError: the registry cannot be reached.

@@ -20,7 +20,7 @@ class FindChangesParams(Params):
 
 COMPONENT = Component(
     name="find_changes",
-    summary="Compare the dataset with that of the last training, and say whether to train again.",
+    summary="Compare the dataset with the one of the last training, and say whether to train again.",
     image="cpu",
     params=FindChangesParams,
     inputs=("dataset",),

@@ -42,7 +42,7 @@ def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, mon
         else:
             monitor.write_reference(day, params.days)
             write_text(monitoring / PAGE, REFERENCE_PAGE.format(day=day))
-            log_line(f"{params.folder} has no reference of this model: wrote that of {day}")
+            log_line(f"{params.folder} has no reference of this model: the days until {day} are now the reference")
         Storage().upload(folder, params.folder)
         if week is None:
             return {"references": 1.0}
