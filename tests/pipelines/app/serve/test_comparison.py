@@ -1,46 +1,35 @@
 """``bifocal serve --canary`` and ``--shadow`` with two real releases over HTTP, and the rule on their reports."""
 
-import json
 import shutil
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
-import click
 import mlflow
 import numpy as np
 import pytest
-import uvicorn
 import yaml
 from click.testing import CliRunner
 
 from bifocal.search.calibration import Calibration
-from bifocal.search.index import SearchHit
 from bifocal.serving.online.report import Report, overlap_at_10
-from bifocal.serving.service.app import create_app
 from bifocal.serving.service.clients import Place
-from bifocal.serving.service.comparison import Candidate
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.ranking import Query
-from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.shadow import WAITING
 from bifocal.trained import TrainedModel
 from pipelines.__main__ import main
-from pipelines.app.serve_sources import CandidateSource, ReleaseSource, open_candidate
+from pipelines.app.serve_sources import ReleaseSource
 from pipelines.canary import rule as rules
 from runtime.mlflow import VETO, get_version, version_tags
 from runtime.mlflow.connection import connect
 from tests.mlflow_server import free_port
+from tests.pipelines.app.serve.comparing import CANDIDATE, CHAMPION, Damaged, comparison, post, search, serve
 from tests.pipelines.app.serve.releases import add_release, move_alias, register, wait, write_released_run
-from tests.pipelines.app.serve.server import JSON, Server
+from tests.pipelines.app.serve.server import Server
 
 CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.3, 0.0, 0.0, 1.0, 100)
-CHAMPION, CANDIDATE = "models:/bifocal@champion", "models:/bifocal@candidate"
 SHARE = 0.4
 GOOD, BAD = 1, 2
 """Numbers of the versions."""
@@ -96,21 +85,6 @@ def name_releases(champion: int, candidate: int) -> None:
 @pytest.fixture(scope="module")
 def sentences(demo: TrainedModel) -> list[str]:
     return [demo.collection.captions(row)[0] for row in range(0, 256, 8)]
-
-
-def search(address: str, client: str, **query: Any) -> Any:
-    return post(address, "search", {"k": 10, **query}, client)
-
-
-def post(address: str, path: str, content: Any, client: str = "") -> Any:
-    headers = {**JSON, "bifocal-client": client}
-    with urlopen(Request(f"{address}/api/v1/{path}", json.dumps(content).encode(), headers), timeout=60) as answer:
-        return json.loads(answer.read() or b"null")
-
-
-def comparison(address: str) -> Any:
-    with urlopen(f"{address}/api/v1/comparison", timeout=60) as answer:
-        return json.load(answer)
 
 
 def tags_of_candidate() -> dict[str, str]:
@@ -219,45 +193,6 @@ def check_canary(state: Any, answers: dict[str, list[Any]], clicked: Counter[str
     assert "overlap_at_10" not in metrics
 
 
-class Damaged(CandidateSource):
-    """A candidate that fails on some sentences, and waits on others."""
-
-    go = threading.Event()
-
-    def load(self) -> Engine:
-        engine = super().load()
-        find = engine.search
-
-        def search(query: Query, k: int, offset: int = 0) -> list[SearchHit]:
-            if query.sentence == "fail":
-                raise RuntimeError("damaged")
-            if query.sentence == "wait":
-                self.go.wait(60)
-            return find(query, k, offset)
-
-        vars(engine)["search"] = search
-        return engine
-
-
-@contextmanager
-def serve(mode: Any, share: float) -> Iterator[str]:
-    """Yield the address of a service that compares with a damaged candidate."""
-    champion, port = ReleaseSource(CHAMPION, None), free_port()
-    candidate = Candidate(Damaged(CANDIDATE, champion, None), mode, share)
-    app = create_app(champion, Settings(), poll_seconds=0.2, candidate=candidate)
-    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    try:
-        wait(lambda: running.started)
-        wait(lambda: comparison(f"http://127.0.0.1:{port}")["state"] == "running")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        Damaged.go.set()
-        running.should_exit = True
-        thread.join()
-
-
 def test_failures_and_delays_of_a_candidate_reach_no_client(store: mlflow.MlflowClient, sentences: list[str]) -> None:
     name_releases(BAD, GOOD)
     check_shadow(sentences)
@@ -326,18 +261,3 @@ def check_failing_canary() -> None:
         wait(lambda: comparison(address)["state"] == "running")
         mlflow.MlflowClient().delete_registered_model_alias("bifocal", "candidate")
         wait(lambda: "no version of bifocal with the alias candidate" in comparison(address)["state"])
-
-
-def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    source = ReleaseSource(CHAMPION, None)
-    assert open_candidate(source, None, None, None) is None
-    for options, reason in (
-        ((CANDIDATE, CANDIDATE, None), "exclude each other"), ((None, None, 0.1), "needs --canary or --shadow"),
-        (("other", None, None), "expected models:/NAME@ALIAS"),
-    ):  # fmt: skip
-        with pytest.raises(click.UsageError, match=reason):
-            open_candidate(source, *options)
-    from bifocal.serving.service.sources import RunSource
-
-    with pytest.raises(click.UsageError, match="--shadow compares releases: it needs --model"):
-        open_candidate(RunSource(tmp_path), None, CANDIDATE, None)

@@ -1,0 +1,77 @@
+"""A service with a second release in this process, and requests to such a service."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.request import Request, urlopen
+
+import uvicorn
+
+from bifocal.search.index import SearchHit
+from bifocal.serving.service.app import create_app
+from bifocal.serving.service.comparison import Candidate
+from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.ranking import Query
+from bifocal.serving.service.settings import Settings
+from pipelines.app.serve_sources import CandidateSource, ReleaseSource
+from tests.mlflow_server import free_port
+from tests.pipelines.app.serve.releases import wait
+from tests.pipelines.app.serve.server import JSON
+
+CHAMPION, CANDIDATE = "models:/bifocal@champion", "models:/bifocal@candidate"
+
+
+def search(address: str, client: str, **query: Any) -> Any:
+    return post(address, "search", {"k": 10, **query}, client)
+
+
+def post(address: str, path: str, content: Any, client: str = "") -> Any:
+    headers = {**JSON, "bifocal-client": client}
+    with urlopen(Request(f"{address}/api/v1/{path}", json.dumps(content).encode(), headers), timeout=60) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def comparison(address: str) -> Any:
+    with urlopen(f"{address}/api/v1/comparison", timeout=60) as answer:
+        return json.load(answer)
+
+
+class Damaged(CandidateSource):
+    """A candidate that fails on some sentences, and waits on others."""
+
+    go = threading.Event()
+
+    def load(self) -> Engine:
+        engine = super().load()
+        find = engine.search
+
+        def search(query: Query, k: int, offset: int = 0) -> list[SearchHit]:
+            if query.sentence == "fail":
+                raise RuntimeError("damaged")
+            if query.sentence == "wait":
+                self.go.wait(60)
+            return find(query, k, offset)
+
+        vars(engine)["search"] = search
+        return engine
+
+
+@contextmanager
+def serve(mode: Any, share: float) -> Iterator[str]:
+    """Yield the address of a service that compares with a damaged candidate."""
+    champion, port = ReleaseSource(CHAMPION, None), free_port()
+    candidate = Candidate(Damaged(CANDIDATE, champion, None), mode, share)
+    app = create_app(champion, Settings(), poll_seconds=0.2, candidate=candidate)
+    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        wait(lambda: running.started)
+        wait(lambda: comparison(f"http://127.0.0.1:{port}")["state"] == "running")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        Damaged.go.set()
+        running.should_exit = True
+        thread.join()
