@@ -12,6 +12,10 @@ def load(path: Path = FILE) -> MonitorPolicy:
     """Read the file.
 
     Raises:
-        ValueError: the file is not YAML, or an entry is invalid.
+        ValueError: the file is not YAML, an entry is invalid, or the permutations are too few for the false alarm rate.
     """
-    return load_yaml_model(path, MonitorPolicy.model_validate)
+    from components.cluster.monitor.week import thresholds_of  # takes a second to import
+
+    policy = load_yaml_model(path, MonitorPolicy.model_validate)
+    thresholds_of(policy)
+    return policy

@@ -30,7 +30,7 @@ from bifocal.serving.service.observation import JSONFormatter, Metrics, log_requ
 from bifocal.trained import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.app.demo_folder import unpack
 from pipelines.commands.monitor import CROSSED, monitor
-from pipelines.monitor.thresholds import FILE
+from pipelines.monitor.thresholds import FILE, load
 
 TRAINED, QUIET, STYLED = range(120), range(120, 180), range(180, 240)
 SECRET = "a secret purple heart"
@@ -225,5 +225,7 @@ def test_thresholds_are_checked(built: World, tmp_path: Path) -> None:
         ("  queries: 0.001", "  sentences: 0.001", "least_change.sentences"),
     ):
         file.write_text(text.replace(old, new))
+        with pytest.raises(ValueError, match=message):
+            load(file)  # as the compilation of the flow "monitor" reads it
         with pytest.raises(ValueError, match=message):
             built.run("--thresholds", str(file))
