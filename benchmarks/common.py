@@ -103,6 +103,11 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {gpu}"
 
 
+def load() -> str:
+    """Return the load of the machine: above the number of its cores, times are too long."""
+    return f"load {os.getloadavg()[0]:.1f}"
+
+
 def wall_seconds(function: Callable[[], object]) -> float:
     """Return the wall time of one call."""
     start = time.perf_counter()

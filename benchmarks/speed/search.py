@@ -12,7 +12,6 @@ the core (OMP_NUM_THREADS is 1), so other processes hardly change them; the wall
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.common import Report, cpu_seconds
+from benchmarks.common import Report, cpu_seconds, load
 from bifocal.datasets import read_dataset
 from bifocal.search import SearchIndex
 from bifocal.search.approximate import choose_factory, import_faiss
@@ -107,11 +106,6 @@ def search_memory(folder: Path, queries: Vectors) -> float:
     arguments = [sys.executable, "-c", SEARCHES, str(folder), str(folder.parent / "queries.npy")]
     done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     return int(done.stdout) * 1024 / 1e6
-
-
-def load() -> str:
-    """Return the load of the machine: above the number of its cores, times are too long."""
-    return f"load {os.getloadavg()[0]:.1f}"
 
 
 def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
