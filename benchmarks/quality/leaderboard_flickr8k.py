@@ -20,13 +20,15 @@ from typing import Any
 
 import torch
 import yaml
+from torch.nn.functional import normalize
 
 from benchmarks.common import ROOT, Report
-from benchmarks.leaderboard_page import BASELINE, CORRECTED, Row, gains, page
+from benchmarks.leaderboard_page import BASELINE, CORRECTED, NDCG, Row, gains, page
 from benchmarks.quality.leaderboard import make
 from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.embedding import dual_encoder, embed, embed_images, is_dual_encoder
+from bifocal.evaluation.semantic_retrieval import semantic_metrics
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
@@ -97,9 +99,10 @@ def result(row: Row, seed: int, home: Path, *, may_train: bool) -> dict[str, flo
 
 
 def measure(artifacts: Mapping[str, Path]) -> dict[str, float]:
-    """Return recall, number of trained parameters, dimension and latency of a trained row, on the split "val"."""
+    """Return recall, NDCG, number of trained parameters, dimension and latency of a trained row, on the split "val"."""
     model: Any = load_model(artifacts["embedding"])
-    dev = read_dataset(artifacts["dataset"]).split("val")
+    dataset = read_dataset(artifacts["dataset"])
+    dev = dataset.split("val")
     pairs = ImageCaptionPairs(dev, FeatureStore(artifacts["features"]), TextStore(artifacts["text"]))
     measures = recall_metrics(model_ranks(model, pairs))
     bank = HubnessBank.read(artifacts["embedding"])
@@ -112,6 +115,8 @@ def measure(artifacts: Mapping[str, Path]) -> dict[str, float]:
     measures["parameters_millions"] = sum(weight.numel() for weight in model.parameters()) / 1e6
     measures["dim"] = float(model.image_encoder.dim)
     if is_dual_encoder(model):
+        images = normalize(embed_images(model, pairs.image_batches(256)), dim=1)
+        measures[NDCG] = semantic_metrics(images, dataset, dev, seed=0)[0]["NDCG_area"]
         measures["query_ms"] = query_milliseconds(model, pairs, artifacts["text"], list(dev.captions["text"]))
     return measures
 
