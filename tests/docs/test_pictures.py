@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from docs.make_pictures import INPUTS, PICTURES, SCREENSHOTS, SOURCES, drawings, inputs
+from docs.make_pictures import INPUTS, PICTURES, PLOTS, SCREENSHOTS, SOURCES, drawings, inputs
 
 
 def test_drawings_are_those_of_the_code() -> None:
@@ -23,4 +23,4 @@ def test_picture_of_a_run_is_as_old_as_its_code(picture: str) -> None:
 
 
 def test_every_picture_is_made_by_the_command() -> None:
-    assert {path.name for path in PICTURES.iterdir()} == {*drawings(), *SOURCES, *SCREENSHOTS, INPUTS.name}
+    assert {path.name for path in PICTURES.iterdir()} == {*drawings(), *SOURCES, *SCREENSHOTS, *PLOTS, INPUTS.name}

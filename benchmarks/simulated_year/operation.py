@@ -1,0 +1,115 @@
+"""What an operator does with a model in production: train, decide, embed new images, release, and monitor."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bifocal.monitoring import Week
+from components.catalog import final_component
+from components.cluster.monitor.week import Artifacts, Monitor
+from components.cluster.promote.run import Decision, promote
+from pipelines.app.backbones import demo_section
+from pipelines.app.run_folder import ARTIFACTS, shipped_file, write_parameters
+from pipelines.app.stages import run_stages, stages_of_run
+from pipelines.monitor.thresholds import load as load_thresholds
+from pipelines.promotion.policy import load as load_policy
+from runtime import parameters
+from runtime.artifacts import artifact_hash
+from runtime.job import stage_job
+from runtime.mlflow.releases import find_version, log_release, read_digest
+from runtime.release import describe_release
+from runtime.workspace import Workspace
+
+SEARCH = ("embed_collection", "build_index")
+PARTS = ("onnx", "collection", "index", "embedding")
+DAYS = 7
+POLICY = load_policy().model_copy(
+    update={
+        # The captions of the archive have no boxes, and a benchmark may run before a commit.
+        "max_drops": {name: drop for name, drop in load_policy().max_drops.items() if name != "pointing"},
+        "allow_dirty": True,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A run folder with a trained model, and its number in the registry."""
+
+    folder: Path
+    values: Mapping[str, Any]
+    version: int
+
+    @property
+    def artifacts(self) -> Path:
+        """Folder of the artifacts."""
+        return self.folder / ARTIFACTS
+
+    def decide(self, *, only: bool) -> Decision:
+        """Decide on the promotion by the policy; with ``only``, move no alias."""
+        dataset, features = self.artifacts / "dataset", self.artifacts / "features"
+        return promote(POLICY, dataset, features, number=self.version, decide_only=only)
+
+    def refresh(self) -> str:
+        """Embed the new images, build the index, and make both the release of the version; return its hash.
+
+        Vectors of images that the collection has already are taken over.
+
+        Raises:
+            OSError: the registry does not answer.
+        """
+        former = self.artifacts / "collection"
+        known = {"former": str(former)} if former.is_dir() else {}
+        values = parameters.merge(self.values, {"embed_collection": known})
+        workspace = Workspace(self.artifacts.as_posix())
+        for stage in stages_of_run():
+            if stage.name in SEARCH:
+                stage_job(stage, values).run(workspace, values)
+        onnx, collection, index, embedding = (self.artifacts / name for name in PARTS)
+        version = find_version(POLICY.model, artifact_hash(onnx))
+        log_release(version, describe_release(onnx, collection, index, embedding), collection, index, embedding)
+        return read_digest(version)
+
+
+def train(folder: Path, images: Path, table: Path, settings: Mapping[str, Any]) -> Model:
+    """Train, evaluate, export and register a model, by the stages of ``bifocal train``.
+
+    Args:
+        folder: of the run.
+        images: folder of the archive.
+        table: captions.
+        settings: overlay of the parameters.
+    """
+    values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
+    corpus = {"root": str(images), "captions": str(table)}
+    overlay: dict[str, Any] = {
+        "prepare_dataset": {"corpus": corpus},
+        "extract_features": demo_section(),
+        "embed_collection": {"source": str(images)},
+    }
+    values = parameters.merge(parameters.merge(values, overlay), settings)
+    write_parameters(folder, values)
+    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name not in SEARCH])
+    register = final_component(values["pipeline"])
+    registered = stage_job(register, values).run(Workspace((folder / ARTIFACTS).as_posix()), values)
+    return Model(folder, values, int(registered["version"]))
+
+
+def monitor(model: Model, folder: Path, queries: Sequence[Path], probes: Path) -> Monitor:
+    """Return the monitor of a model with the default thresholds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    artifacts = Artifacts(*(model.artifacts / name for name in PARTS[:3]))
+    return Monitor(artifacts, folder, load_thresholds(), queries, probes)
+
+
+def look(model: Model, folder: Path, queries: Path, probes: Path, day: date) -> tuple[Week, bool]:
+    """Compare the week up to ``day`` with the reference; return the result, and whether MLflow has it."""
+    watch = monitor(model, folder, [queries], probes)
+    week = watch.compare(day, DAYS)
+    try:
+        watch.log(week)
+    except OSError:
+        return week, False
+    return week, True
