@@ -1,6 +1,5 @@
 """A trained model in three lines: ``bifocal.load("runs/mine").search("a red star")``."""
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -182,12 +181,12 @@ def _peak(heatmap: NDArray[np.floating]) -> tuple[float, float]:
     return (column + 0.5) / heatmap.shape[1], (row + 0.5) / heatmap.shape[0]
 
 
-def encode_file(image: Path | str | Image.Image) -> str:
-    """Return an image as ``Embedder`` reads it: the base64 of a file without loss."""
+def encode_file(image: Path | str | Image.Image) -> bytes:
+    """Return an image as ``Embedder`` reads it: a file without loss."""
     buffer = BytesIO()
     opened = image if isinstance(image, Image.Image) else open_image(Path(image))
     opened.convert("RGB").save(buffer, "PPM")
-    return base64.b64encode(buffer.getvalue()).decode()
+    return buffer.getvalue()
 
 
 def load(directory: Path | str) -> TrainedModel:

@@ -11,7 +11,7 @@ from bifocal.datasets import Dataset
 from bifocal.evaluation.checks import Check, floor_check, gain_check, guard_check, limit_check
 from bifocal.evaluation.common_images import CommonImages, common_images
 from bifocal.evaluation.comparison import RETRIEVAL, join_queries
-from bifocal.evaluation.exported_model import ExportedModel, encode_image
+from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.latency import latency_ratios
 from bifocal.evaluation.looks import Look, image_sketch, next_look
 from bifocal.evaluation.zero_shot_floor import zero_shot_check
@@ -244,7 +244,7 @@ def _recorded_queries(models: Sequence[ExportedModel], direction: str, common: C
 
 def _latency_checks(models: Sequence[ExportedModel], common: CommonImages, criteria: Criteria) -> Iterator[Check]:
     read = all(model.reads_images for model in models)
-    image = encode_image(common.split, common.split.images["image_id"].iloc[0]) if read else None
+    image = common.split.image_path(common.split.images["image_id"].iloc[0]).read_bytes() if read else None
     for kind, ratio in latency_ratios(models[0].encoders, models[1].encoders, image).items():
         yield limit_check(f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio)
 

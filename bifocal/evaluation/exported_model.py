@@ -1,6 +1,5 @@
 """An exported model with the records of its training and evaluation, and its ranks on any images."""
 
-import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,17 +122,12 @@ class ExportedModel:
 
     def _encode_images(self, split: Dataset, image_ids: Sequence[str], features: FeatureStore | None) -> Array:
         if self.reads_images:
-            return self.encoders.encode_images([encode_image(split, image_id) for image_id in image_ids])
+            return self.encoders.encode_images([split.image_path(image_id).read_bytes() for image_id in image_ids])
         if features is None or "features" not in self.encoders.inputs:
             raise ValueError(f"the graphs take {', '.join(self.encoders.inputs)}: images need the features they read")
         regions = features.gather(features.rows(image_ids))
         rows = zip(regions.features, regions.mask, strict=True)
         return self.encoders.encode_features([image[mask].numpy() for image, mask in rows])
-
-
-def encode_image(split: Dataset, image_id: str) -> str:
-    """Return the file of an image in base64, the input of a served model."""
-    return base64.b64encode(split.image_path(image_id).read_bytes()).decode()
 
 
 def _in_batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:

@@ -11,14 +11,14 @@ REPETITIONS, WARM_UP = 20, 3
 SENTENCE = "a dog runs on the grass beside a child in a red coat"
 
 
-def latency_ratios(current: Encoders, reference: Encoders, image: str | None) -> dict[str, float]:
+def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) -> dict[str, float]:
     """Return the median time to encode one input, current over reference, by kind of input.
 
     The models take turns and alternate which one is first, so that the speed and the load of the machine, which an
     absolute time depends on, concern both.
 
     Args:
-        image: an image file in base64, if both models read images; None to time sentences only.
+        image: an image file, if both models read images; None to time sentences only.
     """
     ratios = {
         "text": _ratio(*(lambda model=model: model.encode_sentences([SENTENCE]) for model in (current, reference)))

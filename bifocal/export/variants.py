@@ -1,6 +1,5 @@
 """Size, latency and recall of exported graphs, for graphs of float32 and of int8 side by side."""
 
-import base64
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,9 +74,7 @@ def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
 def _image_function(embedder: Embedder, dataset: Dataset, features: FeatureStore) -> Callable[[Sequence[str]], Array]:
     """Return the function from image ids to embeddings."""
     if "image" in embedder.inputs:
-        return lambda ids: embedder.embed_images(
-            [base64.b64encode(dataset.image_path(image_id).read_bytes()).decode() for image_id in ids]
-        )
+        return lambda ids: embedder.embed_images([dataset.image_path(image_id).read_bytes() for image_id in ids])
 
     def embed(ids: Sequence[str]) -> Array:
         regions = features.gather(features.rows(ids))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bifocal.serving.encoders import Array, Encoders
+from bifocal.serving.image_files import ImageFile
 
 
 class Embedder(Encoders):
@@ -13,11 +14,11 @@ class Embedder(Encoders):
         """Return the embeddings (B, d) float32 of B sentences."""
         return self.encode_sentences(sentences)[0]
 
-    def embed_images(self, images: Sequence[str]) -> Array:
-        """Return the embeddings (B, d) float32 of B image files in base64.
+    def embed_images(self, images: Sequence[ImageFile]) -> Array:
+        """Return the embeddings (B, d) float32 of B image files: their bytes, or base64.
 
         Raises:
-            ValueError: a string is not the base64 of an image file.
+            ValueError: a value is no image file.
         """
         return self.encode_images(images)
 

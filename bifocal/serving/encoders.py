@@ -1,7 +1,5 @@
 """The encoders of an exported model: sentences, images and features to the outputs of their ONNX graphs."""
 
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from io import BytesIO
@@ -14,12 +12,13 @@ from PIL import Image
 
 from bifocal.datasets.images import decode_image
 from bifocal.datasets.resizing import Resize, center_box, resize_image, resize_shorter
+from bifocal.serving.image_files import ImageFile, file_bytes
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.text import SentenceReader
 
 Array = NDArray[Any]
 INPUTS = ("text", "image", "features")
-"""Inputs of a served model: a sentence, the base64 of an image file, the (R, D) features of an image's regions."""
+"""Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's regions."""
 MAX_PIXELS = 50_000_000
 
 
@@ -29,7 +28,7 @@ class ImageGraph:
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
         file: name of the graph.
-        threads: threads of an operation; 0 for one per core.
+        threads: threads of an operation; 0 for ``default_threads``.
 
     Attributes:
         inputs: accepted ``INPUTS``: "image" if the graphs cover all preprocessing; "features" unless the graph reads
@@ -49,11 +48,11 @@ class ImageGraph:
         dimension = self.images.get_inputs()[0].shape[-1]
         self.feature_dim = None if self.reads_pixels or not isinstance(dimension, int) else dimension
 
-    def read_images(self, images: Sequence[str]) -> list[Array]:
-        """Return the inputs of the graph for B image files in base64: features (R, D), or pixels (3, H, W).
+    def read_images(self, images: Sequence[ImageFile]) -> list[Array]:
+        """Return the inputs of the graph for B image files: features (R, D), or pixels (3, H, W).
 
         Raises:
-            ValueError: a string is not the base64 of an image file.
+            ValueError: a value is no image file.
         """
         return self.read_resized([read_pixels(image, **self.preprocessing) for image in images])
 
@@ -64,11 +63,11 @@ class ImageGraph:
         # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
         return list(run_graph(self.backbone, (np.stack(pixels),))[0].astype(np.float16))
 
-    def encode_images(self, images: Sequence[str]) -> Array:
-        """Return the output of the graph for B image files in base64.
+    def encode_images(self, images: Sequence[ImageFile]) -> Array:
+        """Return the output of the graph for B image files.
 
         Raises:
-            ValueError: a string is not the base64 of an image file.
+            ValueError: a value is no image file.
         """
         return self.encode_inputs(self.read_images(images))
 
@@ -103,7 +102,7 @@ class Encoders(ImageGraph):
 
     Args:
         directory: directory of the graphs, as the stage that exports them writes it.
-        threads: threads of an operation; 0 for one per core.
+        threads: threads of an operation; 0 for ``default_threads``.
 
     Attributes:
         inputs: "text", and those of the image encoder.
@@ -132,14 +131,14 @@ def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def read_pixels(
-    encoded: str,
+    image: ImageFile,
     size: int,
     interpolation: str,
     scaled: int | None = None,
     decoded_side: int | None = None,
     resize: Resize = "square",
 ) -> Array:
-    """Return the pixels (3, H, W) uint8 of an image file in base64.
+    """Return the pixels (3, H, W) uint8 of an image file.
 
     Args:
         size: pixels, side of the square that the image is resized to, or with "aspect" its longer side.
@@ -149,13 +148,13 @@ def read_pixels(
         resize: how the image is resized if it is not cropped.
 
     Raises:
-        ValueError: the string is not the base64 of an image file.
+        ValueError: the value is no image file.
     """
     try:
-        image = decode_image(BytesIO(base64.b64decode(encoded, validate=True)), MAX_PIXELS, decoded_side)
-    except (binascii.Error, ValueError) as error:
+        decoded = decode_image(BytesIO(file_bytes(image)), MAX_PIXELS, decoded_side)
+    except ValueError as error:
         raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
-    return resized_pixels(image, size, interpolation, scaled, resize)
+    return resized_pixels(decoded, size, interpolation, scaled, resize)
 
 
 def resized_pixels(

@@ -4,7 +4,6 @@
 and one phrase.
 """
 
-import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from bifocal.datasets.images import image_size
 from bifocal.datasets.resizing import center_box, shorter_size
 from bifocal.serving.encoders import Array, ImageGraph
+from bifocal.serving.image_files import ImageFile, file_bytes
 from bifocal.serving.sessions import REGIONS
 
 LOCALIZER = "localizer.json"
@@ -51,28 +51,28 @@ class HeatmapModel:
         self.boxes = np.array(description["boxes"], dtype=np.float32)
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
 
-    def heatmap(self, image: str, text: Array, side: int) -> NDArray[np.float32]:
+    def heatmap(self, image: ImageFile, text: Array, side: int) -> NDArray[np.float32]:
         """Return the heatmap (side, side) of a phrase, over the image stretched to a square.
 
         Args:
-            image: an image file in base64.
+            image: an image file.
             text: vector (d,) of the phrase.
 
         Raises:
-            ValueError: the string is not the base64 of an image file.
+            ValueError: the value is no image file.
         """
         heatmap: NDArray[np.float32] = self.heatmaps(image, text[None], side)[0]
         return heatmap
 
-    def heatmaps(self, image: str, texts: Array, side: int) -> NDArray[np.float32]:
+    def heatmaps(self, image: ImageFile, texts: Array, side: int) -> NDArray[np.float32]:
         """Return the heatmaps (P, side, side) of P phrases; the image is encoded once.
 
         Args:
-            image: an image file in base64.
+            image: an image file.
             texts: vectors (P, d) of the phrases.
 
         Raises:
-            ValueError: the string is not the base64 of an image file.
+            ValueError: the value is no image file.
         """
         (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
         left, top, right, bottom = read_square(image, self.encoder.preprocessing)
@@ -92,9 +92,9 @@ class HeatmapModel:
         return SCORES[self.name](vectors, text, **arguments)
 
 
-def read_square(image: str, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
+def read_square(image: ImageFile, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a central crop, or all."""
-    return square_of(*image_size(BytesIO(base64.b64decode(image))), preprocessing)
+    return square_of(*image_size(BytesIO(file_bytes(image))), preprocessing)
 
 
 def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:

@@ -1,7 +1,5 @@
 """Limits of one request to a served model, checked before anything is decoded or computed."""
 
-import base64
-import binascii
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +11,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from bifocal.datasets.image_formats import image_formats
+from bifocal.serving.image_files import ImageFile, file_bytes, file_size
 
 PREFIX = "BIFOCAL_MAX_"
 T = TypeVar("T")
@@ -70,14 +69,20 @@ class Limits:
                 raise ValueError(f"row {row} has {type(sentence).__name__} as text, expected a string")
             self._check("characters", len(sentence), f"the text of row {row} has {len(sentence)} characters")
 
-    def check_images(self, images: Mapping[int, Any]) -> None:
-        """Raise ``ValueError`` for the first row whose image is too large or is no image, by its header alone."""
+    def read_images(self, images: Mapping[int, ImageFile]) -> dict[int, bytes]:
+        """Return the image files of the rows as bytes.
+
+        Raises:
+            ValueError: an image is too large or is no image, by its header alone; the message names the first such row.
+        """
         total = 0
-        for row, encoded in images.items():
+        files: dict[int, bytes] = {}
+        for row, image in images.items():
             try:
-                # Four characters of base64 hold three bytes: reject the text before it is decoded.
-                self._check("image_bytes", len(encoded) * 3 // 4, f"the file has {len(encoded) * 3 // 4} bytes")
-                width, height = _image_size(encoded)
+                # Reject a text that is too long before it is decoded.
+                self._check("image_bytes", file_size(image), f"the file has {file_size(image)} bytes")
+                files[row] = file_bytes(image)
+                width, height = _image_size(files[row])
                 self._check("pixels", width * height, f"it has {width} x {height} pixels")
             except ValueError as error:
                 raise ValueError(
@@ -85,6 +90,7 @@ class Limits:
                 ) from error
             total += width * height
             self._check("total_pixels", total, f"the images up to row {row} have {total} pixels")
+        return files
 
     def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
         """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers.
@@ -122,17 +128,15 @@ def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def _image_size(encoded: Any) -> tuple[int, int]:
-    """Return width and height of an image file in base64, from its header.
+def _image_size(file: bytes) -> tuple[int, int]:
+    """Return width and height of an image file, from its header.
 
     Raises:
-        ValueError: it is no base64, or no image of a supported format.
+        ValueError: it is no image of a supported format.
     """
     try:
-        with Image.open(BytesIO(base64.b64decode(encoded, validate=True)), formats=image_formats()) as image:
+        with Image.open(BytesIO(file), formats=image_formats()) as image:
             return image.size
-    except (binascii.Error, TypeError) as error:
-        raise ValueError(f"not base64: {error}") from error
     except UnidentifiedImageError as error:
         raise ValueError(f"not an image in a supported format ({', '.join(image_formats())})") from error
     except ValueError:

@@ -62,7 +62,7 @@ class PairScorerModel:
             expected = f"text and {' or '.join(images)}: this model scores pairs of a sentence and an image"
             raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected {expected}")
         rows.check_accepted(self.columns)
-        rows.check_limits(self.limits, self.scorer.feature_dim, repeated_images=False)
+        rows = rows.within(self.limits, self.scorer.feature_dim, repeated_images=False)
         self._check_levels(rows.values["features"])
         scores = np.zeros(rows.count)
         texts = rows.values["text"]
@@ -88,7 +88,7 @@ class PairScorerModel:
 
     def _encoded_images(self, rows: Rows) -> Iterator[tuple[list[list[int]], Array]]:
         """Yield the rows of each of some images, and the images' cells."""
-        groups: dict[str, list[int]] = {}
+        groups: dict[bytes, list[int]] = {}
         for row, image in rows.values["image"].items():
             groups.setdefault(image, []).append(row)
         for chunk in chunks(list(groups.values()), IMAGES):

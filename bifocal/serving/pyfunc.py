@@ -70,7 +70,7 @@ class EmbedderModel:
             accepted = ", ".join(self.columns)
             raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected one of {accepted}")
         rows.check_accepted(self.columns)
-        rows.check_limits(self.limits, self.embedder.feature_dim, repeated_images=True)
+        rows = rows.within(self.limits, self.embedder.feature_dim, repeated_images=True)
         embeddings: list[list[float]] = [[]] * rows.count
         functions = (self.embedder.embed_sentences, self.embedder.embed_images, self.embedder.embed_features)
         for name, embed in zip(INPUTS, functions, strict=True):
@@ -80,8 +80,8 @@ class EmbedderModel:
                     results = embed([values[row] for row in chunk])
                 except ValueError as error:  # such as a truncated image
                     raise ValueError(f"{name} in rows {chunk[0]} to {chunk[-1]}: {error}") from error
-                for row, embedding in zip(chunk, results, strict=True):
-                    embeddings[row] = embedding.tolist()
+                for row, embedding in zip(chunk, results.tolist(), strict=True):
+                    embeddings[row] = embedding
         return pd.DataFrame({"embedding": embeddings}, index=model_input.index)
 
     def example(self) -> pd.DataFrame:

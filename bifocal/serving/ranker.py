@@ -71,7 +71,7 @@ class RankerModel:
         wrong = np.flatnonzero(rows.present.sum(axis=0) != 1)
         if len(wrong):
             raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected one of {', '.join(self.columns)}")
-        rows.check_limits(self.limits, self.ranker.feature_dim, repeated_images=True)
+        rows = rows.within(self.limits, self.ranker.feature_dim, repeated_images=True)
         scores = np.zeros((rows.count, len(self.ranker.labels)))
         for name, encode in (("image", self.ranker.encode_images), ("features", self.ranker.encode_features)):
             values = rows.values[name]

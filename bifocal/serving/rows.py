@@ -1,8 +1,7 @@
 """Rows of a request: columns of a data frame as values by row, checked against the limits."""
 
-import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ class Rows:
     Attributes:
         count: N, rows of the request.
         present: (3, N) bool, whether a row has a value of each of ``INPUTS``.
-        values: value by row, for each of ``INPUTS``; an image file that came as bytes is base64.
+        values: value by row, for each of ``INPUTS``.
     """
 
     count: int
@@ -41,10 +40,9 @@ class Rows:
         columns = [frame.get(name, absent) for name in INPUTS]
         present = np.array([column.notna().to_numpy() for column in columns])
         values = {
-            name: {int(row): column.iloc[row] for row in np.flatnonzero(mask)}
+            name: {row: value for row, (value, given) in enumerate(zip(column.to_list(), mask, strict=True)) if given}
             for name, column, mask in zip(INPUTS, columns, present, strict=True)
         }
-        values["image"] = {row: _as_text(image) for row, image in values["image"].items()}
         return cls(len(frame), present, values)
 
     def check_accepted(self, accepted: Sequence[str]) -> None:
@@ -53,24 +51,27 @@ class Rows:
             if self.values[name] and name not in accepted:
                 raise ValueError(f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}")
 
-    def check_limits(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> None:
-        """Raise ``ValueError`` for the first value that is invalid or larger than the limits.
+    def within(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> "Rows":
+        """Return the rows with image files as bytes.
 
         Args:
             feature_dim: D of the features of a region, if the model has a fixed one.
             repeated_images: whether equal images count again, because the model decodes each of them.
+
+        Raises:
+            ValueError: a value is invalid or larger than the limits; the message names the first such row.
         """
         limits.check_sentences(self.values["text"])
         images = self.values["image"]
-        first = {image: row for row, image in reversed(images.items())}
-        limits.check_images(images if repeated_images else {row: images[row] for row in sorted(first.values())})
+        if repeated_images:
+            files = limits.read_images(images)
+        else:
+            first = {image: row for row, image in reversed(images.items())}
+            different = limits.read_images({row: images[row] for row in sorted(first.values())})
+            files = {row: different[first[image]] for row, image in images.items()}
         limits.check_features(self.values["features"], feature_dim)
+        return replace(self, values={**self.values, "image": files})
 
     def names(self, row: int) -> str:
         """Return the inputs of a row, such as "text and image"."""
         return " and ".join(np.array(INPUTS)[self.present[:, row]]) or "none"
-
-
-def _as_text(image: Any) -> Any:
-    """Return the base64 of an image file that came as bytes, such as from a binary column of Spark."""
-    return base64.b64encode(image).decode() if isinstance(image, bytes | bytearray) else image

@@ -113,15 +113,15 @@ class Engine:
         """Return the vectors (B, d) of B sentences."""
         return self.embedder.embed_sentences(sentences)
 
-    def embed_image(self, image: str) -> Array:
-        """Return the vector (d,) of an image file in base64.
+    def embed_image(self, file: bytes) -> Array:
+        """Return the vector (d,) of an image file.
 
         Raises:
-            ValueError: the string is not the base64 of a complete image file, or the model reads features alone.
+            ValueError: the file is not a complete image, or the model reads features alone.
         """
         if not self.accepts_images:
             raise ValueError("this model reads published features, not image files: search by a sentence")
-        vector: Array = self.embedder.embed_images([image])[0]
+        vector: Array = self.embedder.embed_images([file])[0]
         return vector
 
     def search(self, query: Query, k: int, offset: int = 0) -> list[SearchHit]:
@@ -136,9 +136,8 @@ class Engine:
         """
         if self.heatmap_model is None:
             raise ValueError("this model has no localizer: it cannot show where a phrase is")
-        image = base64.b64encode(file.read_bytes()).decode()
         texts = self.embed_sentences([phrase.text for phrase in phrases])
-        found = self.heatmap_model.heatmaps(image, texts, SIDE)
+        found = self.heatmap_model.heatmaps(file.read_bytes(), texts, SIDE)
         return [Heatmap(phrase, scale(values)) for phrase, values in zip(phrases, found, strict=True)]
 
 

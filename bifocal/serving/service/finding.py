@@ -17,7 +17,7 @@ from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.uploads import read_upload
+from bifocal.serving.service.uploads import check_upload
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -118,8 +118,8 @@ class Finder:
         """
         engine, executor, parts = generation.engine, generation.executor, []
         if upload is not None:
-            encoded = await compute(executor, read_upload, upload, self.settings.limits)
-            parts.append(await compute(executor, engine.embed_image, encoded))
+            await compute(executor, check_upload, upload, self.settings.limits)
+            parts.append(await compute(executor, engine.embed_image, upload))
         if request.like is not None:
             if request.like not in engine or request.like in self.deletions:
                 raise HTTPException(404, "there is no item with the id in like")

@@ -170,8 +170,8 @@ def inference_router(searching: Searching) -> APIRouter:
         else:
             if not found.accepts_images:
                 raise HTTPException(409, "this model reads published features, not image files: send text")
-            await searching.run(limits.check_images, dict(enumerate(strings)))
-            parts = [await searching.run(found.embedder.embed_images, part) for part in chunks(strings, IMAGES)]
+            files = list((await searching.run(limits.read_images, dict(enumerate(strings)))).values())
+            parts = [await searching.run(found.embedder.embed_images, part) for part in chunks(files, IMAGES)]
         vectors = np.concatenate(parts).astype(np.float32)
         output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", vectors.ravel().tolist())
         return InferenceResponse(MODEL, found.version.model_hash, body.id, [output])

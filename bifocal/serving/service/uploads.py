@@ -1,6 +1,5 @@
 """Image files that clients send: checked by their header before they are decoded, and never stored."""
 
-import base64
 from io import BytesIO
 
 from PIL import Image, UnidentifiedImageError
@@ -19,12 +18,8 @@ def check_content_type(content_type: str) -> None:
         raise HTTPException(415, f"the body must be an image file: send Content-Type image/jpeg or {BINARY}")
 
 
-def read_upload(body: bytes, limits: Limits) -> str:
-    """Return an image file as the encoders read it, in base64.
-
-    Raises:
-        HTTPException: 400 for an empty or damaged file, 413 for one above the limits, 415 for another format.
-    """
+def check_upload(body: bytes, limits: Limits) -> None:
+    """Raise 400 for an empty or damaged image file, 413 for one above the limits, 415 for another format."""
     if not body:
         raise HTTPException(400, "the body is empty: send an image file")
     if limits.image_bytes and len(body) > limits.image_bytes:
@@ -40,4 +35,3 @@ def read_upload(body: bytes, limits: Limits) -> str:
         raise HTTPException(400, f"the image cannot be read: {type(error).__name__}") from error
     if limits.pixels and width * height > limits.pixels:
         raise HTTPException(413, f"the image has {width} x {height} pixels, at most {limits.pixels} are accepted")
-    return base64.b64encode(body).decode()
