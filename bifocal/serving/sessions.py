@@ -1,6 +1,7 @@
 """ONNX graphs in onnxruntime."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,28 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
     """Load a graph, on a GPU if onnxruntime has one.
 
     Args:
-        threads: threads of an operation on a CPU; 0 for one per core.
+        threads: threads of an operation on a CPU; 0 for ``default_threads``.
     """
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = threads or default_threads()
     # Weights that are stored as int8 become float32 once, when the graph is loaded.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     available = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
     return onnxruntime.InferenceSession(file, options, providers=providers)
+
+
+def default_threads(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the threads of an operation: ``OMP_NUM_THREADS``, or 0 for one per core.
+
+    onnxruntime does not read the variable. Spark sets it to the cores of a task: without it, each of its workers would
+    have one thread per core of the machine.
+
+    >>> default_threads({"OMP_NUM_THREADS": "1"}), default_threads({})
+    (1, 0)
+    """
+    value = environment.get("OMP_NUM_THREADS", "")
+    return int(value) if value.isdecimal() else 0
 
 
 def run_graph(
