@@ -45,7 +45,7 @@ faults: setup
 	pytest --numprocesses 0 tests/components/cluster/train_distributed/faults.py
 	python -m tests.faults
 
-# The cpu image in real containers: installs podman from Debian, see containers/test.sh.
+# The images serve and cpu in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup
 	containers/test.sh
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# 'make containers-test': install podman, build a base image and the cpu image, run the small pipeline in containers.
+# 'make containers-test': install podman, build a base image and the images serve and cpu; search with 'bifocal serve' in a
+# container, and run the small pipeline in containers. 'containers/test.sh serve' does the first alone.
 # Not part of 'make test': it installs Debian packages, and takes about 20 minutes and 15 GB in BIFOCAL_CONTAINERS.
 set -eu
 cd "$(dirname "$0")/.."
@@ -33,11 +34,16 @@ podman run --rm localhost/bifocal-base true || skip "this kernel cannot start a 
 
 # Reuse the package cache of the user.
 cache=$(uv cache dir) && mkdir -p "$cache"
-python containers/build.py --engine podman --group cpu --base localhost/bifocal-base --output "$work/images.json" \
+[ $# -gt 0 ] || set -- serve cpu
+groups='' tests=''
+for group; do groups="$groups --group $group" tests="$tests containers/test_$group.py"; done
+# shellcheck disable=SC2086  # several words
+python containers/build.py --engine podman $groups --base localhost/bifocal-base --output "$work/images.json" \
   --option=--volume="$(command -v uv):/usr/local/bin/uv:ro" --option=--volume="$cache:/cache" --option=--build-arg=UV_CACHE_DIR=/cache
 podman image ls localhost/bifocal
 
 podman system service --time=0 "unix://$work/podman.sock" & service=$!
 trap 'kill $service' EXIT
+# shellcheck disable=SC2086  # several words
 DOCKER_HOST="unix://$work/podman.sock" IMAGES="$work/images.json" \
-  pytest --import-mode=importlib --override-ini addopts= --verbose --timeout 3600 containers/test_images.py
+  pytest --import-mode=importlib --override-ini addopts= --verbose --capture no --timeout 3600 $tests

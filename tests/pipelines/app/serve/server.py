@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -62,6 +63,14 @@ class Server:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
+
+    def accepts(self) -> bool:
+        """Return whether the process accepts connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+        except OSError:
+            return False
+        return True
 
     def connect(self) -> HTTPConnection:
         """Return a connection."""

@@ -40,7 +40,7 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(run_folde
             time.sleep(0.3)
             process.terminate()
             deadline = time.monotonic() + 30
-            while _accepts(server.port):
+            while server.accepts():
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             assert process.poll() is None
@@ -52,11 +52,3 @@ def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(run_folde
         log = process.communicate()[1].decode()
     assert "Application shutdown complete." in log
     assert "Traceback" not in log
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Images in real containers; run by 'make containers-test'."""
+"""The image of the stages in real containers; run by 'make containers-test'."""
 
 import json
 import os
