@@ -8,6 +8,7 @@ no first step: they find or create the parent under a lock of this machine.
 
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -71,8 +72,8 @@ def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str
 def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
     """End the parent run of a pipeline run with the status of the whole; do nothing if it has none.
 
-    Stages that were killed still have the status RUNNING: they get FAILED. Under Kubeflow's MLflow plugin, the API
-    server ends the run.
+    The parent gets ``duration_seconds`` since its start, and the ``core_hours`` of its stages. Stages that were killed
+    still have the status RUNNING: they get FAILED. Under Kubeflow's MLflow plugin, the API server ends the run.
 
     Raises:
         OSError: the server does not answer, or rejects a request.
@@ -84,9 +85,13 @@ def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
         parent = find_parent(client, pipeline)
         if parent is None:
             return
-        for child in children(client, parent):
-            if child.info.status == "RUNNING":
-                client.set_terminated(child.info.run_id, "FAILED")
+        stages = children(client, parent)
+        for stage in stages:
+            if stage.info.status == "RUNNING":
+                client.set_terminated(stage.info.run_id, "FAILED")
+        hours = sum(stage.data.metrics.get("core_hours", 0.0) for stage in stages)
+        client.log_metric(parent.info.run_id, "duration_seconds", time.time() - parent.info.start_time / 1000)
+        client.log_metric(parent.info.run_id, "core_hours", hours)
         client.set_terminated(parent.info.run_id, "FINISHED" if succeeded else "FAILED")
 
 

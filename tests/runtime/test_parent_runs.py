@@ -85,7 +85,7 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     assert create_pipeline_run("run-1") == first  # a second attempt of the same step
     assert first.url.startswith(f"{server}/#/experiments/")
     with stage_run("toy", VALUES, {}):
-        pass
+        mlflow.log_metric("core_hours", 0.25)
     (parent,), (stage,) = runs()
     assert stage.data.tags[PARENT_TAG] == parent.info.run_id == first.run_id
     for run in (parent, stage):
@@ -96,6 +96,8 @@ def test_run_on_a_cluster_has_one_parent_that_its_last_step_ends(
     end_pipeline_run("run-1", succeeded)
     (parent,), (stage,) = runs()
     assert (parent.info.status, stage.info.status) == (status, "FAILED")
+    assert parent.data.metrics["core_hours"] == 0.25
+    assert 0.0 < parent.data.metrics["duration_seconds"] < 60.0
     end_pipeline_run("run-2", succeeded)  # whose first step failed
 
 
