@@ -56,12 +56,12 @@ def run_page(run: Run) -> str:
 def mlflow_errors_as_oserror() -> Iterator[None]:
     """Raise MLflow's errors as OSError with the server's address: the command line prints those without traceback.
 
-    MLflow raises those of a database that is locked or full as they are.
+    MLflow raises those of a locked database as they are. Its own errors have the SQL statement, which is left out.
     """
     try:
         yield
     except (MlflowException, DBAPIError) as error:
-        message = error.orig if isinstance(error, DBAPIError) else error
+        message = str(error.orig if isinstance(error, DBAPIError) else error).partition("\n[SQL: ")[0]
         raise OSError(
             redact(f"MLflow at {tracking_uri()}: {message}; 'python -m pipelines doctor' checks the server")
         ) from error
