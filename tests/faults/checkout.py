@@ -5,11 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bifocal.search.collection_format import DESCRIPTION as COLLECTION
 from runtime.artifacts import MANIFEST, hash_files, read_manifest
+from tests.faults.processes import kill_group
 
 ROOT = Path(__file__).parents[2]
 RECIPE = "small.yaml"
@@ -38,8 +41,12 @@ class Checkout:
         """Return the output of the last command."""
         return self.log.read_text()
 
-    def copy(self) -> None:
-        """Copy the files of this checkout that git does not ignore."""
+    def copy(self, changes: Mapping[str, str] | None = None) -> None:
+        """Copy the files of this checkout that git does not ignore, and commit them.
+
+        Args:
+            changes: text of files that differ, by path.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *LIBRARIES, *OTHER_FILES]
         found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
@@ -48,6 +55,8 @@ class Checkout:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, self.folder / name)
         shutil.copyfile(ROOT / "tests" / "small.yaml", self.folder / RECIPE)
+        for name, text in (changes or {}).items():
+            (self.folder / name).write_text(text)
         if not (self.folder / ".git").exists():
             self.run("git", "init", "--quiet")
         identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
@@ -61,12 +70,13 @@ class Checkout:
         for path in self.folder.glob("mlflow.db*"):
             path.unlink()
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a command in a process group of its own; its output replaces the log."""
+    @contextmanager
+    def started(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a command in a process group of its own, and kill the group at the end; its output replaces the log."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
         environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
         with self.log.open("wb") as output:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 env=environment | {"PYTHONUNBUFFERED": "1"},
@@ -74,6 +84,11 @@ class Checkout:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                kill_group(process)
 
     def run(self, *command: str) -> str:
         """Run a command to its end; return its output.
@@ -81,7 +96,8 @@ class Checkout:
         Raises:
             AssertionError: it failed.
         """
-        code = self.start(*command).wait()
+        with self.started(*command) as process:
+            code = process.wait()
         assert code == 0, f"{' '.join(command)}\n{self.output()[-3000:]}"
         return self.output()
 
@@ -89,15 +105,20 @@ class Checkout:
 def digests(folders: Sequence[Path]) -> dict[str, str]:
     """SHA-256 of every file of the artifacts, by folder and name; measured times are left out.
 
-    Of a manifest, the fingerprint and the other files count, and not the metrics.
+    Of a manifest, the fingerprint and the other files count, and not the metrics. Of a collection, its images count
+    instead of the path to them, which has the id of the run on Kubeflow; so its hash as an input is left out.
     """
     found: dict[str, str] = {}
     for folder in folders:
         manifest = read_manifest(folder)
         assert {**manifest["files"], MANIFEST: ""}.keys() == hash_files(folder.resolve()).keys()
+        manifest["inputs"].pop("collection", None)
         for name, digest in hash_files(folder.resolve()).items():
             if name == MANIFEST:
                 digest = json.dumps({key: manifest[key] for key in manifest if key not in ("metrics", "files")})
+            elif name == COLLECTION:
+                content = json.loads((folder / name).read_text())
+                digest = json.dumps(content | {"root": hash_files(folder.resolve() / content["root"])})
             if name not in MEASURED:
                 found[f"{folder.name}/{name}"] = digest
     return found

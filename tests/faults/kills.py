@@ -19,7 +19,7 @@ import pytest
 
 from pipelines.dvc import dvc_components
 from tests.faults.checkout import RECIPE, ROOT, Checkout, digests
-from tests.faults.processes import kill_group, work_seconds
+from tests.faults.processes import work_seconds
 from tests.faults.registry import check_registry
 from tests.faults.rows import Record, record
 
@@ -53,11 +53,11 @@ class Rounds:
 
     def _undisturbed(self) -> dict[str, Any]:
         self._begin()
-        process = self.checkout.start(*self.command)
         seconds = 0.0
-        while process.poll() is None:
-            seconds = max(seconds, work_seconds(process.pid))
-            time.sleep(0.1)
+        with self.checkout.started(*self.command) as process:
+            while process.poll() is None:
+                seconds = max(seconds, work_seconds(process.pid))
+                time.sleep(0.1)
         assert process.returncode == 0, self.checkout.output()[-3000:]
         return {"seconds": seconds, "expected": digests(self.outputs)}
 
@@ -73,18 +73,19 @@ class Rounds:
         self._begin()
         killed: Counter[str] = Counter()
         while killed.total() < most:
-            process = self.checkout.start(*self.command)
             limit = moments.uniform(0.0, LONGEST_WORK * self.results["seconds"])
-            while process.poll() is None and work_seconds(process.pid) < limit:
-                time.sleep(0.02)
-            if process.poll() is not None:
+            with self.checkout.started(*self.command) as process:
+                while process.poll() is None and work_seconds(process.pid) < limit:
+                    time.sleep(0.02)
+                code = process.poll()
+            if code is not None:
                 break
-            kill_group(process)
             started = STARTED.findall(self.checkout.output())
             killed["".join(started[-1]).replace("-", "_") if started else "start"] += 1
         else:
-            process = self.checkout.start(*self.command)
-        assert process.wait() == 0, f"after kills at {dict(killed)}:\n{self.checkout.output()[-3000:]}"
+            with self.checkout.started(*self.command) as process:
+                code = process.wait()
+        assert code == 0, f"after kills at {dict(killed)}:\n{self.checkout.output()[-3000:]}"
         check_equal(digests(self.outputs), self.results["expected"], killed)
         partial = [*self.checkout.folder.glob("runs/**/*.partial"), *self.checkout.folder.glob("runs/*/pods/*")]
         assert not partial, f"files of a killed stage are left: {partial}"
