@@ -76,7 +76,7 @@ class Rounds:
             limit = moments.uniform(0.0, LONGEST_WORK * self.results["seconds"])
             with self.checkout.started(*self.command) as process:
                 while process.poll() is None and work_seconds(process.pid) < limit:
-                    time.sleep(0.02)
+                    time.sleep(0.05)  # reading all processes takes milliseconds
                 code = process.poll()
             if code is not None:
                 break
