@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bifocal.arrays import save_array
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes
 from bifocal.monitoring.significance import Count
@@ -39,8 +40,8 @@ class Reference:
         partial = directory.with_name(directory.name + ".new")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        np.save(partial / IMAGES, seen.images.astype(np.float16))
-        np.save(partial / QUERIES, seen.queries.astype(np.float16))
+        save_array(partial / IMAGES, seen.images.astype(np.float16))
+        save_array(partial / QUERIES, seen.queries.astype(np.float16))
         if seen.probes is not None:
             _table(seen.probes).to_parquet(partial / PROBES, index=False)
         content = {

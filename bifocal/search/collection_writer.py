@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.arrays import save_array
 from bifocal.search.collection_format import (
     DESCRIPTION,
     ITEMS,
@@ -225,8 +226,7 @@ def _part(items: Sequence[Item]) -> pa.Table:
 
 def _save(path: Path, array: NDArray[Any]) -> None:
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        np.save(file, array)
+    save_array(temporary, array)
     temporary.replace(path)
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.arrays import save_array
 from bifocal.search.approximate import ApproximateIndex
 from bifocal.search.collection_format import (
     DESCRIPTION,
@@ -83,7 +84,7 @@ def delete_from_index(directory: Path, item_ids: Sequence[str]) -> float:
     index = read_index(directory, None)
     gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)
     removed = index.removed | gone
-    _write_aside(directory / REMOVED, lambda file: _save(file, removed))
+    _write_aside(directory / REMOVED, lambda file: save_array(file, removed))
     _write_aside(directory / INDEX_VECTORS, lambda file: write_vectors(index.vectors, removed, file))
     if index.approximate is not None:
         # Build before the rename: the vectors are those of the former file, which is still mapped.
@@ -94,7 +95,7 @@ def delete_from_index(directory: Path, item_ids: Sequence[str]) -> float:
         _write_aside(directory / APPROXIMATE, changed.write)
     if index.bias is not None:
         bias = np.where(removed, np.float32(0), index.bias)
-        _write_aside(directory / BIAS, lambda file: _save(file, bias))
+        _write_aside(directory / BIAS, lambda file: save_array(file, bias))
     table = without_values(index.items, removed)
     _write_aside(directory / INDEX_ITEMS, lambda file: pq.write_table(table, file))
     return float(removed.mean())
@@ -123,7 +124,7 @@ def _zero_rows(file: Path, slices: Sequence[slice]) -> None:
     array = np.load(file)
     for rows in slices:
         array[rows] = 0
-    _write_aside(file, lambda temporary: _save(temporary, array))
+    _write_aside(file, lambda temporary: save_array(temporary, array))
 
 
 def _tombstones(items: pa.Table, gone: NDArray[np.bool_]) -> pa.Table:
@@ -149,8 +150,3 @@ def _write_aside(file: Path, write: Callable[[Path], object]) -> None:
     temporary = file.with_name(file.name + ".new")
     write(temporary)
     temporary.replace(file)
-
-
-def _save(file: Path, array: NDArray[np.generic]) -> None:
-    with file.open("wb") as opened:
-        np.save(opened, array)

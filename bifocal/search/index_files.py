@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bifocal.arrays import save_array
 from bifocal.search.approximate import ApproximateIndex
 from bifocal.search.calibration import Calibration
 from bifocal.search.index_format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
@@ -40,10 +41,10 @@ def write_index(index: "SearchIndex", directory: Path) -> None:
     pq.write_table(without_values(index.items, index.removed), directory / ITEMS)
     write_vectors(index.vectors, index.removed, directory / VECTORS)
     if index.bias is not None:
-        np.save(directory / BIAS, index.bias)
+        save_array(directory / BIAS, index.bias)
     if index.approximate is not None:
         index.approximate.write(directory / APPROXIMATE)
-    np.save(directory / REMOVED, index.removed)
+    save_array(directory / REMOVED, index.removed)
     if index.calibration is not None:
         index.calibration.write(directory)
     index.description.write(directory)

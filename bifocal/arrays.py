@@ -1,0 +1,33 @@
+"""Arrays in files."""
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def save_array(file: Path, array: NDArray[Any]) -> None:
+    """Write ``array`` to ``file`` in the format of ``numpy.save``.
+
+    ``numpy.save`` reports a full disk as "1024 requested and 992 written", without its reason.
+
+    Raises:
+        OSError: the file cannot be written, with the reason of the operating system.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_array(Path(folder) / "a.npy", np.arange(3))
+        ...     np.load(Path(folder) / "a.npy")
+        array([0, 1, 2])
+    """
+    with file.open("wb") as opened:
+        np.save(_Writer(opened), array)
+
+
+class _Writer:
+    """A file without a descriptor: numpy then calls ``write`` instead of C's ``fwrite``, whose ``errno`` it drops."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
