@@ -17,6 +17,8 @@ from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
 K = 10
+STANDARD_ERRORS = 1.645
+"""Standard errors that a mean recall lies above the wanted one: other queries then reach it too, in 95 % of cases."""
 EXACT = "exact"
 
 
@@ -29,7 +31,8 @@ class IndexSettings:
             ``index_factory`` string of faiss.
         memory_mb: memory for a search, megabytes of 10^6 bytes; read with "auto".
         latency_ms: time of a query on one core, milliseconds; read with "auto".
-        recall: least recall@10 against exact search. The effort of an approximate index is the least that reaches it.
+        recall: least recall@10 against exact search. The effort of an approximate index is the least that reaches it
+            with a confidence of 95 %, or else the greatest.
         max_removed_share: share of removed items from which ``rebuilt`` builds a new index.
         seed: of the vectors that an approximate index is trained with.
     """
@@ -86,9 +89,11 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
     found, below = np.zeros(1), 0
     for effort in list[int | None](index.approximate.efforts()) or [None]:
         found = recalls(effort)
-        if found.mean() >= wanted:
+        if lower_bound(found) >= wanted:
             return None if effort is None else _refined(recalls, wanted, below, effort)
         below = effort or 0
+    if found.mean() >= wanted:
+        return below or None
     raise ValueError(
         f"{index.description.factory} finds {found.mean():.3f} of the exact ten best items with the greatest effort, "
         f"expected {wanted}: give more memory, or another factory"
@@ -96,9 +101,7 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
 
 
 def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int) -> int:
-    """Return the least effort above ``below`` whose recall less its standard error is the wanted one.
-
-    Without the standard error, a smaller effort would be chosen because it is good with these queries by chance.
+    """Return the least effort above ``below`` whose lower bound of the recall is the wanted one.
 
     Args:
         recalls: returns the recall of each query.
@@ -106,12 +109,22 @@ def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below
     """
     while effort - below > 1:
         middle = (effort + below) // 2
-        found = recalls(middle)
-        if found.mean() - found.std() / len(found) ** 0.5 >= wanted:
+        if lower_bound(recalls(middle)) >= wanted:
             effort = middle
         else:
             below = middle
     return effort
+
+
+def lower_bound(recalls: NDArray[np.float64]) -> float:
+    """Return the mean recall of queries less ``STANDARD_ERRORS``.
+
+    With the mean alone, an effort would be chosen because it is good with these queries by chance.
+
+    Args:
+        recalls: (Q,) of each query.
+    """
+    return float(recalls.mean() - STANDARD_ERRORS * recalls.std() / len(recalls) ** 0.5)
 
 
 def recall_at(truth: Array, found: Array) -> float:
