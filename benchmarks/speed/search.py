@@ -35,7 +35,7 @@ from bifocal.search.vectors import unit_vectors
 from bifocal.serving.embedder import Embedder
 
 DEMO = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model"
-CLUSTERS, QUERIES, BATCH = 32, 200, 65_536
+CLUSTERS, QUERIES, BATCH = 32, 1000, 65_536
 ADDED, REPEATS = 1000, 25
 SEARCHES = """
 import sys
@@ -190,8 +190,8 @@ def main() -> None:
         built = build_index(exact, IndexSettings(factory, recall=wanted), queries)
         built.write(target)
         report.add(
-            f"{shape}, {factory}: building, with its effort {built.description.effort}",
-            time.process_time() - on_core, "s", reference=f"wall clock {time.perf_counter() - start:.0f} s, {load()}",
+            f"{shape}, {factory}: building", time.process_time() - on_core, "s",
+            reference=f"effort {built.description.effort}, wall clock {time.perf_counter() - start:.0f} s, {load()}",
         )  # fmt: skip
         test = np.concatenate(list(asked.draw(QUERIES, seed=3)))
         measured = measure(SearchIndex.open(target), test, target)
