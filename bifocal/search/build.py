@@ -17,8 +17,9 @@ from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
 K = 10
-STANDARD_ERRORS = 1.645
-"""Standard errors that a mean recall lies above the wanted one: other queries then reach it too, in 95 % of cases."""
+STANDARD_ERRORS = 1.645 * 2**0.5
+"""Standard errors that a mean recall lies above the wanted one: as many other queries then reach it too, in 95 % of
+cases. The factor is that of a difference of two means."""
 EXACT = "exact"
 
 
@@ -31,8 +32,8 @@ class IndexSettings:
             ``index_factory`` string of faiss.
         memory_mb: memory for a search, megabytes of 10^6 bytes; read with "auto".
         latency_ms: time of a query on one core, milliseconds; read with "auto".
-        recall: least recall@10 against exact search. The effort of an approximate index is the least that reaches it
-            with a confidence of 95 %, or else the greatest.
+        recall: least recall@10 against exact search. The effort of an approximate index is the least with which
+            as many other queries reach it too, with a confidence of 95 %, or else the greatest.
         max_removed_share: share of removed items from which ``rebuilt`` builds a new index.
         seed: of the vectors that an approximate index is trained with.
     """

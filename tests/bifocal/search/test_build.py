@@ -79,7 +79,7 @@ def test_the_effort_is_the_least_that_reaches_the_recall() -> None:
     for value in range(1, 16):
         index.description = replace(index.description, effort=value)
         shares = np.array([overlap([a], [b]) for a, b in zip(truth, rows(index, queries), strict=True)])
-        lower[value] = shares.mean() - 1.645 * shares.std() / 50**0.5
+        lower[value] = shares.mean() - 1.645 * 2**0.5 * shares.std() / 50**0.5
     assert effort == next(value for value in lower if lower[value] >= 0.7)
     assert effort > 1
 
