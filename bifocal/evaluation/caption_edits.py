@@ -21,13 +21,14 @@ def edits(caption: str) -> tuple[str, dict[str, str]]:
     """Return the words of a caption as they are compared, and its edits by name; rules that do not apply give none.
 
     - attributes: two adjectives of one property (color, size, pattern, age ...) are exchanged;
-    - nouns: the first two different nouns of a list of shapes, people and objects are exchanged;
+    - nouns: two different nouns of a list of shapes, people and objects are exchanged;
     - relation: the first spatial word is replaced by its opposite;
     - count: two different numbers are exchanged, or one is replaced by the next;
     - negation: the present and the absent object are exchanged ("a star but no ring"), or "with" and "without";
     - order: all words are shuffled, in an order that the caption determines.
 
-    The rules know neither grammar nor the image: an edit of a real caption may be odd, and rarely true.
+    Exchanges keep all words: one that needs "an" in place of "a" does not apply. The rules know neither grammar nor the
+    image: an edit of a real caption may be odd, and rarely true.
 
     >>> edits("A red star above a blue ring.")[1]["attributes"]
     'a blue star above a red ring'
@@ -38,13 +39,13 @@ def edits(caption: str) -> tuple[str, dict[str, str]]:
 
 
 def exchange_attributes(words: Words) -> Words | None:
-    """Exchange the first two different adjectives of one property."""
+    """Exchange two different adjectives of one property."""
     found = (_exchange_first(words, adjectives.__contains__) for adjectives in PROPERTIES)
     return next((exchanged for exchanged in found if exchanged is not None), None)
 
 
 def exchange_nouns(words: Words) -> Words | None:
-    """Exchange the first two different nouns."""
+    """Exchange two different nouns."""
     return _exchange_first(words, _is_noun)
 
 
@@ -123,11 +124,17 @@ def _is_noun(word: str) -> bool:
 
 
 def _exchange_first(words: Words, belongs: Callable[[str], bool]) -> Words | None:
-    """Exchange the first two different words that ``belongs`` accepts, unless they are listed: "black and white"."""
+    """Exchange the first two different words that ``belongs`` accepts, unless they are listed: "black and white".
+
+    All words stay, so that a bag of words cannot tell the result from ``words``: "an orange star above two blue rings"
+    would need "a blue star".
+    """
     found = [index for index, word in enumerate(words) if belongs(word)]
     for one, other in pairwise(found):
         if words[one] != words[other] and not set(words[one + 1 : other]) <= LISTING:
-            return _exchanged(words, one, other)
+            exchanged = _exchanged(words, one, other)
+            if sorted(exchanged) == sorted(words):
+                return exchanged
     return None
 
 

@@ -24,6 +24,7 @@ KEEPS_WORDS = ("attributes", "nouns", "order")
         ("A red star above an orange ring.", "attributes", "an orange star above a red ring"),
         ("A small dog and two large cats", "attributes", "a large dog and two small cats"),
         ("A man in a black and white shirt", "attributes", None),
+        ("An orange star above two blue rings", "attributes", None),
         ("A man with a dog", "nouns", "a dog with a man"),
         ("A man and a woman", "nouns", None),
         ("Two horses beside a child", "nouns", "two child beside a horses"),
