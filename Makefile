@@ -35,9 +35,10 @@ test: setup
 rehearse: setup
 	python -m tests.rehearsal
 
-# A weekly schedule on a corpus in S3, with every stage up to the promotion; 'make test' has a short form.
+# Weekly schedules on a corpus in S3, with every stage: the flow train up to the promotion, then retrain, refresh and monitor;
+# 'make test' has a short form.
 rehearse-schedule: setup
-	pytest tests/backend/rehearse_weekly_schedule.py --numprocesses 0 --capture no
+	pytest tests/backend/rehearse_weekly_schedule.py tests/backend/rehearse_flows.py --numprocesses 0 --capture no
 
 # Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
 # (processes with a disk each), one of which is killed. Takes about half an hour; 'make test' has a short form.
