@@ -83,6 +83,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
         "cannot tell an image from its twin. The systems are those of the [leaderboard](leaderboard.md), one seed "
         "each. Written by `python -m benchmarks run quality.compositionality`.",
         table(results),
+        "[Why](leaderboard_analysis.md#word-order)",
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),
     ]
     return "\n\n".join(parts) + "\n"
