@@ -57,7 +57,7 @@ class EmbedderModel:
             params: unused; part of MLflow's interface.
 
         Returns:
-            Column ``embedding``: lists of d numbers, of unit norm.
+            Column ``embedding``: arrays (d,) float32, of unit norm.
 
         Raises:
             ValueError: a row has no value, several values or one that the model does not accept; an image cannot be
@@ -71,7 +71,7 @@ class EmbedderModel:
             raise ValueError(f"row {wrong[0]} has {rows.names(wrong[0])}, expected one of {accepted}")
         rows.check_accepted(self.columns)
         rows = rows.within(self.limits, self.embedder.feature_dim, repeated_images=True)
-        embeddings: list[list[float]] = [[]] * rows.count
+        embeddings = np.empty(rows.count, dtype=object)
         functions = (self.embedder.embed_sentences, self.embedder.embed_images, self.embedder.embed_features)
         for name, embed in zip(INPUTS, functions, strict=True):
             values = rows.values[name]
@@ -80,7 +80,8 @@ class EmbedderModel:
                     results = embed([values[row] for row in chunk])
                 except ValueError as error:  # such as a truncated image
                     raise ValueError(f"{name} in rows {chunk[0]} to {chunk[-1]}: {error}") from error
-                for row, embedding in zip(chunk, results.tolist(), strict=True):
+                # Arrays, not lists of floats: Spark converts a list of 1,024 numbers in 0.1 ms.
+                for row, embedding in zip(chunk, results, strict=True):
                     embeddings[row] = embedding
         return pd.DataFrame({"embedding": embeddings}, index=model_input.index)
 

@@ -60,7 +60,7 @@ def test_an_encoder_of_pixels_takes_images_and_no_features(exported: Path) -> No
     file = base64.b64decode(encoded(image))
     for binary in (file, bytearray(file)):
         (same,) = model.predict(pd.DataFrame({"image": [binary]}))["embedding"]
-        assert same == found
+        assert same.tolist() == found.tolist()
     with pytest.raises(ValueError, match="the image of row 0 cannot be read: not an image in a supported format"):
         model.predict(pd.DataFrame({"image": [b"no image"]}))
     with pytest.raises(ValueError, match="row 0 has features; this model accepts text, image"):

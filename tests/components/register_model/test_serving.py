@@ -146,7 +146,7 @@ def test_served_model_embeds_text_images_and_features_without_torch(
 
     pixels = np.random.default_rng(2).integers(0, 256, (2, 2, 3), dtype=np.uint8)
     files = pd.DataFrame({"image": [base64.b64decode(encoded(pixels)), encoded(pixels)]})  # binary, or base64
-    binary, text = model.predict(files)["embedding"]
+    binary, text = (embedding.tolist() for embedding in model.predict(files)["embedding"])
     assert binary == text == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
 
     broken_torch = tmp_path / "broken" / "torch"
