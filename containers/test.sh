@@ -46,4 +46,4 @@ podman system service --time=0 "unix://$work/podman.sock" & service=$!
 trap 'kill $service' EXIT
 # shellcheck disable=SC2086  # several words
 DOCKER_HOST="unix://$work/podman.sock" IMAGES="$work/images.json" \
-  pytest --import-mode=importlib --override-ini addopts= --verbose --capture no --timeout 3600 $tests
+  pytest --import-mode=importlib --override-ini addopts= --verbose --timeout 3600 $tests

@@ -85,7 +85,6 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 
 def test_the_image_is_small_and_has_no_torch_and_no_build_tools() -> None:
     (image,) = json.loads(podman("image", "inspect", IMAGE).stdout)
-    print(f"{image['Size'] / 1e9:.3f} GB")  # noqa: T201
     assert image["Config"]["User"] == "1000:1000"
     assert image["Size"] <= MAX_BYTES
     assert podman("run", "--rm", IMAGE, "sh", "-c", CONTENTS).stdout == "[]\n"

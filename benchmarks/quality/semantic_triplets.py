@@ -45,7 +45,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "without the visual loss": {"visual_weight": 0.0},
     "margin 0.3": {"margin": 0.3},
 }
-"""What each row changes; the row "both" is that of the leaderboard."""
+"""The changes of each row. The leaderboard has the values of the row "both"."""
 
 
 def inputs_of(home: Path, folder: Path) -> TrainingInputs:

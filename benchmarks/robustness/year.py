@@ -9,7 +9,7 @@ archive of 1,500; 40 of them have captions. In week 10, a model is trained with 
 20 on, 20 to 40 % of the new images are line drawings. In week 27, a model is trained with all captions so far; in week
 36, with a table that ends after 40 images. In week 43, SIGKILL ends the MLflow server; it comes back in week 44.
 
-Simplifications: the backbone is that of ``bifocal demo``, and only heads are trained on its features. The policy of
+Simplifications: the backbone of ``bifocal demo`` is used, and only heads are trained on its features. The policy of
 promotion is the default one without ``pointing``, because the captions have no boxes, and with ``allow_dirty``. The
 monitor reads the queries of a week from a file, because the log of a week that lasts seconds has the time of one day.
 If the probes lose images, the operator writes a new reference, because the collection has grown.

@@ -1,4 +1,4 @@
-"""What an operator does with a model in production: train, decide, embed new images, release, and monitor."""
+"""The work of an operator in production: train, decide, embed new images, release, and monitor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

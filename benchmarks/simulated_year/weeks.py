@@ -1,4 +1,4 @@
-"""What happens in which week, and what is measured in each week."""
+"""The events of the weeks, and the measured values of each week."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

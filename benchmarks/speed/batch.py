@@ -71,7 +71,7 @@ class Work:
 
 
 def check_packages() -> None:
-    """Exit with the commands that install what is missing."""
+    """Exit with an error if pyspark or Java is missing; the error has the command that installs it."""
     if find_spec("pyspark") is None:
         sys.exit("error: speed.batch needs pyspark: pip install 'bifocal[spark]'")
     if shutil.which("java") is None:

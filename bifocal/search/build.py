@@ -18,8 +18,9 @@ from bifocal.search.vectors import unit_vectors
 Array = NDArray[Any]
 K = 10
 STANDARD_ERRORS = 1.645 * 2**0.5
-"""Standard errors that a mean recall lies above the wanted one: as many other queries then reach it too, in 95 % of
-cases. The factor is that of a difference of two means."""
+"""Distance of a mean recall from the wanted recall, in standard errors. As many other queries then reach the wanted
+recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal distribution, and the difference of two means has
+twice the variance of one."""
 EXACT = "exact"
 
 

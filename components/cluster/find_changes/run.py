@@ -22,7 +22,7 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     """Compare the images outside the test split with those of the last training, by their content.
 
     Some corpora publish features alone, and their images have no content to compare. Their dataset counts as unchanged
-    or as new, as a whole. A killed run continues, whatever changed.
+    or as new, as a whole. A killed run continues, also if no image changed.
 
     Raises:
         OSError: the registry cannot be reached.
