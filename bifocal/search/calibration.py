@@ -24,8 +24,8 @@ FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 CONFIDENCE = 0.95
 """Confidence that the threshold keeps this share with new queries."""
-SEPARATION = 3
-"""Least ratio of the shares of relevant and of other first results that reach the threshold."""
+LEAST_RECALL = 0.5
+"""Least share of relevant first results that reach the threshold of a calibration that is used."""
 FOLDS, BINS = 5, 10
 
 
@@ -68,9 +68,8 @@ class Calibration:
 
     @property
     def separates(self) -> bool:
-        """Whether the threshold keeps relevant results much rather than others; if not, it would hide good results."""
-        limit = 2 * FALSE_POSITIVES
-        return self.false_positive_rate <= limit and self.recall > SEPARATION * self.false_positive_rate
+        """Whether the threshold keeps most relevant results and few others; if not, it would hide good results."""
+        return self.false_positive_rate <= 2 * FALSE_POSITIVES and self.recall >= LEAST_RECALL
 
     def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
         """Return the probability of each result from its score, (Q, k).
