@@ -76,8 +76,8 @@ def rejected(target: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(inputs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The collection of the dataset."""
-    target = tmp_path_factory.mktemp("whole") / "collection"
+def whole(inputs: dict[str, Path]) -> Path:
+    """The collection of the dataset, beside it."""
+    target = inputs["dataset"].with_name("collection")
     embed(inputs, target)
     return target

@@ -1,17 +1,20 @@
 """Updates of a collection: which files are read again, and which shards are taken over."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from bifocal.datasets import read_dataset
 from bifocal.search import file_states
 from bifocal.search.collection import Collection
 from bifocal.search.deletion import delete_from_collection
 from bifocal.search.image_vectors import ImageVectors
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
+from runtime.artifacts import artifact_hash
 from runtime.stage import run_stage
 from tests.components.embed_collection.conftest import DEFAULTS, SCENES, embed
 
@@ -48,6 +51,19 @@ def test_a_file_is_read_again_only_if_its_state_changed(inputs: dict[str, Path],
     rows = [collection.ids.index(name) for name in (names[5], other)]
     np.testing.assert_allclose(*collection.vectors[rows].astype(float), atol=1e-3)
     assert embed(inputs, target, **changes)["read"] == 0
+
+
+def test_a_later_run_with_the_same_images_writes_the_same_files(inputs: dict[str, Path], tmp_path: Path) -> None:
+    # The paths of two runs on Kubeflow: the second has the dataset of the first from the cache.
+    first, later = (tmp_path / run / "embed-collection" / "collection" for run in ("run-1", "run-2"))
+    dataset = shutil.copytree(inputs["dataset"], tmp_path / "run-1" / "prepare-dataset" / "dataset")
+    embed(inputs | {"dataset": dataset}, first)
+    metrics = embed({"dataset": dataset, "onnx": inputs["onnx"], "former": first}, later)  # as in the flow refresh
+    assert (metrics["embedded"], metrics["kept"]) == (0, SCENES)
+    assert artifact_hash(later) == artifact_hash(first)
+    pulled = Collection.open(shutil.copytree(later, tmp_path / "artifacts" / "collection"))
+    dataset = shutil.copytree(dataset, tmp_path / "artifacts" / "dataset")
+    assert pulled.image(0) == read_dataset(dataset).image_path(pulled.ids[0])
 
 
 def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
