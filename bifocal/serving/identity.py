@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
@@ -24,4 +25,10 @@ def model_hash(directory: Path) -> str:
         if path.is_file() and name not in REPORTS:
             with path.open("rb") as file:
                 files[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    return hash_of_files(files)
+
+
+def hash_of_files(files: Mapping[str, str]) -> str:
+    """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each of its files by name."""
+    counted = {name: digest for name, digest in files.items() if name not in REPORTS}
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()

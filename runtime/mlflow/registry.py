@@ -12,9 +12,11 @@ import pandas as pd
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature, infer_signature
+from mlflow.models.model import MLMODEL_FILE_NAME
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
+from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.datasets import DATASETS, digest
 from runtime.mlflow.lock import check_lock
@@ -153,6 +155,26 @@ class Version:
             uri = f"models:/{self.model}/{self.number}"
             model = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder)))
             return model / str(Model.load(model).flavors["python_function"]["data"])
+
+    def graph_files(self, folder: Path) -> dict[str, str]:
+        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest alone.
+
+        Raises:
+            ValueError: the manifest is not the registered one.
+        """
+        with mlflow_errors_as_oserror():
+            tag = connect().get_model_version(self.model, str(self.number)).tags.get(ONNX_TAG)
+            uri = f"models:/{self.model}/{self.number}"
+            description = mlflow.artifacts.download_artifacts(f"{uri}/{MLMODEL_FILE_NAME}", dst_path=str(folder))
+            data = Model.load(description).flavors["python_function"]["data"]
+            manifest = mlflow.artifacts.download_artifacts(f"{uri}/{data}/{MANIFEST}", dst_path=str(folder))
+        if artifact_hash(Path(manifest).parent) != tag:
+            raise ValueError(
+                f"{MANIFEST} of version {self.number} of {self.model} has another hash than the tag {ONNX_TAG}: "
+                "register the model again"
+            )
+        files: dict[str, str] = read_manifest(Path(manifest).parent)["files"]
+        return files
 
     def download_evaluation(self, name: str, folder: Path) -> Path:
         """Download the file ``name`` of its evaluation to ``folder``; return its path."""

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import mlflow
 
-from bifocal.serving.identity import model_hash
+from bifocal.serving.identity import hash_of_files, model_hash
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.registry import ONNX_TAG, RELEASE_TAG, Version
@@ -21,15 +21,16 @@ FOLDER = "releases"
 def log_release(version: Version, release: Release, collection: Path, index: Path, embedding: Path) -> bool:
     """Make a release that of a version; log its files unless the version's run has them. Return whether it logged.
 
-    A version keeps its release if the new one has equal contents, see ``Release.equals``.
+    A version keeps its release if the new one has equal contents, see ``Release.equals``. Its model is compared by the
+    registered hashes; ``download_release`` verifies the stored files.
 
     Raises:
-        ValueError: the version has another model.
+        ValueError: the version has another model, or its manifest is not the registered one.
         OSError: the registry cannot be reached.
     """
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
         client, target = connect(), f"{FOLDER}/{release.digest}"
-        _check_version(version, release, Path(folder) / "model")
+        _check_model(version, release, hash_of_files(version.graph_files(Path(folder) / "model")))
         former = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
         if former and _read_release(version, former, Path(folder) / "former").equals(release):
             return False
@@ -96,7 +97,9 @@ def download_release(version: Version, digest: str, folder: Path) -> tuple[Path,
     different = sorted(name for name in {*found, *release.files} if found.get(name) != release.files.get(name))
     if different:
         raise ValueError(f"{different[0]} of the release of version {version.number} is missing, unknown or damaged")
-    return _check_version(version, release, folder / "model"), Path(path)
+    graphs = version.download_graphs(folder / "model")
+    _check_model(version, release, model_hash(graphs))
+    return graphs, Path(path)
 
 
 def _read_release(version: Version, digest: str, folder: Path) -> Release:
@@ -108,14 +111,7 @@ def _read_release(version: Version, digest: str, folder: Path) -> Release:
     return Release.read(next(folder.rglob(DESCRIPTION)).parent)
 
 
-def _check_version(version: Version, release: Release, folder: Path) -> Path:
-    """Download the graphs of a version to ``folder``, and return their folder.
-
-    Raises:
-        ValueError: the release belongs to another model.
-    """
-    folder.mkdir()
-    graphs = version.download_graphs(folder)
-    if model_hash(graphs) != release.model:
+def _check_model(version: Version, release: Release, model: str) -> None:
+    """Raise ``ValueError`` unless the model of a version, given by its hash, is that of the release."""
+    if model != release.model:
         raise ValueError(f"the release belongs to another model than version {version.number} of {version.model}")
-    return graphs

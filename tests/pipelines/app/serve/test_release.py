@@ -110,10 +110,11 @@ def test_a_release_is_logged_once_a_version_has_the_last_one_and_images_are_on_t
 
 
 def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
-    runs: tuple[Path, Path], versions: tuple[int, int]
+    runs: tuple[Path, Path], versions: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
 
+    from runtime.mlflow.registry import Version
     from runtime.mlflow.releases import find_version, log_release
 
     first, second = runs
@@ -130,8 +131,13 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
     with pytest.raises(ValueError, match="run python -m pipelines register first"):
         find_version("bifocal", "0" * 64)
     client = mlflow.MlflowClient()
-    for run in runs:
-        add_release(run)
+    with monkeypatch.context() as without_download:
+        without_download.delattr(Version, "download_graphs")
+        for run in runs:
+            add_release(run)
+    client.set_model_version_tag("bifocal", "1", "hash.onnx", artifact_hash(second / ONNX))
+    with pytest.raises(ValueError, match=r"manifest.json of version 1 .* has another hash than the tag hash.onnx"):
+        log_release(version, described, second / COLLECTION, second / INDEX, second / EMBEDDING)
     move_alias(versions[0])
     source = ReleaseSource(URI, None)
     version, other = (client.get_model_version("bifocal", str(number)) for number in versions)
