@@ -9,6 +9,7 @@ from pathlib import Path
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection import Collection
+from bifocal.search.file_states import STATES
 from bifocal.search.index_format import DESCRIPTION as INDEX_DESCRIPTION
 from bifocal.search.index_format import IndexDescription
 from bifocal.serving.identity import model_hash
@@ -40,13 +41,19 @@ class Release:
     def equals(self, other: "Release") -> bool:
         """Whether both have the same model, images, vectors, biases and probabilities.
 
-        Manifests and the description of the index do not count: they hold durations and hashes of inputs.
+        Manifests and the description of the index do not count: they hold durations and hashes of inputs. Nor do the
+        states of the image files, which a copy of the same images changes.
         """
         return (self.model, self._contents()) == (other.model, other._contents())
 
     def _contents(self) -> dict[str, str]:
-        measured = {f"{COLLECTION}/{MANIFEST}", f"{INDEX}/{MANIFEST}", f"{INDEX}/{INDEX_DESCRIPTION}"}
-        return {name: digest for name, digest in self.files.items() if name not in measured}
+        ignored = {
+            f"{COLLECTION}/{MANIFEST}",
+            f"{COLLECTION}/{STATES}",
+            f"{INDEX}/{MANIFEST}",
+            f"{INDEX}/{INDEX_DESCRIPTION}",
+        }
+        return {name: digest for name, digest in self.files.items() if name not in ignored}
 
     def write(self, folder: Path) -> None:
         """Write ``release.json``."""

@@ -5,11 +5,13 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection import Collection
+from bifocal.search.file_states import FIELDS, write_states
 from bifocal.search.from_collection import index_of_collection
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.settings import Settings
@@ -184,7 +186,11 @@ def test_a_fetched_release_is_no_new_one_until_its_images_change(
     def release_again() -> float:
         return release_step.run(ReleaseParams(seed=1), **parts, released=parts["registration"])["released"]
 
-    # A rerun of the stages writes other durations and hashes of inputs.
+    # A rerun of the stages on copies of the images writes other durations, hashes of inputs and states of files.
+    items = Collection.open(parts["collection"]).items.select(["item_id"])
+    for number, name in enumerate(FIELDS, start=1):
+        items = items.append_column(name, pa.array([number] * len(items)))
+    write_states(parts["collection"], items)
     write_json(parts["collection"] / "manifest.json", {"metrics": {"images_per_second": 3.0}})
     description = parts["index"] / "index.json"
     write_json(description, json.loads(description.read_text()) | {"measured": None, "effort": None})
