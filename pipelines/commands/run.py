@@ -57,7 +57,7 @@ def run(
         from pipelines.kubeflow.client import kfp_client
         from pipelines.kubeflow.runs import Target, submit
 
-        check_cluster([load_parameters(recipes, settings)], cluster, revision, skipped)
+        check_cluster([load_parameters(recipes, settings)], cluster, revision, skipped, [flow])
         text = compile_pipeline_for(recipes, cluster, revision, settings, flow)
         with kfp_client() as client:
             click.echo(submit(text, Target(client, cluster, revision)))

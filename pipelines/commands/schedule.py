@@ -32,7 +32,8 @@ def schedule(images: Path | None, overlays: tuple[Path, ...], skipped: tuple[str
         target = Target(client, load_resources(images, overlays), head_commit())
         if action == "apply":
             values = [load_parameters([Path(path) for path in entry.recipes]) for entry in declared.values()]
-            check_cluster(values, target.resources, target.revision, skipped)
+            flows = {entry.flow for entry in declared.values() if entry.enabled}
+            check_cluster(values, target.resources, target.revision, skipped, flows)
         changes = schedules.plan(
             declared,
             target,

@@ -1,4 +1,4 @@
-"""Check of the S3 folders: those that the pipeline writes to are writable, user files are there."""
+"""Check of the S3 folders: those that the pipeline writes to are writable, its files are there."""
 
 from collections.abc import Iterator
 from configparser import ConfigParser
@@ -23,12 +23,17 @@ def check_buckets(subject: Subject) -> Iterator[str]:
             yield "push is true, but DVC has no default remote: 'dvc remote add --default NAME URL', or set push: false"
         elif is_remote(remote):
             writable.append(f"{remote.rstrip('/')}/files")  # where DVC writes
+    readable = set(filter(is_remote, subject.user_paths()))
+    if "monitor" in subject.flows:
+        monitoring = subject.resources.monitoring
+        writable.append(monitoring.folder)
+        readable |= {*monitoring.queries, *([monitoring.probes] if monitoring.probes else [])}
     for address in writable:
         try:
             storage.check_writable(address)
         except StorageError as error:
             yield f"{error} ({LOGIN})"
-    for address in sorted(filter(is_remote, subject.user_paths())):
+    for address in sorted(readable):
         try:
             storage.check_readable(address)
         except StorageError as error:

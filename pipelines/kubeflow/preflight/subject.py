@@ -1,11 +1,14 @@
 """Subject of the checks: one compiled pipeline and its cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components.catalog import pipeline_components
 from pipelines.kubeflow.resources import Resources
+
+if TYPE_CHECKING:
+    from pipelines.kubeflow.flows import FlowName
 
 
 @dataclass(frozen=True)
@@ -16,12 +19,14 @@ class Subject:
         values: validated values of ``params.yaml``, of each recipe.
         revision: commit of the user files.
         namespace: of the runs; None on a server with one user.
+        flows: the flows to run.
     """
 
     values: Sequence[Mapping[str, Any]]
     resources: Resources
     revision: str
     namespace: str | None
+    flows: Collection["FlowName"]
 
     @property
     def distributed(self) -> bool:

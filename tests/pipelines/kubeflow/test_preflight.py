@@ -1,10 +1,12 @@
 """Preflight: what a cluster could not run is refused before anything is sent, all problems at once."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -41,7 +43,7 @@ def subject(namespace: str | None = None, revision: str = REVISION, nodes: int =
     values = parameters.merge(yaml.safe_load(resources.FILE.read_text()), changes)
     values["steps"]["train_embedding"]["nodes"] = nodes
     values["steps"] = {name: {**values["default"], **step} for name, step in values["steps"].items()}
-    return Subject([VALUES], resources.Resources.model_validate(values), revision, namespace)
+    return Subject([VALUES], resources.Resources.model_validate(values), revision, namespace, ["train"])
 
 
 def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +58,7 @@ def test_a_schedule_of_the_unchanged_file_is_refused_with_all_problems(monkeypat
         "images: gpu is localhost/bifocal:gpu",
         "repository: https://example.invalid/bifocal.git: no other machine can reach the host example.invalid",
         "buckets: s3://bifocal/checkpoints",
+        "buckets: s3://bifocal/monitoring",
         "buckets: push is true, but DVC has no default remote",
         "--skip-check",
     ):
@@ -139,10 +142,25 @@ def test_folders_are_writable_and_user_files_are_there(monkeypatch: pytest.Monke
     assert list(check_buckets(good)) == []
     values = parameters.merge(VALUES, {"prepare_dataset": {"corpus": {"name": "COCO", "root": "s3://bucket/coco"}}})
     missing = subject(checkpoints="s3://nobody/checkpoints")
-    problems = list(check_buckets(Subject([values], missing.resources, REVISION, None)))
+    problems = list(check_buckets(replace(missing, values=[values])))
     assert len(problems) == 2
     assert "s3://nobody/checkpoints: " in problems[0]
     assert "s3://bucket/coco: no such file or folder" in problems[1]
+
+
+@pytest.mark.usefixtures("s3")
+def test_the_flow_monitor_writes_to_its_folder_and_reads_its_files() -> None:
+    good, logs = {"checkpoints": None, "push": False}, "s3://bucket/logs/search.jsonl"
+    assert list(check_buckets(subject(**good, monitoring={"folder": "s3://nobody/monitoring"}))) == []
+    missing = {"folder": "s3://nobody/monitoring", "queries": [logs], "probes": "s3://nobody/probes.tsv"}
+    problems = list(check_buckets(replace(subject(**good, monitoring=missing), flows=["refresh", "monitor"])))
+    assert len(problems) == 3
+    assert "s3://nobody/monitoring: " in problems[0]
+    assert "the keys are this machine's AWS_..." in problems[0]
+    assert f"{logs}: no such file or folder" in problems[1]
+    boto3.client("s3").put_object(Bucket="bucket", Key="logs/search.jsonl", Body=b"{}")
+    found = {"folder": "s3://bucket/monitoring", "queries": [logs]}
+    assert list(check_buckets(replace(subject(**good, monitoring=found), flows=["monitor"]))) == []
 
 
 @pytest.fixture
