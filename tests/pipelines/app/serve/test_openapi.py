@@ -27,7 +27,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v2/models/{model}/infer": {"id": "1", "inputs": [TENSOR], "outputs": [{"name": "embedding"}]},
 }  # fmt: skip
 COMPARING = ("/api/v1/click", "/api/v1/comparison")
-"""Routes that need a second release: see test_comparison.py."""
+"""Routes that need a second release: see the folder comparison."""
 PARAMETERS = {
     "id": "test-00003", "side": "256", "plus": "snow", "minus": "sand", "where": '{"parity": "odd"}',
     "group": "parity", "per_group": "2", "k": "3", "offset": "1",

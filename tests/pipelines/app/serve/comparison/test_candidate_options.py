@@ -7,7 +7,7 @@ import pytest
 
 from bifocal.serving.service.sources import RunSource
 from pipelines.app.serve_sources import ReleaseSource, open_candidate
-from tests.pipelines.app.serve.comparing import CANDIDATE, CHAMPION
+from tests.pipelines.app.serve.comparison.comparing import CANDIDATE, CHAMPION
 
 
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

@@ -17,10 +17,21 @@ from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.releases import wait
+from tests.pipelines.app.serve.releases import move_alias, wait
 from tests.pipelines.app.serve.server import JSON
 
 CHAMPION, CANDIDATE = "models:/bifocal@champion", "models:/bifocal@candidate"
+GOOD, BAD = 1, 2
+"""Numbers of the versions, see the fixture ``registry``."""
+RULE = {
+    "searches": 60, "least_searches": 50, "error_rate": 0.05, "max_rises": {"nothing_found": 0.1, "errors": 0.2},
+    "max_drops": {"relevance": 0.1}, "max_ratios": {"latency_p50": 50.0},
+}  # fmt: skip
+
+
+def name_releases(champion: int, candidate: int) -> None:
+    move_alias(champion)
+    move_alias(candidate, "candidate")
 
 
 def search(address: str, client: str, **query: Any) -> Any:
@@ -31,6 +42,10 @@ def post(address: str, path: str, content: Any, client: str = "") -> Any:
     headers = {**JSON, "bifocal-client": client}
     with urlopen(Request(f"{address}/api/v1/{path}", json.dumps(content).encode(), headers), timeout=60) as answer:
         return json.loads(answer.read() or b"null")
+
+
+def relevance(answer: Any) -> float:
+    return float(answer["results"][0]["probability"]) if answer["results"] else 0.0
 
 
 def comparison(address: str) -> Any:
