@@ -14,14 +14,14 @@ from bifocal.serving.limits import Limits
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow import stage_run
+from runtime.mlflow.spark import embed_table
 from tests.components.register_model.test_serving import encoded, make_artifacts
 
 MODEL = "spark"
+ADDRESS = f"models:/{MODEL}@candidate"
 
 
-def test_spark_embeds_more_rows_than_a_request_may_have(
-    tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_embeds_tables_and_columns(tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install bifocal[spark]")
     if shutil.which("java") is None:
         pytest.skip("java is not installed: apt-get install openjdk-17-jre-headless")
@@ -34,19 +34,23 @@ def test_spark_embeds_more_rows_than_a_request_may_have(
     builder = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     try:
-        embed = mlflow.pyfunc.spark_udf(
-            spark, f"models:/{MODEL}@candidate", result_type="embedding array<float>", env_manager="local"
-        )
-        sentences = ["a dog runs", "dog"]
-        rows = pd.DataFrame({"text": sentences * (1 + Limits().rows // 2)})
-        frame = spark.createDataFrame(rows).select(embed(sql.functions.struct("text")).embedding.alias("embedding"))
-        embeddings = np.stack(frame.toPandas()["embedding"].to_list())
+        sentences = ["a dog runs", "dog"] * (1 + Limits().rows // 2)  # more rows than a request may have
+        texts = spark.createDataFrame(pd.DataFrame({"key": range(len(sentences)), "text": sentences}))
+        embedded = embed_table(texts, ADDRESS)
+        assert embedded.dtypes == [("key", "bigint"), ("embedding", "array<float>")]
+        rows = embedded.toPandas()
         pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
         binary = spark.createDataFrame(pd.DataFrame({"image": [base64.b64decode(encoded(pixels))]}))
-        assert dict(binary.dtypes) == {"image": "binary"}
-        images = binary.select(embed(sql.functions.struct("image")).embedding.alias("embedding")).toPandas()
+        assert binary.dtypes == [("image", "binary")]
+        udf = mlflow.pyfunc.spark_udf(spark, ADDRESS, result_type="embedding array<float>", env_manager="local")
+        column = udf(sql.functions.struct("image")).embedding.alias("embedding")
+        images = [frame.toPandas()["embedding"][0] for frame in (embed_table(binary, ADDRESS), binary.select(column))]
+        with pytest.raises(ValueError, match="the columns key, embedding; expected text or image or features, and no"):
+            embed_table(embedded, ADDRESS)
     finally:
         spark.stop()
-    assert len(embeddings) > Limits().rows
-    assert images["embedding"][0] == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)
-    np.testing.assert_allclose(embeddings[:2], Embedder(onnx_files).embed_sentences(sentences), rtol=1e-6)
+    assert rows["key"].to_list() == list(range(len(sentences)))
+    expected = np.tile(Embedder(onnx_files).embed_sentences(sentences[:2]), (len(sentences) // 2, 1))
+    np.testing.assert_allclose(np.stack(rows["embedding"].to_list()), expected, rtol=1e-6)
+    for image in images:
+        assert image == pytest.approx(pixels.mean(axis=2).ravel().tolist(), rel=1e-3)

@@ -1,0 +1,68 @@
+"""Embeddings of Spark tables by a registered model. Needs pyspark, Java 17 or newer, and MLflow on the workers."""
+
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import mlflow
+import numpy as np
+import pyarrow as pa
+from mlflow.pyfunc.spark_model_cache import SparkModelCache
+
+if TYPE_CHECKING:  # an extra
+    from pyspark.sql import DataFrame
+
+EMBEDDING = "embedding"
+PIECE_ROWS = 1024
+"""Rows of a batch of embeddings: they bound its memory, whatever number of rows Spark passes to the worker."""
+
+
+def embed_table(table: "DataFrame", model: str) -> "DataFrame":
+    """Return a Spark table with the column ``embedding`` in the place of the inputs of a registered model.
+
+    Rows pass as Arrow record batches, and embeddings as one buffer of float32; a UDF of pandas would convert every
+    number to an object of Python. A worker process loads the model once, with its own code: it needs no package
+    bifocal. The model is sent to the workers as a file, which Spark Connect does not support.
+
+    Args:
+        table: has at least one input column of the model: ``text``, strings; ``image``, bytes of image files or their
+            base64; ``features``. Each row has a value in exactly one of them. Other columns are kept.
+        model: address of a model with one vector per sentence and image, such as "models:/bifocal@champion". Its
+            version is fixed by the call, not when Spark computes the rows.
+
+    Returns:
+        The other columns, and ``embedding``: array<float> of d numbers, of unit norm.
+
+    Raises:
+        ValueError: the model gives no embeddings, or the table has no input of it or has a column ``embedding``.
+    """
+    from pyspark.sql.types import ArrayType, FloatType, StructField, StructType  # an extra
+
+    with TemporaryDirectory() as folder:
+        directory = mlflow.artifacts.download_artifacts(model, dst_path=folder)
+        signature = mlflow.models.Model.load(directory).signature
+        accepted, outputs = signature.inputs.input_names(), signature.outputs.input_names()
+        if outputs != [EMBEDDING]:
+            raise ValueError(f"{model} gives {', '.join(outputs)}, expected a model that gives {EMBEDDING}")
+        inputs = [name for name in table.columns if name in accepted]
+        if not inputs or EMBEDDING in table.columns:
+            raise ValueError(
+                f"the table has the columns {', '.join(table.columns)}; expected {' or '.join(accepted)}, "
+                f"and no {EMBEDDING}"
+            )
+        archive = SparkModelCache.add_local_model(table.sparkSession, directory)
+    kept = [name for name in table.columns if name not in inputs]
+
+    def embed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Spark sends a nested function by value: it must not call a function of this module.
+        opened, _ = SparkModelCache.get_or_load(archive)
+        for batch in batches:
+            for start in range(0, batch.num_rows, PIECE_ROWS):
+                piece = batch.slice(start, PIECE_ROWS)
+                vectors = np.stack(opened.predict(piece.select(inputs).to_pandas())[EMBEDDING].to_list())
+                offsets = pa.array(np.arange(0, vectors.size + 1, vectors.shape[1], dtype=np.int32))
+                arrays = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel()))
+                yield pa.RecordBatch.from_arrays([*piece.select(kept).columns, arrays], names=[*kept, EMBEDDING])
+
+    fields = [*(table.schema[name] for name in kept), StructField(EMBEDDING, ArrayType(FloatType()))]
+    return table.mapInArrow(embed, StructType(fields))
