@@ -1,7 +1,7 @@
 """Decision whether an exported model replaces another one: both are ranked again, on the same images."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,54 +11,12 @@ from bifocal.datasets import Dataset
 from bifocal.evaluation.checks import Check, floor_check, gain_check, guard_check, limit_check
 from bifocal.evaluation.common_images import CommonImages, common_images
 from bifocal.evaluation.comparison import RETRIEVAL, join_queries
+from bifocal.evaluation.criteria import Criteria
 from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.latency import latency_ratios
 from bifocal.evaluation.looks import Look, image_sketch, next_look
 from bifocal.evaluation.zero_shot_floor import zero_shot_check
 from bifocal.features import FeatureStore
-
-
-@dataclass(frozen=True)
-class Criteria:
-    """What a model must meet; metrics are in percent, gains and drops in percentage points.
-
-    Attributes:
-        recall_at: K of the recall sum, which adds R@K of both directions.
-        min_images: required number of images to compare on.
-        unseen_images: whether images count that the other model was neither trained nor evaluated on.
-        min_gain: the recall sum must certainly gain more than this.
-        false_promotion_rate: probability that any of ``looks`` models without such a gain is accepted.
-        looks: planned comparisons on one test set.
-        max_drops: largest drop of single metrics.
-        floors: lowest value of single metrics, also without another model.
-        confidence: one-sided confidence with which drops and floors are tested.
-        seed: of the subsets of the images that give confidence bounds.
-        max_near_duplicates: largest share of test images that look like a training image; they are left out.
-        parity, backbone_parity: largest differences between the graphs and torch.
-        max_latency_ratio: largest median time per input, relative to the other model.
-        size_mb: largest size of the graphs.
-    """
-
-    recall_at: Sequence[int]
-    min_images: int
-    unseen_images: bool
-    min_gain: float
-    false_promotion_rate: float
-    looks: int
-    max_drops: Mapping[str, float]
-    floors: Mapping[str, float]
-    confidence: float
-    seed: int
-    max_near_duplicates: float
-    parity: float
-    backbone_parity: float
-    max_latency_ratio: float
-    size_mb: float
-
-    @property
-    def alpha(self) -> float:
-        """Level at which drops and floors are tested."""
-        return 1 - self.confidence
 
 
 @dataclass

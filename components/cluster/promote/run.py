@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bifocal.datasets import read_dataset
-from bifocal.evaluation.acceptance import Assessment, Criteria, assess
+from bifocal.evaluation.acceptance import Assessment, assess
 from bifocal.evaluation.checks import Check
+from bifocal.evaluation.criteria import Criteria
 from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.looks import Look
 from bifocal.evaluation.rank_tables import training_hashes

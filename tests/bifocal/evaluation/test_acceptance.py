@@ -12,7 +12,8 @@ from PIL import Image
 
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
-from bifocal.evaluation.acceptance import Assessment, Criteria, assess
+from bifocal.evaluation.acceptance import Assessment, assess
+from bifocal.evaluation.criteria import Criteria
 from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.looks import Look, image_sketch
 from bifocal.evaluation.rank_tables import evaluated_images
