@@ -101,13 +101,11 @@ class TrainedModel:
         vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
         return vectors
 
-    def search(self, query: str | Path | Image.Image, k: int = 5, *, relevant: bool = False) -> list[ImageHit]:
+    def search(self, query: str | Path | Image.Image, k: int = 5) -> list[ImageHit]:
         """Return the ``k`` images of the run's dataset that fit best, best first.
 
         Args:
             query: a sentence, or an image as a ``Path`` or an image of Pillow.
-            relevant: leave out images whose probability is below the threshold of the calibration: none may be left. It
-                has an effect if the query is a sentence and the index is calibrated.
 
         Raises:
             FileNotFoundError: the run has no index or no collection.
@@ -115,14 +113,8 @@ class TrainedModel:
         """
         by_sentence = isinstance(query, str)
         vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
-        calibrated = by_sentence and self.calibrated
-        (hits,) = self.index.search(vector, k, corrected=by_sentence, relevant=relevant and calibrated)
-        return [self._hit(hit, hit.probability if calibrated else None) for hit in hits]
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether results have probabilities: the index has a calibration that separates good results from others."""
-        return self.index.calibration is not None and self.index.calibration.separates
+        (hits,) = self.index.search(vector, k, corrected=by_sentence)
+        return [self._hit(hit, hit.probability if by_sentence else None) for hit in hits]
 
     def _hit(self, hit: SearchHit, probability: float | None) -> ImageHit:
         row = self._rows[hit.item_id]

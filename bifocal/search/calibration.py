@@ -24,8 +24,8 @@ FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 CONFIDENCE = 0.95
 """Confidence that the threshold keeps this share with new queries."""
-LEAST_RECALL = 0.5
-"""Least share of relevant first results that reach the threshold of a calibration that is used."""
+RELEVANT = 0.5
+"""Least probability of a result that is called relevant."""
 FOLDS, BINS = 5, 10
 
 
@@ -43,7 +43,7 @@ class Calibration:
 
     Attributes:
         intercept, score, margin: coefficients.
-        threshold: probability from which a result counts as relevant; see ``allowed_share``.
+        threshold: probability of the first result from which a query counts as found; see ``allowed_share``.
         error: expected calibration error of held-out queries in ten bins, cross-validated: mean difference between
             probability and relevance (Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3)).
         false_positive_rate: share of queries without a match whose first result reaches the threshold, cross-validated
@@ -66,10 +66,9 @@ class Calibration:
     recall: float
     queries: int
 
-    @property
-    def separates(self) -> bool:
-        """Whether the threshold keeps most relevant results and few others; if not, it would hide good results."""
-        return self.false_positive_rate <= 2 * FALSE_POSITIVES and self.recall >= LEAST_RECALL
+    def is_relevant(self, probability: float) -> bool:
+        """Return whether a result is called relevant: more probable than not, and not below the threshold."""
+        return probability >= max(RELEVANT, self.threshold)
 
     def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
         """Return the probability of each result from its score, (Q, k).

@@ -145,7 +145,6 @@ def fused_hits(
     *,
     where: Mapping[str, Any] | None = None,
     exclude: Sequence[str] = (),
-    relevant: bool = False,
 ) -> list[SearchHit]:
     """Return ``count`` items that fit a sentence by their vector or by words, see ``Searcher.hybrid``.
 
@@ -153,13 +152,10 @@ def fused_hits(
         keywords: of the items of the index.
         query: embedding (d,) of the sentence.
         where, exclude: see ``SearchIndex.search``.
-        relevant: return items whose probability is below the threshold of the calibration only if they have a word of
-            the sentence.
     """
     depth = max(FUSED, count)
     (by_vector,) = index.search(query[None], depth, where=where, exclude=exclude, corrected=True)
-    threshold = index.calibration.threshold if relevant and index.calibration is not None else 0.0
-    ranked = [hit.row for hit in by_vector if (hit.probability or 0.0) >= threshold]
+    ranked = [hit.row for hit in by_vector]
     by_words = keywords.search(sentence, depth, index.allowed(where, exclude)).tolist()
     known = {hit.row: hit for hit in by_vector}
     return [known.get(row) or _hit(index, row, query, by_vector) for row in fuse([ranked, by_words])[:count]]

@@ -8,10 +8,8 @@ import click
 from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
 
 if TYPE_CHECKING:
+    from bifocal.search.calibration import Calibration
     from bifocal.trained import ImageHit
-
-RELEVANT = 0.5
-"""Probability from which a result is called relevant, as in the page of ``bifocal serve``."""
 
 
 @click.command()
@@ -23,12 +21,10 @@ RELEVANT = 0.5
     type=click.Path(path_type=Path),
     help="File of the sheet of images; by default search.png in the run folder.",
 )
-@click.option("--all", "all_", is_flag=True, help="Show images that are probably not relevant too.")
-def search_command(query: str, folder: Path | None, count: int, picture: Path | None, all_: bool) -> None:
+def search_command(query: str, folder: Path | None, count: int, picture: Path | None) -> None:
     """Show the images of a run that fit QUERY best: a sentence, or the path of an image.
 
-    If the index has a calibration that separates good results from others, each result of a sentence has its
-    probability of relevance, and improbable ones are left out.
+    If the index is calibrated, each result of a sentence has its probability of relevance.
     """
     import bifocal
     from bifocal.datasets import open_image
@@ -41,16 +37,18 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
             "latter case, run 'python -m components embed_collection' and 'python -m components build_index' there"
         )
     model = bifocal.load(folder)
-    hits = model.search(Path(query) if Path(query).is_file() else query, k=count, relevant=not all_)
-    if not hits and model.index.calibration is not None:
-        click.echo(
-            f"nothing found: no image is relevant with a probability of {model.index.calibration.threshold:.0%} or "
-            "more; --all shows the best images"
-        )
+    hits = model.search(Path(query) if Path(query).is_file() else query, k=count)
+    calibration = model.index.calibration
+    if calibration is not None and hits and hits[0].probability is not None:
+        if hits[0].probability < calibration.threshold:
+            click.echo(
+                "nothing found that surely fits: no image is relevant with a probability of "
+                f"{calibration.threshold:.0%} or more; these are the closest images"
+            )
     shown = []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
-        click.echo(f"{number:3}.  {hit.score:.3f}{_relevance(hit)}  {hit.path or hit.image_id}{caption}")
+        click.echo(f"{number:3}.  {hit.score:.3f}{_relevance(hit, calibration)}  {hit.path or hit.image_id}{caption}")
         if hit.path is not None:
             shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.3f}  {Path(hit.image_id).name}"))
     if shown:
@@ -59,7 +57,7 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
         click.echo(f"-> {target}")
 
 
-def _relevance(hit: "ImageHit") -> str:
-    if hit.probability is None:
+def _relevance(hit: "ImageHit", calibration: "Calibration | None") -> str:
+    if hit.probability is None or calibration is None:
         return ""
-    return f"  {hit.probability:4.0%} {'relevant' if hit.probability >= RELEVANT else 'maybe   '}"
+    return f"  {hit.probability:4.0%} {'relevant' if calibration.is_relevant(hit.probability) else 'maybe   '}"

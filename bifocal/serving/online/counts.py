@@ -26,7 +26,7 @@ class Counts:
     Attributes:
         searches: searches, failed ones included.
         errors: searches that failed.
-        nothing: searches without a result.
+        nothing: searches that found nothing: no result, or none that reaches the threshold of the calibration.
         calibrated: searches of a sentence by a calibrated index.
         relevance: sum of the probabilities that the first result of these searches is relevant; 0 without a result.
         clicked: answers of which the client chose a result.
@@ -41,17 +41,17 @@ class Counts:
     clicked: NDArray[np.float64] = field(default_factory=_zeros)
     latency: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(EDGES) + 1))
 
-    def add_answer(self, group: int, results: int, relevance: float | None, seconds: float) -> None:
+    def add_answer(self, group: int, found: bool, relevance: float | None, seconds: float) -> None:
         """Count an answered search.
 
         Args:
             group: of the client.
-            results: number of results.
+            found: whether the search found something.
             relevance: probability of the first result, 0 without a result; None if the index is not calibrated.
             seconds: latency.
         """
         self.searches[group] += 1
-        self.nothing[group] += not results
+        self.nothing[group] += not found
         if relevance is not None:
             self.calibrated[group] += 1
             self.relevance[group] += relevance

@@ -116,14 +116,14 @@ class Comparison:
         self, counts: Counts, generation: Generation, request: SearchRequest, upload: bytes | None, group: int
     ) -> tuple[Found, str]:
         found = await self._finder.find(generation, request, upload)
-        counts.add_answer(group, len(found.hits), found.relevance, found.seconds)
+        counts.add_answer(group, found.found, found.relevance, found.seconds)
         return found, self.answers.add(found.ids, partial(counts.add_click, group))
 
     async def _repeat(
         self, report: Report, candidate: Generation, request: SearchRequest, group: int, found: Found
     ) -> None:
         """Repeat a search by the candidate, and compare its results with the champion's."""
-        report.counts_champion.add_answer(group, len(found.hits), found.relevance, found.seconds)
+        report.counts_champion.add_answer(group, found.found, found.relevance, found.seconds)
         try:
             repeated = await self._finder.find(candidate, request)
         except Exception as error:
@@ -131,7 +131,7 @@ class Comparison:
             level = logging.INFO if isinstance(error, HTTPException) else logging.ERROR
             logger.log(level, "the candidate failed in the shadow", exc_info=error)
             return
-        report.counts_candidate.add_answer(group, len(repeated.hits), repeated.relevance, repeated.seconds)
+        report.counts_candidate.add_answer(group, repeated.found, repeated.relevance, repeated.seconds)
         report.add_overlap(group, found.ids, repeated.ids)
 
     def _place(self, candidate: Generation, client: str) -> Place:

@@ -15,7 +15,7 @@ LABELS = ("arm", "release")
 SUMS = {
     "searches": "Searches",
     "errors": "Searches that failed",
-    "nothing": "Searches without a result",
+    "nothing": "Searches that found nothing",
     "calibrated": "Searches whose relevance is known",
     "relevance": "Sum of the probabilities that the first result is relevant",
     "clicked": "Answers of which the client chose a result",

@@ -31,6 +31,8 @@ class Found:
         engine: that found them.
         hits: best first, without deleted items.
         more: whether there are further ones.
+        found: whether there is a result and, on the first page of a sentence, the first one reaches the threshold of
+            the calibration.
         relevance: probability that the first result is relevant, 0 without a result; None if the query has none.
         seconds: from the query to the results.
     """
@@ -38,6 +40,7 @@ class Found:
     engine: Engine
     hits: list[SearchHit]
     more: bool
+    found: bool
     relevance: float | None
     seconds: float
 
@@ -68,10 +71,12 @@ class Finder:
         query = await self._query(generation, request, upload)
         hits = await compute(generation.executor, engine.search, query, request.k + 1, request.offset)
         live = [hit for hit in hits if hit.item_id not in self.deletions]  # deleted in the meantime
-        kept, relevance = live[: request.k], None
-        if query.sentence is not None and query.mode == "vectors" and engine.index.calibration is not None:
+        kept, relevance, calibration = live[: request.k], None, engine.index.calibration
+        found = bool(kept)
+        if query.sentence is not None and query.mode == "vectors" and calibration is not None:
             relevance = (kept[0].probability if kept else None) or 0.0
-        return Found(engine, kept, len(hits) > request.k, relevance, time.perf_counter() - start)
+            found = found and (request.offset > 0 or relevance >= calibration.threshold)
+        return Found(engine, kept, len(hits) > request.k, found, relevance, time.perf_counter() - start)
 
     def check(self, request: SearchRequest, upload: bytes | None) -> None:
         """Raise 400 for a request that contradicts itself or the limits."""

@@ -42,6 +42,7 @@ class Metrics:
             "bifocal_request_seconds", "Latency of requests", labels, buckets=SECONDS, registry=registry
         )
         self.results = Histogram("bifocal_results", "Results of searches", buckets=COUNTS, registry=registry)
+        self.nothing_found = Counter("bifocal_nothing_found", "First pages that found nothing", registry=registry)
         self.active = Gauge("bifocal_active_requests", "Requests that are being answered", registry=registry)
         self.items = Gauge("bifocal_items", "Items that are searched", registry=registry)
         self.swaps = Counter("bifocal_swaps", "Models with their index that came into use", registry=registry)

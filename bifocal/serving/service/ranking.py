@@ -89,8 +89,6 @@ class Rankings:
     def search(self, query: Query, k: int, offset: int = 0) -> list[SearchHit]:
         """Return ``k`` items that fit a query best, without the first ``offset``.
 
-        Only relevant results of a sentence are returned if the index is calibrated, and those with a word of it.
-
         Raises:
             ValueError: the filter or the group does not fit the metadata.
         """
@@ -107,9 +105,8 @@ class Rankings:
     def _by_vector(self, query: Query, count: int) -> list[SearchHit]:
         of_sentence = query.sentence is not None
         (hits,) = self.index.search(
-            query.vector[None], count, where=query.where, exclude=query.exclude, corrected=of_sentence,
-            relevant=of_sentence and self.index.calibration is not None,
-        )  # fmt: skip
+            query.vector[None], count, where=query.where, exclude=query.exclude, corrected=of_sentence
+        )
         return hits if of_sentence else [replace(hit, probability=None) for hit in hits]
 
     def _by_words(self, query: Query, count: int) -> list[SearchHit]:
@@ -118,7 +115,7 @@ class Rankings:
             self._keywords = self._keywords or Keywords(self.index.items)
         hits = fused_hits(
             self.index, self._keywords, query.vector, query.sentence, max(count, FUSED), where=query.where,
-            exclude=query.exclude, relevant=True,
+            exclude=query.exclude,
         )  # fmt: skip
         return hits[:count]
 

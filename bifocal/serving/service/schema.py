@@ -65,7 +65,8 @@ class Result:
         id: id of the item.
         score: cosine with the query, in [-1, 1]; score of the region in the mode "regions".
         probability: probability that the item is relevant; null if the index is not calibrated.
-        relevance: "relevant" from a probability of 0.5, else "maybe"; null without a probability.
+        relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the calibration; else
+            "maybe"; null without a probability.
         captions: sentences of the item.
         metadata: values of the item.
         has_image: whether the item has a thumbnail.
@@ -87,7 +88,9 @@ class Results:
     """Answer to a search.
 
     Attributes:
-        results: best first; empty if nothing is relevant.
+        results: best first.
+        found: whether there is a result and, on the first page of a search by a sentence alone, the first one reaches
+            the threshold of the calibration. If not, the results are the closest items, and probably none is relevant.
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.
@@ -95,6 +98,7 @@ class Results:
     """
 
     results: list[Result]
+    found: bool
     items: int
     more: bool
     model: str

@@ -32,8 +32,6 @@ from bifocal.serving.service.schema import (
 from bifocal.serving.service.settings import Settings
 from bifocal.serving.service.thumbnails import Thumbnails
 
-RELEVANT = 0.5
-"""Probability from which a result is called relevant."""
 T = TypeVar("T")
 
 
@@ -95,9 +93,10 @@ class Searching:
         else:
             found, answer = await self.comparison.find(generation, request, upload, client)
         self.metrics.results.observe(len(found.hits))
+        self.metrics.nothing_found.inc(request.offset == 0 and not found.found)
         more = found.more and request.offset + request.k < self.settings.max_depth
         results = [self._result(found.engine, hit) for hit in found.hits]
-        return Results(results, self.count(found.engine), more, found.engine.version.model, answer)
+        return Results(results, found.found, self.count(found.engine), more, found.engine.version.model, answer)
 
     def _use(self, engine: Engine) -> None:
         """Note that an engine came into use."""
@@ -199,10 +198,10 @@ class Searching:
         return file
 
     def _result(self, engine: Engine, hit: SearchHit) -> Result:
-        items, probability = engine.items, hit.probability
+        items, probability, calibration = engine.items, hit.probability, engine.index.calibration
         relevance: Relevance | None = None
-        if probability is not None:
-            relevance = "relevant" if probability >= RELEVANT else "maybe"
+        if probability is not None and calibration is not None:
+            relevance = "relevant" if calibration.is_relevant(probability) else "maybe"
         return Result(
             hit.item_id, round(hit.score, 6), probability, relevance, items.captions(hit.item_id),
             items.metadata(hit.item_id), items.file(hit.item_id) is not None,

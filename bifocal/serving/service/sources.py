@@ -1,7 +1,6 @@
 """Engines from the folders of a model, its collection and its index."""
 
 import hashlib
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from bifocal.search.index import SearchIndex
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine, Version
 from bifocal.trained import COLLECTION, INDEX, ONNX
-
-logger = logging.getLogger(__name__)
 
 
 class CollectionItems:
@@ -124,19 +121,7 @@ def open_engine(
         searched = index_of_collection(opened, None)
     else:
         searched = without_deleted(SearchIndex.open(index, model=digest), opened)
-        _check_calibration(searched)
     return Engine(onnx, searched, CollectionItems(opened, images), opened, Version(name, digest), threads)
-
-
-def _check_calibration(index: SearchIndex) -> None:
-    """Remove a calibration that does not separate queries with a match from others: it would hide good results."""
-    calibration = index.calibration
-    if calibration is not None and not calibration.separates:
-        logger.warning(
-            "results have no probability: %.0f %% of relevant first results reach the threshold, and %.0f %% of others",
-            100 * calibration.recall, 100 * calibration.false_positive_rate,
-        )  # fmt: skip
-        index.calibration = None
 
 
 def without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:

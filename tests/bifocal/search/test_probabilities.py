@@ -37,23 +37,22 @@ def test_probabilities_are_those_of_the_scores_with_biases() -> None:
     assert [hit.probability for hit in plain] == pytest.approx(index.calibration.probabilities(best)[0].tolist())
 
 
-def test_good_queries_separate_and_random_ones_do_not() -> None:
+def test_good_queries_are_found_and_random_ones_rarely() -> None:
     index, queries = drawn(noise=0.02)
     good = calibrate(index, queries, index.ids)
-    assert good.separates
     assert good.recall > 0.5
     assert good.false_positive_rate <= 0.1
     index, queries = drawn(noise=0.6)
     poor = calibrate(index, queries, index.ids)
-    assert not poor.separates
+    assert poor.recall < 0.5
     assert poor.false_positive_rate <= 0.1  # the threshold of the other folds holds for the held-out one
 
 
-@pytest.mark.parametrize(("rate", "recall", "separates"), [(0.05, 0.5, True), (0.05, 0.49, False), (0.11, 1.0, False)])
-def test_a_calibration_separates_if_it_keeps_most_good_results_and_few_others(
-    rate: float, recall: float, separates: bool
-) -> None:
-    assert Calibration(0.0, 1.0, 0.0, 0.5, 0.0, rate, recall, 100).separates is separates
+@pytest.mark.parametrize(("threshold", "least"), [(0.2, 0.5), (0.8, 0.8)])
+def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(threshold: float, least: float) -> None:
+    calibration = Calibration(0.0, 1.0, 0.0, threshold, 0.0, 0.05, 0.5, 100)
+    assert calibration.is_relevant(least)
+    assert not calibration.is_relevant(least - 0.01)
 
 
 @pytest.mark.parametrize("items", [20, 58, 59, 200, 1000])

@@ -13,6 +13,7 @@ let query = emptyQuery();
 let searched = null;
 let file = null;
 let results = [];
+let found = true; // whether the first result surely fits
 let written = "";
 let request = new AbortController();
 
@@ -66,6 +67,7 @@ async function search(wanted) {
       if (query.group) body.group = query.group;
       if (query.mode !== "vectors" && text && !file && isSentence(query)) body.mode = query.mode;
       answer = await service.search(body, file, signal);
+      if (!results.length) found = answer.found;
       results = [...results, ...answer.results.map((result) => ({ ...result, answer: answer.answer }))];
       if (!answer.results.length) break;
     }
@@ -85,7 +87,7 @@ function show(first, answer) {
   if (!first) list.replaceChildren();
   list.append(...results.slice(first).map(card));
   const counts = { count: number(results.length), items: number(answer.items) };
-  byId("status").textContent = results.length ? t("shown", counts) : t("nothing");
+  byId("status").textContent = results.length ? t(found ? "shown" : "closest", counts) : t("nothing");
   byId("more").hidden = !answer.more;
   if (first) list.children[first]?.firstElementChild.focus();
 }

@@ -3,7 +3,7 @@ import { openEncoder } from "./encoder.js";
 import { compileFilter } from "./filter.js";
 import { openVectors, rank } from "./ranking.js";
 
-const RELEVANT = 0.5; // probability from which a result is called relevant, as in the service
+const RELEVANT = 0.5; // least probability of a result that is called relevant, as in the service
 const MAX_WORDS = 16;
 const MODE = "vectors"; // words and regions are searched by the service alone
 
@@ -76,10 +76,11 @@ export async function search({ text, like, plus, minus, where, k, offset, group,
   const hits = rank(stored, query, { k: k + 1, offset, allowed, corrected, calibration, group: group && metadata[group] });
   signal.throwIfAborted();
   const results = hits.slice(0, k).map(({ row, score, probability }) => {
-    const relevance = probability === null ? null : probability >= RELEVANT ? "relevant" : "maybe";
+    const relevance = probability === null ? null : probability >= Math.max(RELEVANT, calibration.threshold) ? "relevant" : "maybe";
     return { ...describe(opened, row), score, probability, relevance };
   });
-  return { results, items: opened.ids.length, more: hits.length > k, model: opened.model };
+  const found = results.length > 0 && (offset > 0 || (results[0].probability ?? 1) >= (calibration?.threshold ?? 0));
+  return { results, found, items: opened.ids.length, more: hits.length > k, model: opened.model };
 }
 
 function check({ rows, columns }, text, like, plus, minus, where) {

@@ -31,7 +31,6 @@ export function rank(stored, query, { k, offset, allowed, corrected, calibration
       const logit = calibration.intercept + calibration.score * keys[hit.row] + calibration.margin * (keys[hit.row] - reference);
       hit.probability = 1 / (1 + Math.exp(-logit));
     }
-    hits = hits.filter(({ probability }) => probability >= calibration.threshold);
   }
   return (group ? firstOfEach(hits, group) : hits).slice(offset, offset + k);
 }

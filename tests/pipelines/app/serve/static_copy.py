@@ -26,7 +26,7 @@ from pipelines.app import bifocal
 
 REMOVED, DELETED = "test-00103", "test-00013"
 """Items that the index has removed, and that a user of the service has deleted."""
-CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.05, 0.0, 0.0, 1.0, 100)
+CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100)
 
 
 def required_site_files() -> None:

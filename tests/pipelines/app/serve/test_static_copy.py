@@ -90,9 +90,8 @@ def check(engine: Engine, answer: Any, query: Query, k: int = 24) -> None:
     hits = {hit.item_id: hit for hit in engine.search(query, len(engine))}
     bias = engine.index.bias if query.sentence is not None else None
     keys = {hit.item_id: hit.score + (0 if bias is None else bias[hit.row]) for hit in hits.values()}
-    found, threshold = [result["id"] for result in answer["results"]], CALIBRATION.threshold
-    known = [result for result in answer["results"] if result["id"] in hits]
-    for result in known:
+    found = [result["id"] for result in answer["results"]]
+    for result in answer["results"]:
         hit = hits[result["id"]]
         assert result["score"] == pytest.approx(hit.score, abs=TOLERANCE)
         assert result["probability"] == (None if bias is None else pytest.approx(hit.probability, abs=0.03))
@@ -100,20 +99,20 @@ def check(engine: Engine, answer: Any, query: Query, k: int = 24) -> None:
             assert result["relevance"] == ("relevant" if result["probability"] >= 0.5 else "maybe")
         assert result["captions"] == engine.items.captions(result["id"])
         assert result["metadata"] == engine.items.metadata(result["id"])
-    assert (np.diff([keys[result["id"]] for result in known]) < 2 * TOLERANCE).all()
-    # The others are near the threshold.
-    assert all(result in known or result["probability"] < threshold + 0.01 for result in answer["results"])
-    last = keys[known[-1]["id"]] if len(found) == k else -1
-    expected = {item_id for item_id, key in keys.items() if key > last + 2 * TOLERANCE}
-    assert all((hits[item_id].probability or 1) < threshold + 0.01 for item_id in expected - set(found))
+    assert (np.diff([keys[item_id] for item_id in found]) < 2 * TOLERANCE).all()
+    last = keys[found[-1]] if len(found) == k else -1
+    assert {item_id for item_id, key in keys.items() if key > last + 2 * TOLERANCE} <= set(found)
 
 
 def test_sentences_are_answered_as_by_the_service(tab: Page, engine: Engine) -> None:
+    answers = {text: ask(tab, text=text) for text in QUERIES}
     for text in QUERIES:
         (vector,) = engine.embed_sentences([text])
-        check(engine, ask(tab, text=text), Query(vector, text, exclude=[DELETED]))
-    found = [len(ask(tab, text=text, k=100)["results"]) for text in QUERIES]
-    assert all(0 < count < 100 for count in found)  # the threshold cuts off the others
+        check(engine, answers[text], Query(vector, text, exclude=[DELETED]))
+        first = answers[text]["results"][0]["probability"]
+        assert answers[text]["found"] == (first >= CALIBRATION.threshold)
+        assert ask(tab, text=text, offset=24)["found"]  # a later page is not judged
+    assert {answer["found"] for answer in answers.values()} == {True, False}
 
 
 def test_images_and_words_added_and_taken_away(tab: Page, engine: Engine) -> None:
@@ -181,6 +180,14 @@ def test_the_page_searches_filters_and_links(page: Page, engine: Engine) -> None
     expect(page.locator(".card .relevant").first).to_have_text("relevant")
     expect(page.locator(".card img").first).to_have_js_property("naturalWidth", 128)
     assert not violations(page)
+    search(page, QUERIES[-1])
+    expect(page.locator("#status")).to_have_text(
+        "Nothing found that surely fits. 24 of 254 images shown, closest first."
+    )
+    expect(page.locator(".card .relevant")).to_have_count(0)
+    expect(page.locator(".card .maybe").first).to_have_text("maybe")
+    search(page, QUERIES[0])
+    expect(page.locator("#status")).to_contain_text("24 of 254 images shown, best first")
     title = page.locator(".card .caption").nth(1).text_content()
     page.locator(".card").nth(1).click()
     expect(page.locator("#detail-title")).to_have_text(str(title))

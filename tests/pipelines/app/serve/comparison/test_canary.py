@@ -113,7 +113,7 @@ def check_canary(state: Any, answers: dict[str, list[Any]], clicked: Counter[str
         assert sum(counts["searches"]) == sum(counts["latency"]) == len(found)
         assert report[arm]["name"] == found[0]["model"]
         expected = {
-            "errors": 0.0, "nothing_found": np.mean([not answer["results"] for answer in found]),
+            "errors": 0.0, "nothing_found": np.mean([not answer["found"] for answer in found]),
             "relevance": np.mean([relevance(answer) for answer in found]), "clicks": clicked[name] / len(found),
         }  # fmt: skip
         for metric, value in expected.items():
