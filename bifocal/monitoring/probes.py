@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bifocal.search.calibration import DEPTH, calibration_error, first_results
+from bifocal.search.caption_relevance import relevant_rows
 from bifocal.search.index import SearchIndex
 from bifocal.search.queries import SentenceEmbedder
 from bifocal.search.vectors import unit_vectors
@@ -28,14 +29,14 @@ class Probes:
     Attributes:
         keys: hash of each pair; the texts are not kept.
         found: (n,) bool, whether the image is among the ten best results.
-        first: (n,) bool, whether it is the best one.
-        probabilities: (n, 2), of the best result among all items, and among all but the image; None if the index is
-            not calibrated.
+        relevant: (n,) bool, whether the caption describes the best one, see ``caption_relevance``.
+        probabilities: (n, 2), of the best result among all items, and among those that the caption does not describe;
+            None if the index is not calibrated.
     """
 
     keys: Sequence[str]
     found: NDArray[np.bool_]
-    first: NDArray[np.bool_]
+    relevant: NDArray[np.bool_]
     probabilities: NDArray[np.float64] | None
 
     @property
@@ -58,15 +59,15 @@ class Probes:
 
     @property
     def _relevant(self) -> NDArray[np.bool_]:
-        """(n, 2), whether the best result is the image: never, without the image."""
-        return np.stack([self.first, np.zeros_like(self.first)], axis=1)
+        """(n, 2), whether the best result is relevant: never, without the relevant items."""
+        return np.stack([self.relevant, np.zeros_like(self.relevant)], axis=1)
 
     def of(self, keys: Sequence[str]) -> "Probes":
         """Return the outcomes of the pairs with these keys, in this order."""
         row_of = {key: row for row, key in enumerate(self.keys)}
         rows = np.array([row_of[key] for key in keys], dtype=int)
         probabilities = None if self.probabilities is None else self.probabilities[rows]
-        return Probes(list(keys), self.found[rows], self.first[rows], probabilities)
+        return Probes(list(keys), self.found[rows], self.relevant[rows], probabilities)
 
 
 def read_pairs(file: Path) -> pd.DataFrame:
@@ -104,13 +105,14 @@ def search_probes(model: SentenceEmbedder, index: SearchIndex, pairs: pd.DataFra
     queries = embed(model, kept["caption"].tolist())
     own = np.array([index.row(item_id) for item_id in kept["item_id"]])
     rows, _ = index.nearest(queries, DEPTH, index.allowed(), index.bias)
-    correct = rows == own[:, None]
+    described = relevant_rows(index.items, kept["caption"].tolist(), own.tolist())
+    relevant = np.array([row in known for row, known in zip(rows[:, 0], described, strict=True)], dtype=bool)
     probabilities = None
     if index.calibration is not None and len(index) >= DEPTH + 2:
-        scores, _ = first_results(index, queries, own)
+        scores, _ = first_results(index, queries, described)
         probabilities = index.calibration.probabilities(scores)[:, 0].reshape(2, -1).T
     keys = [_key(item_id, caption) for item_id, caption in zip(kept["item_id"], kept["caption"], strict=True)]
-    return Probes(keys, correct.any(axis=1), correct[:, 0], probabilities)
+    return Probes(keys, (rows == own[:, None]).any(axis=1), relevant, probabilities)
 
 
 def _key(item_id: str, caption: str) -> str:

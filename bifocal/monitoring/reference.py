@@ -16,7 +16,7 @@ from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes
 from bifocal.monitoring.significance import Count
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"
 
 
@@ -94,7 +94,7 @@ def _count(content: Mapping[str, int] | None) -> Count | None:
 
 
 def _table(probes: Probes) -> pd.DataFrame:
-    table = pd.DataFrame({"key": list(probes.keys), "found": probes.found, "first": probes.first})
+    table = pd.DataFrame({"key": list(probes.keys), "found": probes.found, "relevant": probes.relevant})
     if probes.probabilities is not None:
         table["with"], table["without"] = probes.probabilities.T
     return table
@@ -102,4 +102,4 @@ def _table(probes: Probes) -> pd.DataFrame:
 
 def _probes(table: pd.DataFrame) -> Probes:
     probabilities = table[["with", "without"]].to_numpy(float) if "with" in table else None
-    return Probes(table["key"].tolist(), table["found"].to_numpy(bool), table["first"].to_numpy(bool), probabilities)
+    return Probes(table["key"].tolist(), table["found"].to_numpy(bool), table["relevant"].to_numpy(bool), probabilities)

@@ -20,6 +20,8 @@ Array = NDArray[Any]
 CALIBRATION = "calibration.json"
 DEPTH = 10
 """Results whose scores the margin compares."""
+SPARE = 100
+"""Results beyond these that are searched at once: most sentences describe fewer items."""
 FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 CONFIDENCE = 0.95
@@ -102,17 +104,20 @@ def reference_scores(scores: Array) -> Array:
     return mean
 
 
-def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> Calibration:
+def calibrate(
+    index: "SearchIndex", queries: Array, item_ids: Sequence[str], relevant_rows: Sequence[Array] | None = None
+) -> Calibration:
     """Fit a calibration on pairs that were held out of the training of the model.
 
-    Each query is searched in the collection with its own item, and without it. The first result of the former search is
-    relevant if it is the own item. The first result of the latter search is not relevant: a query that a further item
-    matches as well counts as an error, so the probabilities are too low rather than too high.
+    Each query is searched in the whole collection, and without the items that it describes. The first result of the
+    former search is relevant if it is one of these items; that of the latter search is not.
 
     Args:
         index: the collection, with the items of the pairs.
         queries: (Q, d), captions such as users write.
-        item_ids: item that each query describes.
+        item_ids: item that each query was written for.
+        relevant_rows: rows of all items that each query describes, see ``caption_relevance``; None for its own item
+            alone. An item that is missing here counts as an error, so the probabilities are rather too low.
 
     Raises:
         TooFewPairs: fewer than 20 pairs, fewer than 12 items, or too few relevant first results for every fold.
@@ -126,14 +131,15 @@ def calibrate(index: "SearchIndex", queries: Array, item_ids: Sequence[str]) -> 
             f"needs 20 pairs of {FOLDS} items and {DEPTH + 2} items"
         )
     own = np.array([index.row(item_id) for item_id in item_ids])
-    scores, relevant = first_results(index, queries, own)
+    scores, relevant = first_results(index, queries, list(own[:, None]) if relevant_rows is None else relevant_rows)
     best = scores[:, 0]
     variables = np.stack([best, best - reference_scores(scores)], axis=1)
     both = np.concatenate([own, own])
     folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
     if not all(relevant[fitted].any() for fitted, _ in folds):
         raise TooFewPairs(
-            f"{relevant.sum()} of {len(queries)} held-out captions find their own item first, too few to calibrate with"
+            f"{relevant.sum()} of {len(queries)} held-out captions find an item first that they describe, too few to "
+            "calibrate with"
         )
     model = LogisticRegression(C=1e3)
     without = np.arange(len(relevant)) >= len(queries)
@@ -182,16 +188,30 @@ def _threshold(model: "LogisticRegression", variables: Array, items: int) -> flo
     return float(np.quantile(probabilities, 1 - allowed_share(items), method="higher")) + 1e-9
 
 
-def first_results(index: "SearchIndex", queries: Array, own: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Return scores (2 Q, 10) of the searches with and without the own items, and whether the first is relevant."""
+def first_results(
+    index: "SearchIndex", queries: Array, relevant_rows: Sequence[Array]
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the first result is one.
+
+    Args:
+        queries: (Q, d).
+        relevant_rows: rows of the items that each query describes.
+    """
     units = unit_vectors(queries, index.description.dimension)
-    allowed = ~index.removed if index.removed.any() else None
-    rows, scores = index.nearest(units, DEPTH + 1, allowed, index.bias)
+    live = ~index.removed
+    rows, scores = index.nearest(units, DEPTH + SPARE, live if index.removed.any() else None, index.bias)
     scores = index.with_bias(rows, scores)
-    others = rows != own[:, None]
-    others[others.all(axis=1), -1] = False  # keep ten results of each query
-    without = scores[others].reshape(len(units), DEPTH)
-    return np.concatenate([scores[:, :DEPTH], without]), np.concatenate([rows[:, 0] == own, np.zeros(len(own), bool)])
+    first, without = np.zeros(len(units), dtype=bool), np.full((len(units), DEPTH), -1.0)
+    for number, relevant in enumerate(relevant_rows):
+        first[number] = rows[number, 0] in relevant
+        found = scores[number, ~np.isin(rows[number], relevant)]
+        if len(found) < DEPTH:  # search deeper
+            others = live.copy()
+            others[relevant] = False
+            found = index.with_bias(*index.nearest(units[number : number + 1], DEPTH, others, index.bias))[0]
+        if len(found):
+            without[number] = found[np.minimum(np.arange(DEPTH), len(found) - 1)]
+    return np.concatenate([scores[:, :DEPTH], without]), np.concatenate([first, np.zeros_like(first)])
 
 
 def calibration_error(probabilities: Array, relevant: Array) -> float:

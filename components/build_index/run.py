@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.build import IndexSettings, build_index, measure
 from bifocal.search.calibration import TooFewPairs, calibrate
+from bifocal.search.caption_relevance import relevant_rows
 from bifocal.search.collection import Collection
 from bifocal.search.from_collection import HeldOutCaptions, index_of_collection
 from bifocal.search.index import SearchIndex
@@ -45,9 +47,10 @@ def run(
     settings = IndexSettings(params.factory, params.memory_mb, params.latency_ms, params.recall, seed=params.seed)
     built = build_index(exact, settings, queries)
     known = captions.of(built)
-    own = [item_id for item_id, has in zip(captions.item_ids, known, strict=True) if has]
+    texts, own = (list(compress(values, known)) for values in (captions.texts, captions.item_ids))
+    described = relevant_rows(built.items, texts, [built.row(item_id) for item_id in own])
     try:
-        built.calibration = calibrate(built, queries[known], own)
+        built.calibration = calibrate(built, queries[known], own, described)
     except TooFewPairs as error:
         logging.getLogger(__name__).warning("results have no probability: %s", error)
     built.write(index)

@@ -39,12 +39,11 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
     model = bifocal.load(folder)
     hits = model.search(Path(query) if Path(query).is_file() else query, k=count)
     calibration = model.index.calibration
-    if calibration is not None and hits and hits[0].probability is not None:
-        if hits[0].probability < calibration.threshold:
-            click.echo(
-                "nothing found that surely fits: no image is relevant with a probability of "
-                f"{calibration.threshold:.0%} or more; these are the closest images"
-            )
+    if calibration is not None and hits and (hits[0].probability or 1) < calibration.threshold:
+        click.echo(
+            "nothing found that surely fits: no image is relevant with a probability of "
+            f"{calibration.threshold:.0%} or more; these are the closest images"
+        )
     shown = []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""

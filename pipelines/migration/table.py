@@ -171,7 +171,7 @@ TABLE: tuple[Change, ...] = (
         "build_index",
         {
             "factory": "auto", "memory_mb": 1200, "latency_ms": 20, "recall": 0.95, "queries": 1000,
-            "max_query_words": 8,
+            "max_query_words": 12,
         },
     ),
 )  # fmt: skip

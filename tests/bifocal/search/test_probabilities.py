@@ -77,7 +77,7 @@ def test_new_queries_exceed_the_rate_in_few_samples() -> None:
         order = random.permutation(COUNT)
         fitted, asked = order[: COUNT // 2], order[COUNT // 2 :]
         calibration = calibrate(index, queries[fitted], [index.ids[row] for row in fitted])
-        scores = first_results(index, queries[asked], asked)[0][len(asked) :]
+        scores = first_results(index, queries[asked], list(asked[:, None]))[0][len(asked) :]
         rate = float((calibration.probabilities(scores)[:, 0] >= calibration.threshold).mean())
         exceeded += rate > FALSE_POSITIVES
     assert exceeded <= 4  # half of them, if the threshold were the quantile of the rate itself
