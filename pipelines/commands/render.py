@@ -7,13 +7,18 @@ import yaml
 
 from components.catalog import configurable_components
 from pipelines import dvc
+from pipelines.dvc_lock import TABLE, remove_damaged_table
 from runtime import parameters
 
 
 @click.command()
 @click.option("--recipe", type=click.Path(path_type=Path), help="Render runs/<folder>/<name> for this recipe instead.")
 @click.option("--check", is_flag=True, help="Write nothing; fail if a file differs from the declarations.")
-@click.option("--dvc-only", is_flag=True, help="Render dvc.yaml alone, which does not import torch.")
+@click.option(
+    "--dvc-only",
+    is_flag=True,
+    help="Prepare 'dvc repro': render dvc.yaml alone, which does not import torch, and repair what a killed DVC left.",
+)
 def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.
 
@@ -21,6 +26,8 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     of the default run: recipes/scenes/smile.yaml is rendered to runs/scenes/smile and runs by
     'dvc repro runs/scenes/smile/dvc.yaml'.
     """
+    if dvc_only and remove_damaged_table(Path()):
+        click.echo(f"removed {TABLE}, which a killed DVC left half-written")
     values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])
     # The parts are not checked here: importing them takes seconds, and every stage checks them before it starts.
     parameters.validate(values, configurable_components().values(), parts=False)
