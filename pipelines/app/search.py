@@ -41,7 +41,7 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
     calibration = model.index.calibration
     if calibration is not None and hits and (hits[0].probability or 1) < calibration.threshold:
         click.echo(
-            "nothing found that surely fits: no image is relevant with a probability of "
+            "no image surely fits: none is relevant with a probability of "
             f"{calibration.threshold:.0%} or more; these are the closest images"
         )
     shown = []
