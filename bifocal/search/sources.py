@@ -1,6 +1,5 @@
 """Images that a collection is made of: those of a dataset, or a folder, table or archive without captions or splits."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
@@ -93,12 +92,12 @@ class Source:
             remove_all_but(self.folder, [entry.image for entry in entries])
 
 
-def dataset_source(directory: Path, dataset: Dataset, collection: Path) -> Source:
+def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
     """Return the images of a dataset, with their captions, metadata and splits.
 
     Args:
         directory: of the dataset.
-        collection: directory that the collection is written to.
+        place: of the dataset relative to the collection, where both are used later.
     """
     images = dataset.images
     entries = [
@@ -121,9 +120,9 @@ def dataset_source(directory: Path, dataset: Dataset, collection: Path) -> Sourc
     root = dataset.image_root.resolve()
     # Relative, if the images are in the artifact: a run folder may be moved.
     inside = root.is_relative_to(directory.resolve())
-    place = os.path.relpath(root, collection.resolve()) if inside else str(root)
+    folder = f"{place}/{root.relative_to(directory.resolve()).as_posix()}" if inside else str(root)
     sentences = {str(image_id): list(texts) for image_id, texts in captions.items()}
-    return Source(dataset.image_address or place, None, entries, sentences, metadata, dataset=dataset)
+    return Source(dataset.image_address or folder, None, entries, sentences, metadata, dataset=dataset)
 
 
 def files_source(source: Path, collection: Path, address: str | None = None) -> Source:

@@ -1,22 +1,26 @@
 """Stage embed_collection: run."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
-from bifocal.remote_files import is_address
 from bifocal.search.collection import Collection
 from bifocal.search.embedding import CollectionEmbedder
-from bifocal.search.sources import Source, dataset_source, files_source
+from bifocal.search.sources import dataset_source, files_source
 from bifocal.serving.encoders import Array
 from bifocal.serving.pair_scorer import scores_pairs
 from components.embed_collection.spec import EmbedCollectionParams
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy
 from runtime.shards import items_of_shard, parse_shard
+
+PLACE = "../dataset"
+"""Place of the dataset relative to the collection in a run folder.
+
+On Kubeflow, every run has other paths: with those, a release of the same images would be a new one.
+"""
 
 
 def run(
@@ -49,7 +53,7 @@ def run(
             "or train a dual encoder such as SMILE or BEAN"
         )
     if params.source is None:
-        source = _dataset_source(dataset)
+        source = dataset_source(dataset, read_dataset(dataset), PLACE)
     else:
         source = files_source(params.source, collection, address_of_copy(params.source))
     known = former or params.former
@@ -68,17 +72,6 @@ def run(
         regions=params.regions,
     )
     return embedder.write(collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1)
-
-
-def _dataset_source(dataset: Path) -> Source:
-    """Return the images of the dataset.
-
-    The root of images inside the artifact is that of a run folder, which has dataset and collection beside each other.
-    On Kubeflow, every run has other paths: with those, a release of the same images would be a new one.
-    """
-    source = dataset_source(dataset, read_dataset(dataset), collection=dataset)
-    inside = not is_address(source.root) and not Path(source.root).is_absolute()
-    return replace(source, root=f"../dataset/{source.root}") if inside else source
 
 
 class _StoredFeatures:
