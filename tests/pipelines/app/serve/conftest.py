@@ -1,15 +1,17 @@
-"""The demo's model with a collection of its images, and its service as a process."""
+"""The demo's model with a collection of its images, its service as a process, and its static copy."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bifocal.serving.service.engine import Engine
 from bifocal.trained import TrainedModel
 from pipelines.app.demo_folder import unpack
 from tests.mlflow_server import free_port
 from tests.pipelines.app.serve.collections import write_run
 from tests.pipelines.app.serve.server import Server
+from tests.pipelines.app.serve.static_copy import write_copy
 
 
 @pytest.fixture(scope="package")
@@ -35,3 +37,9 @@ def server(run_folder: Path) -> Iterator[Server]:
         yield running
     finally:
         running.kill()
+
+
+@pytest.fixture(scope="package")
+def copied(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Engine, str]:
+    """The static copy, the engine of the service, and the output of the command."""
+    return write_copy(run_folder, tmp_path_factory.mktemp("copied"))

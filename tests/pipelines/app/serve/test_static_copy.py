@@ -1,6 +1,5 @@
-"""The static copy in headless Chromium: answers as the service, filters, pages, links, axe, no other host; its size."""
+"""The static copy in headless Chromium: answers as the service, filters, pages, links, axe, no other host."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,38 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
-from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.ranking import Query
-from bifocal.serving.service.sources import open_engine
-from bifocal.serving.site.writer import write_site
-from bifocal.trained import ONNX, TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
-from tests.pipelines.app.serve.static_copy import (
-    CALIBRATION,
-    DELETED,
-    REMOVED,
-    required_site_files,
-    serve_files,
-    write_copy,
-)
+from tests.pipelines.app.serve.static_copy import CALIBRATION, DELETED, REMOVED, serve_files
 
 QUERIES = ("a red star on sand with a blue moon", "two rings", "ZEBRA crossing, don't", "Ünïcode 星", "!?")
 TOLERANCE = 0.006
 """Difference of two cosines by vectors of int8 and float16."""
 SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
-
-
-@pytest.fixture(scope="module")
-def copied(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Engine, str]:
-    """The static copy, the engine of the service, and the output of the command."""
-    return write_copy(run_folder, tmp_path_factory.mktemp("copied"))
 
 
 @pytest.fixture(scope="module")
@@ -233,43 +212,3 @@ def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Brow
 
 def test_input_before_the_scripts_are_loaded_is_kept_and_searched(browser: Browser, address: str) -> None:
     check_input_before_the_scripts(browser, address)
-
-
-def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, Engine, str]) -> None:
-    copy, engine, output = copied
-    assert "254 images, 254 of them with a thumbnail" in output
-    (data,) = (copy / "data").iterdir()
-    texts = (data / "collection.json").read_text()
-    for item_id in (DELETED, REMOVED):
-        assert json.dumps(item_id) not in texts
-        assert json.dumps(engine.items.captions(item_id)[0]) not in texts
-    thumbnails = list((data / "thumbnails").iterdir())
-    assert len(thumbnails) == 254
-    assert max(file.stat().st_size for file in thumbnails) <= 6000
-    for file in thumbnails[:5]:
-        with Image.open(file) as image:
-            assert not set(image.info) & {"exif", "icc_profile", "xmp"}
-
-
-def test_the_size_of_a_copy_of_5000_images(demo: TrainedModel, tmp_path: Path) -> None:
-    required_site_files()
-    onnx, shipped = demo.directory / ONNX, demo.collection
-    identity = ModelIdentity("demo", None, model_hash(onnx))
-    writer = CollectionWriter(tmp_path / "collection", Description(identity, "/", shipped.dimension, None))
-    vectors = np.asarray(shipped.vectors[:], np.float32)
-    ids = [f"image-{number:06d}" for number in range(5000)]
-    for number, item_id in enumerate(ids):
-        writer.add(Item(item_id, None, "0" * 64, 0, 0), vectors[number % len(vectors)])
-    writer.finish({item_id: shipped.captions(number % len(vectors)) for number, item_id in enumerate(ids)}, None)
-    engine = open_engine(onnx, tmp_path / "collection", None, "demo")
-    engine.index.bias = np.zeros(5000, np.float32)
-    report = write_site(engine, onnx, tmp_path / "site")
-    assert (report.items, report.pictures) == (5000, 0)
-    files = sum(file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file())
-    assert report.megabytes == pytest.approx(files / 1e6)
-    assert report.megabytes <= 25
-    with pytest.raises(FileExistsError, match="name a new folder"):
-        write_site(engine, onnx, tmp_path / "site")
-    with pytest.raises(ValueError, match="the collection has no images"):
-        write_site(engine, onnx, tmp_path / "empty", ids)
-    assert not (tmp_path / "empty").exists()
