@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # an extra
     from pyspark.sql import DataFrame
 
 EMBEDDING = "embedding"
+VECTOR = pa.list_(pa.field("element", pa.float32(), nullable=False))
+"""Arrow type of an embedding. Spark copies numbers faster where none can be null."""
 PIECE_ROWS = 1024
 """Rows of a batch of embeddings: they bound its memory, whatever number of rows Spark passes to the worker."""
 
@@ -61,8 +63,11 @@ def embed_table(table: "DataFrame", model: str) -> "DataFrame":
                 piece = batch.slice(start, PIECE_ROWS)
                 vectors = np.stack(opened.predict(piece.select(inputs).to_pandas())[EMBEDDING].to_list())
                 offsets = pa.array(np.arange(0, vectors.size + 1, vectors.shape[1], dtype=np.int32))
-                arrays = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel()))
+                arrays = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel()), type=VECTOR)
                 yield pa.RecordBatch.from_arrays([*piece.select(kept).columns, arrays], names=[*kept, EMBEDDING])
 
-    fields = [*(table.schema[name] for name in kept), StructField(EMBEDDING, ArrayType(FloatType()))]
+    fields = [
+        *(table.schema[name] for name in kept),
+        StructField(EMBEDDING, ArrayType(FloatType(), containsNull=False)),
+    ]
     return table.mapInArrow(embed, StructType(fields))
