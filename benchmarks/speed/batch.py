@@ -54,13 +54,15 @@ from pipelines.app.demo_folder import unpack
 
 SHARE = 0.85
 WARM_UP = 2
+NOISE = 0.01
+"""Part of the bare session's time below which the time of Spark without a model is not reported."""
 SESSION, WITH_INPUTS = "bare session", "session with its inputs"
 NOUNS = {"text": "sentences", "image": "images"}
 
 
 def floors(embedder: Embedder, column: str, values: Sequence[Any]) -> dict[str, Work]:
     """Return the passes of each floor."""
-    batches = list(chunks(values, CHUNK_ROWS[column]))
+    batches, rows = list(chunks(values, CHUNK_ROWS[column])), len(values) - CHUNK_ROWS[column]
     functions: dict[str, tuple[Callable[[Any], object], list[Any]]]
     if column == "text":
         ready = [embedder.sentences.read(batch) for batch in batches]
@@ -75,7 +77,7 @@ def floors(embedder: Embedder, column: str, values: Sequence[Any]) -> dict[str, 
             WITH_INPUTS: (embedder.encode_images, batches),
         }
     return {
-        name: Work(partial(_each, function, inputs), partial(function, inputs[0]), time.process_time)
+        name: Work(partial(_each, function, inputs), partial(function, inputs[0]), time.process_time, rows)
         for name, (function, inputs) in functions.items()
     }
 
@@ -86,7 +88,7 @@ def _each(function: Callable[[Any], object], inputs: Sequence[Any]) -> None:
 
 
 def measure(works: Mapping[str, Work], passes: int) -> dict[str, tuple[float, float]]:
-    """Return CPU seconds of all rows without the first batch, and of the first batch; the works take turns."""
+    """Return CPU seconds of a row, without the start of a task, and of the first batch; the works take turns."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(WARM_UP + passes):
         for name, work in works.items():
@@ -96,30 +98,29 @@ def measure(works: Mapping[str, Work], passes: int) -> dict[str, tuple[float, fl
                 run()
                 marks.append(work.seconds())
             first, both = np.diff(marks)
-            times[name].append((both - first, first))
+            times[name].append(((both - first) / work.rows, first))
     return {name: tuple(np.median(values[WARM_UP:], axis=0).tolist()) for name, values in times.items()}
 
 
-def report_column(report: Report, run: str, column: str, count: int, passes: Mapping[str, tuple[float, float]]) -> None:
+def report_column(report: Report, run: str, column: str, passes: Mapping[str, tuple[float, float]]) -> None:
     """Report the shares of both floors, the throughput, and the time of a task before its first row."""
-    noun, rows = NOUNS[column], count - CHUNK_ROWS[column]
-    seconds = {name: all_rows for name, (all_rows, _) in passes.items()}
-    spark, bare = seconds[EMBED_TABLE], seconds[SESSION]
+    noun, row = NOUNS[column], {name: seconds for name, (seconds, _) in passes.items()}
+    spark, bare = row[EMBED_TABLE], row[SESSION]
     for name in (WITH_INPUTS, SESSION):
         report.add(
-            f"{run}, {noun}: throughput per core relative to the {name}", seconds[name] / spark,
-            at_least=SHARE, reference=f"{rows / seconds[name]:,.0f} / s; Spark {rows / spark:,.0f} / s",
+            f"{run}, {noun}: throughput per core relative to the {name}", row[name] / spark,
+            at_least=SHARE, reference=f"{1 / row[name]:,.0f} / s; Spark {1 / spark:,.0f} / s",
         )  # fmt: skip
-    share = bare / (bare + seconds[NO_MODEL])
+    if row[NO_MODEL] > NOISE * bare:
+        report.add(
+            f"{run}, {noun}: CPU time of a row in {NO_MODEL}", 1e6 * row[NO_MODEL], "us",
+            reference=f"bare session {1e6 * bare:,.0f} us; its share of both {bare / (bare + row[NO_MODEL]):.2f}",
+        )  # fmt: skip
     report.add(
-        f"{run}, {noun}: CPU time per row of {NO_MODEL}", 1e6 * seconds[NO_MODEL] / rows, "us",
-        reference=f"the bare session {1e6 * bare / rows:,.0f} us: {share:.2f} of the time of both",
+        f"{run}, {noun}: throughput per core relative to {MLFLOW_UDF}", row[MLFLOW_UDF] / spark,
+        reference=f"{1 / row[MLFLOW_UDF]:,.0f} / s",
     )  # fmt: skip
-    report.add(
-        f"{run}, {noun}: throughput per core relative to {MLFLOW_UDF}", seconds[MLFLOW_UDF] / spark,
-        reference=f"{rows / seconds[MLFLOW_UDF]:,.0f} / s",
-    )  # fmt: skip
-    start = passes[EMBED_TABLE][1] - spark / rows * CHUNK_ROWS[column]
+    start = passes[EMBED_TABLE][1] - spark * CHUNK_ROWS[column]
     report.add(f"{run}, {noun}: CPU time of a task before its first row", start, "s")
 
 
@@ -164,7 +165,7 @@ def main() -> None:
                 dim = embed(values[:1]).shape[1]
                 works = spark_works(spark, address, column, values, dim, folder)
                 times = measure(works | floors(embedder, column, values), arguments.passes)
-                report_column(report, run, column, len(values), times)
+                report_column(report, run, column, times)
         finally:
             spark.stop()
     report.write()
