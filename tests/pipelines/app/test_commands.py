@@ -53,7 +53,7 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
 
 
 def test_search_and_where_write_pictures(trained: Path, command: Command) -> None:
-    result = command("search", "a red star", "--run", trained, "-k", 4, "--all")
+    result = command("search", "a red star", "--run", trained, "-k", 4)
     assert result.exit_code == 0, result.output
     collection = Collection.open(trained / "artifacts" / "collection")
     names = [str(collection.image(row)) for row in range(len(collection))]
