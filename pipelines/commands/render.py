@@ -26,7 +26,7 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     of the default run: recipes/scenes/smile.yaml is rendered to runs/scenes/smile and runs by
     'dvc repro runs/scenes/smile/dvc.yaml'.
     """
-    if dvc_only and remove_damaged_table(Path()):
+    if dvc_only and not check and remove_damaged_table(Path()):
         click.echo(f"removed {TABLE}, which a killed DVC left half-written")
     values = parameters.load(Path("params.yaml"), [recipe] if recipe else [])
     # The parts are not checked here: importing them takes seconds, and every stage checks them before it starts.
