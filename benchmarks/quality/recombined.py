@@ -1,10 +1,11 @@
-"""How often does the calibrated search of the drawn scenes find something for attributes that no scene combines?
+"""How many queries for attributes that no drawn scene combines does a calibrated search call found?
 
     python -m benchmarks run quality.recombined --run .
 
 Queries such as "a little striped red star on wood" have drawn attributes; every word is one of the captions. The scenes
 are drawn again from the seed of the run, so it is known which of them show what a query names. Half of the queries have
-no match in the collection. The index is used with the calibration that ``build_index`` gave it, from held-out captions.
+no match in the collection. A query is found if its first result reaches the threshold of the calibration. The index has
+the calibration that ``build_index`` gave it, from held-out captions.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def scenes_of(run: Path, item_ids: list[str]) -> list[Scene]:
 
 
 def main() -> None:
-    """Ask the queries, and report what they find."""
+    """Search all queries, and report the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, default=Path(), help="run folder of drawn scenes with an index")
     run = parser.parse_args().run
@@ -102,16 +103,16 @@ def main() -> None:
     probabilities = np.array([hit.probability for hit in first])
     found = probabilities >= calibration.threshold
     report = Report("quality.recombined")
-    report.add("queries without a match that find something", found[:QUERIES].mean(), at_most=FALSE_POSITIVES,
+    report.add("queries without a match that are found", found[:QUERIES].mean(), at_most=FALSE_POSITIVES,
                reference=f"{QUERIES} queries")  # fmt: skip
     report.add("calibration error of held-out captions", calibration.error, at_most=0.05,
                reference=f"{calibration.queries} captions, cross-validated")  # fmt: skip
-    report.add("relevant first results of held-out captions that are found", calibration.recall)
+    report.add("held-out captions with a relevant first result that are found", calibration.recall)
     report.add("queries with a match whose first result is relevant", relevant[QUERIES:].mean(),
                reference=f"{QUERIES} queries")  # fmt: skip
-    report.add("their mean probability of relevance", probabilities[QUERIES:].mean())
-    report.add("their relevant first results that are found", found[relevant].mean())
-    report.add("calibration error of all these queries, by what the scenes show",
+    report.add("queries with a match: mean probability of the first result", probabilities[QUERIES:].mean())
+    report.add("queries with a relevant first result that are found", found[relevant].mean())
+    report.add("calibration error of all queries, judged by the scenes",
                calibration_error(probabilities, relevant))  # fmt: skip
     report.write()
 
