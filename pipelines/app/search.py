@@ -39,9 +39,10 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
     model = bifocal.load(folder)
     hits = model.search(Path(query) if Path(query).is_file() else query, k=count)
     calibration = model.index.calibration
-    if calibration is not None and hits and (hits[0].probability or 1) < calibration.threshold:
+    best = hits[0].probability if hits else None
+    if calibration is not None and best is not None and best < calibration.threshold:
         click.echo(
-            "no image surely fits: none is relevant with a probability of "
+            "it is uncertain whether an image fits: none is relevant with a probability of "
             f"{calibration.threshold:.0%} or more; these are the closest images"
         )
     shown = []

@@ -13,7 +13,7 @@ let query = emptyQuery();
 let searched = null;
 let file = null;
 let results = [];
-let found = true; // whether the first result surely fits
+let found = true; // whether the first result reaches the threshold of the calibration
 let written = "";
 let request = new AbortController();
 

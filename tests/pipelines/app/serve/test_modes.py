@@ -57,7 +57,7 @@ def test_words_and_vectors_are_fused_by_their_ranks(client: TestClient, run_fold
     assert {result["metadata"]["parity"] for result in odd} == {"odd"}
 
 
-def test_words_find_items_that_no_vector_surely_finds(run_folder: Path, tmp_path: Path) -> None:
+def test_words_find_items_below_the_threshold_of_the_vectors(run_folder: Path, tmp_path: Path) -> None:
     index = index_of_collection(Collection.open(run_folder / COLLECTION), None)
     index.calibration = Calibration(-40.0, 1.0, 0.0, threshold=0.9, error=0, false_positive_rate=0, recall=1, queries=1)
     index.write(tmp_path)

@@ -160,7 +160,9 @@ def test_the_page_searches_filters_and_links(page: Page, engine: Engine) -> None
     expect(page.locator(".card img").first).to_have_js_property("naturalWidth", 128)
     assert not violations(page)
     search(page, QUERIES[-1])
-    expect(page.locator("#status")).to_have_text("No image surely fits. 24 of 254 images shown, closest first.")
+    expect(page.locator("#status")).to_have_text(
+        "It is uncertain whether an image fits. 24 of 254 images shown, closest first."
+    )
     expect(page.locator(".card .relevant")).to_have_count(0)
     expect(page.locator(".card .maybe").first).to_have_text("maybe")
     search(page, QUERIES[0])
