@@ -109,8 +109,8 @@ def calibrate(
 ) -> Calibration:
     """Fit a calibration on pairs that were held out of the training of the model.
 
-    Each query is searched in the whole collection, and without the items that it describes. The first result of the
-    former search is relevant if it is one of these items; that of the latter search is not.
+    Each query is searched twice. The first search is in the whole collection: its first result is relevant if the query
+    describes it. The second search leaves out all items that the query describes: its first result is not relevant.
 
     Args:
         index: the collection, with the items of the pairs.
@@ -205,7 +205,7 @@ def first_results(
     for number, relevant in enumerate(relevant_rows):
         first[number] = rows[number, 0] in relevant
         found = scores[number, ~np.isin(rows[number], relevant)]
-        if len(found) < DEPTH:  # search deeper
+        if len(found) < DEPTH:  # the query describes most of these results, or there are few items
             others = live.copy()
             others[relevant] = False
             found = index.with_bias(*index.nearest(units[number : number + 1], DEPTH, others, index.bias))[0]

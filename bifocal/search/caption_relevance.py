@@ -19,9 +19,10 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
 
     A caption describes its own item, and other items may fit it as well; data sets do not say which. Here, an item fits
     if one of its captions is at least as similar to the sentence as the median caption is to the most similar other
-    caption of its own item. The similarity is the cosine of tf-idf vectors of the words: of the similarities of
-    captions that Gordo and Larlus compare ("Beyond instance-level image retrieval", CVPR 2017, table 1), people agree
-    most with it. It knows neither synonyms nor the order of the words.
+    caption of its own item. The similarity is the cosine of tf-idf vectors of the words. Gordo and Larlus compare
+    similarities of captions ("Beyond instance-level image retrieval", CVPR 2017, table 1): people agree most with
+    tf-idf. There, it counts the stems of all captions of an image; here, the words of single captions, in any language.
+    It knows neither synonyms nor the order of the words.
 
     Args:
         items: table whose column ``captions`` has a list of texts for each item; without it, only own items fit.

@@ -31,8 +31,8 @@ class Found:
         engine: that found them.
         hits: best first, without deleted items.
         more: whether there are further ones.
-        found: whether there is a result and, on the first page of a sentence, the first one reaches the threshold of
-            the calibration.
+        found: false without a result. On the first page of a sentence in the mode "vectors", also false if the first
+            result is below the threshold of the calibration.
         relevance: probability that the first result is relevant, 0 without a result; None if the query has none.
         seconds: from the query to the results.
     """

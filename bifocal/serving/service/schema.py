@@ -89,8 +89,9 @@ class Results:
 
     Attributes:
         results: best first.
-        found: whether there is a result and, on the first page of a search by a sentence alone, the first one reaches
-            the threshold of the calibration. If not, the results are the closest items, and probably none is relevant.
+        found: false if there is no result. Also false if the first result is below the threshold of the calibration,
+            on the first page of a search by a sentence alone in the mode "vectors": the results are then the closest
+            items, and probably none is relevant.
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.

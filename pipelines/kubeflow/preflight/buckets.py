@@ -1,4 +1,4 @@
-"""Check of the S3 folders: those that the pipeline writes to are writable, its files are there."""
+"""Check of the S3 addresses of a pipeline: its folders can be written, and its input files exist."""
 
 from collections.abc import Iterator
 from configparser import ConfigParser
