@@ -108,9 +108,8 @@ from pathlib import Path
 from runtime.artifacts import open_partial
 
 open_partial(Path(sys.argv[1]), {})
-child = os.fork()  # as the workers of a data loader
-if child:
-    print(child, flush=True)
+if not os.fork():  # as the workers of a data loader
+    print(os.getpid(), flush=True)  # by the child, which then no longer has the lock
 time.sleep(60)
 """
 
