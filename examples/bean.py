@@ -16,12 +16,12 @@ from bifocal.evaluation import PointingGame, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.localization import BEANHeatmap
 from bifocal.losses import HardestTripletLoss, InfoNCELoss, WeightedSumLoss
-from bifocal.preparation import new_model, prepare_inputs
 from bifocal.report.overlay import contact_sheet, overlay
 from bifocal.search import Heatmaps
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 

@@ -18,11 +18,11 @@ from bifocal.evaluation.base import Subject
 from bifocal.features.boxes import cell_boxes
 from bifocal.localization import attend, rasterize
 from bifocal.losses import GroundingLoss
-from bifocal.preparation import new_model, prepare_inputs
 from bifocal.report.overlay import contact_sheet, overlay
 from bifocal.text import tokenize
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 CELLS = 6

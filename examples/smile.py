@@ -15,11 +15,11 @@ from bifocal.datasets import open_image
 from bifocal.evaluation import PointingGame, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import HardestTripletLoss, InfoNCELoss, WeightedSumLoss
-from bifocal.preparation import new_model, prepare_inputs
 from bifocal.report.overlay import contact_sheet, overlay
 from bifocal.search import Heatmaps
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 

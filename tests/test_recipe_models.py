@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import nn
 
-from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.features.base import FeatureReader
 from bifocal.models import build_model
+from bifocal.models.batch import Batch
 from bifocal.registry import build, get
 from bifocal.sorters import LSTMSorter
 from bifocal.text import TextBatch

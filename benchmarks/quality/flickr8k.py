@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import ROOT, Report
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
-from bifocal.embedding import embed
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.models import load_model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import embed
 from bifocal.sorters import BifocalSorter, save_sorter
 from bifocal.text import TextStore
 from components import catalog

@@ -22,13 +22,13 @@ import torch
 
 from benchmarks.common import ROOT, Report
 from bifocal.baselines import caption_blocks, fit_cca
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import PointingGame, Retrieval, SemanticRetrieval
 from bifocal.evaluation.base import Subject
 from bifocal.features import FeatureStore
 from bifocal.metrics import center_baseline, chance_report
 from bifocal.models import build_model, load_model, save_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components import catalog

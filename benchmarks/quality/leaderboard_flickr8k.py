@@ -25,14 +25,14 @@ from torch.nn.functional import normalize
 from benchmarks.common import ROOT, Report
 from benchmarks.leaderboard_page import BASELINE, CORRECTED, NDCG, Row, gains, page
 from benchmarks.quality.leaderboard import make
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
-from bifocal.embedding import dual_encoder, embed, embed_images, is_dual_encoder
 from bifocal.evaluation.semantic_retrieval import semantic_metrics
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import load_model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import dual_encoder, embed, embed_images, is_dual_encoder
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training.validators.recall import model_ranks, recall_metrics

@@ -22,12 +22,11 @@ import torch
 
 from benchmarks.common import ROOT, Report
 from bifocal.datasets import Dataset, read_dataset
-from bifocal.embedding import dual_encoder, embed
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import concatenate_models
 from bifocal.models.base import Model
-from bifocal.preparation import new_model
+from bifocal.models.embedding import dual_encoder, embed
 from bifocal.registry import build
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
@@ -35,6 +34,7 @@ from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.hubness import training_bank
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.preparation import new_model
 from bifocal.training.validators.recall import recall_metrics
 
 SIDE, VAL = 3, 1000

@@ -23,14 +23,14 @@ import torch
 
 from benchmarks.common import ROOT, Report
 from benchmarks.quality.little_data import pooled_inputs
-from bifocal.batch import Batch
 from bifocal.models.base import Model
-from bifocal.preparation import new_model
+from bifocal.models.batch import Batch
 from bifocal.registry import build
 from bifocal.scores import Scores
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.preparation import new_model
 from bifocal.training.validators.recall import model_ranks, recall_metrics
 
 TRAIN, DIM, IMAGES, EPOCHS = 5000, 512, 192, 8

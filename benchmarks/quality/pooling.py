@@ -15,10 +15,10 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.common import Report
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.training.validators.recall import RecallValidator
 from components import catalog

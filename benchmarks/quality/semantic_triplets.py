@@ -22,13 +22,13 @@ from benchmarks.common import Report
 from benchmarks.quality.leaderboard import make
 from benchmarks.quality.leaderboard_flickr8k import HOME, read_rows
 from benchmarks.quality.little_data import pooled_inputs
-from bifocal.embedding import dual_encoder, embed_images
 from bifocal.evaluation.semantic_retrieval import semantic_metrics
 from bifocal.models.base import Model
-from bifocal.preparation import new_model
+from bifocal.models.embedding import dual_encoder, embed_images
 from bifocal.registry import build
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.preparation import new_model
 from bifocal.training.validators.recall import model_ranks, recall_metrics
 
 ROW = "semantic retrieval (V+T)"

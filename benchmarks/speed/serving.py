@@ -90,11 +90,11 @@ def measure(report: Report, run: Path, count: int) -> None:
     """Report times and recalls of the model of a run."""
     import torch
 
-    from bifocal.batch import ImageCaptionPairs
     from bifocal.datasets import read_dataset
-    from bifocal.embedding import dual_encoder, embed
     from bifocal.features import open_features
     from bifocal.models import load_model
+    from bifocal.models.batch import ImageCaptionPairs
+    from bifocal.models.embedding import dual_encoder, embed
     from bifocal.text import TextStore
 
     artifacts = run / "artifacts"

@@ -20,12 +20,12 @@ import pandas as pd
 import torch
 
 from benchmarks.common import Report
-from bifocal.batch import ImageCaptionPairs
 from bifocal.checkpoint import save_checkpoint
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.losses import HardestTripletLoss
 from bifocal.models import build_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import BATCH
 from bifocal.image_encoders.pooling import mean_region
 from bifocal.models.base import Model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import BATCH
 
 
 class PairedBlock(NamedTuple):

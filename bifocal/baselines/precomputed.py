@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bifocal.batch import ImageCaptionPairs
+from bifocal.models.batch import ImageCaptionPairs
 
 
 def read_embeddings(images: Path, captions: Path, pairs: ImageCaptionPairs | None = None) -> tuple[Tensor, Tensor]:

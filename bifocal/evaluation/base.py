@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import pandas as pd
 from torch import Tensor
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
-from bifocal.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models.base import Model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.models.inputs import check_inputs
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.sections import Section

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
-from bifocal.batch import to_device
-from bifocal.embedding import BATCH
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.caption_edits import RULES, edits
 from bifocal.evaluation.comparison import mean_interval
 from bifocal.features import RegionBatch
 from bifocal.localization.phrase_locator import embed_texts
+from bifocal.models.batch import to_device
+from bifocal.models.embedding import BATCH
 from bifocal.report.metric_rows import MetricRow, metric_table
 from bifocal.report.sections import Section, Table
 

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.batch import to_device
 from bifocal.evaluation.base import Subject
 from bifocal.metrics import PROTOCOLS, Ranks, protocol_ranks, protocol_score_ranks, split_folds
 from bifocal.metrics.retrieval.blockwise_ranks import BlockScores
 from bifocal.metrics.retrieval.protocols import Fold
 from bifocal.metrics.retrieval.ranks import concatenate
+from bifocal.models.batch import to_device
 
 IMAGES_PER_BLOCK = 32
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bifocal.datasets import Dataset
-from bifocal.embedding import BATCH, dual_encoder, embed_texts
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.caption_proxies import fit_tf_idf
 from bifocal.evaluation.human_triplets import triplet_metrics, triplet_rows
 from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
+from bifocal.models.embedding import BATCH, dual_encoder, embed_texts
 from bifocal.report.charts import line_chart
 from bifocal.report.figures import chart_figure
 from bifocal.report.metric_rows import MetricRow, metric_table

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from bifocal.batch import to_device
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.heatmap_example import HeatmapExample, dense_heatmap
 from bifocal.localization import pair_heatmaps
+from bifocal.models.batch import to_device
 from bifocal.report.figures import grid_figure
 from bifocal.report.sections import Gallery, GalleryItem, Section
 

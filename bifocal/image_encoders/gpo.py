@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.generalized_pooling import GeneralizedPooling
 from bifocal.image_encoders.base import ImageEncoder
+from bifocal.layers.generalized_pooling import GeneralizedPooling
 from bifocal.localization.per_region import PerRegionLocalizer
 
 

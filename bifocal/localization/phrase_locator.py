@@ -9,11 +9,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bifocal.batch import to_device
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.localization.phrases import find_phrase
+from bifocal.models.batch import to_device
 from bifocal.text import tokenize
 from bifocal.text.vectorizers.base import FittedVectorizer
 

@@ -7,13 +7,13 @@ from typing import ClassVar, Protocol, cast
 import torch
 from torch import Tensor
 
-from bifocal.batch import Batch, ImageCaptionPairs, to_device
-from bifocal.embedding import BATCH
 from bifocal.features import RegionBatch
 from bifocal.image_encoders.base import ImageEncoder
 from bifocal.localization.attention import AttentionOptions
 from bifocal.metrics import Ranks, score_ranks
 from bifocal.models.base import Model
+from bifocal.models.batch import Batch, ImageCaptionPairs, to_device
+from bifocal.models.embedding import BATCH
 from bifocal.models.pertinence import best_pertinence, sentence_from_words
 from bifocal.scores import Scores
 from bifocal.text import TextBatch

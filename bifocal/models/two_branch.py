@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.models.base import Model
+from bifocal.models.batch import Batch
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bifocal.arrays import save_array
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes
 from bifocal.monitoring.significance import Count
+from bifocal.search.arrays import save_array
 
 SCHEMA_VERSION = 2
 DESCRIPTION, IMAGES, QUERIES, PROBES = "reference.json", "images.npy", "queries.npy", "probes.parquet"

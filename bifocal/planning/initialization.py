@@ -9,9 +9,9 @@ import torch
 from bifocal.backbones.whitening import learn_whitening
 from bifocal.baselines.cca import PairedBlock, fit_cca
 from bifocal.datasets.published import PublishedCorpus
-from bifocal.embedding import BATCH
 from bifocal.image_encoders import RMACEncoder
 from bifocal.models.base import Model
+from bifocal.models.embedding import BATCH
 from bifocal.planning.features import NO_WORK
 from bifocal.planning.memory import remembered
 from bifocal.planning.simulation import Simulation, Work

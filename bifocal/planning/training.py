@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Batch
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.export.encoders import chosen_localizer
 from bifocal.features import RegionBatch
 from bifocal.models import build_model
 from bifocal.models.base import Model
+from bifocal.models.batch import Batch
 from bifocal.planning.features import ExpectedFeatures
 from bifocal.planning.memory import remembered
 from bifocal.planning.simulation import Simulation, Work

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import to_device
 from bifocal.features import RegionBatch
+from bifocal.models.batch import to_device
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores

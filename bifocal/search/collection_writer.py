@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.arrays import save_array
+from bifocal.search.arrays import save_array
 from bifocal.search.collection_format import (
     DESCRIPTION,
     ITEMS,

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.arrays import save_array
 from bifocal.search.approximate import ApproximateIndex
+from bifocal.search.arrays import save_array
 from bifocal.search.collection_format import (
     DESCRIPTION,
     ITEMS,

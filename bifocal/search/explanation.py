@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bifocal.batch import to_device
 from bifocal.features import FeatureStore
 from bifocal.localization import AutoLocalizer, rasterize
 from bifocal.localization.base import Localizer
 from bifocal.models.base import Model
+from bifocal.models.batch import to_device
 
 
 @dataclass(frozen=True)

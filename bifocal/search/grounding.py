@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bifocal.batch import to_device
-from bifocal.embedding import BATCH
 from bifocal.features import FeatureStore
 from bifocal.models import GroundingModel
+from bifocal.models.batch import to_device
+from bifocal.models.embedding import BATCH
 from bifocal.search.index import SearchHit
 from bifocal.search.queries import Explain
 from bifocal.text.vectorizers.base import FittedVectorizer

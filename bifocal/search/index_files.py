@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.arrays import save_array
 from bifocal.search.approximate import ApproximateIndex
+from bifocal.search.arrays import save_array
 from bifocal.search.calibration import Calibration
 from bifocal.search.index_format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
 from bifocal.search.vectors import FileVectors

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bifocal.batch import to_device
-from bifocal.embedding import DualEncoder, dual_encoder
+from bifocal.models.batch import to_device
+from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.text.vectorizers.base import FittedVectorizer
 
 

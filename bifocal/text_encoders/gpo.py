@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.generalized_pooling import GeneralizedPooling
+from bifocal.layers.generalized_pooling import GeneralizedPooling
 from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.sequences import check_sequences
 

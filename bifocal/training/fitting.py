@@ -9,7 +9,7 @@ from typing import Any
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from bifocal.batch import Batch, BatchSource
+from bifocal.models.batch import Batch, BatchSource
 from bifocal.training.augmentations.base import Augment
 from bifocal.training.batches.base import Sampler
 from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_module_names

@@ -7,8 +7,8 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Batch, Modality
 from bifocal.features import RegionBatch
+from bifocal.models.batch import Batch, Modality
 from bifocal.scores import Scores
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World

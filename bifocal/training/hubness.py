@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from bifocal.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.hubness.bank import HubnessBank
+from bifocal.models.embedding import BATCH, dual_encoder, embed_images, embed_texts, is_dual_encoder
 from bifocal.training.inputs import TrainingInputs
 
 BANK_SIZE = 4096

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.training.pairs import PhraseBoxPairs

@@ -26,4 +26,5 @@ COMPONENT = Component(
     inputs=("dataset",),
     outputs=("text",),
     large_outputs=("text",),
+    former_keys={"source": "vectorize_captions.vectorizer.path"},
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus, PublishedReader
-from bifocal.embedding import BATCH
+from bifocal.models.embedding import BATCH
 from bifocal.planning.features import ExpectedFeatures, expect_features
 from bifocal.planning.initialization import InitializationCost, simulate_initialization
 from bifocal.planning.ranking import RankingInputs, simulate_predictions

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from benchmarks.quality import paper_terms
-from bifocal.batch import Batch
 from bifocal.features import RegionBatch
 from bifocal.models import build_model
+from bifocal.models.batch import Batch
 from bifocal.registry import build
 from bifocal.text import TextBatch
 from bifocal.training.batches import CaptionBatches

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from bifocal import registry
-from bifocal.batch import Batch
-from bifocal.embedding import dual_encoder, is_dual_encoder
 from bifocal.features import RegionBatch
 from bifocal.models import build_model, load_model, save_model
 from bifocal.models.base import Model
+from bifocal.models.batch import Batch
+from bifocal.models.embedding import dual_encoder, is_dual_encoder
 from bifocal.text import TextBatch
 
 MODELS = registry.registered("bifocal.models")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from bifocal.batch import Batch
+from bifocal.models.batch import Batch
 from bifocal.registry import CheckedByConstruction
 from bifocal.training.inputs import TrainingInputs
 

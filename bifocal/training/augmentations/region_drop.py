@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import Generator
 
-from bifocal.batch import Batch
+from bifocal.models.batch import Batch
 from bifocal.training.augmentations.base import Augment, Augmentation, check_probability, drop
 from bifocal.training.inputs import TrainingInputs
 

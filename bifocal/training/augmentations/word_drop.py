@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bifocal.batch import Batch
+from bifocal.models.batch import Batch
 from bifocal.text import TextBatch
 from bifocal.training.augmentations.base import Augment, Augmentation, check_probability, drop
 from bifocal.training.inputs import TrainingInputs

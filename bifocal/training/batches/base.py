@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
-from bifocal.batch import BatchSource
 from bifocal.datasets.published import PublishedCorpus
+from bifocal.models.batch import BatchSource
 from bifocal.registry import CheckedByConstruction
 from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs

@@ -7,8 +7,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from bifocal.datasets.published import PublishedCorpus
-from bifocal.embedding import DualEncoder, dual_encoder
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
+from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,

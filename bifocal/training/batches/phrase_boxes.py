@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets.published import PublishedCorpus
-from bifocal.embedding import DualEncoder, dual_encoder
+from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,

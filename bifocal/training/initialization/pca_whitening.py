@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from bifocal.backbones.whitening import learn_whitening
-from bifocal.batch import to_device
 from bifocal.image_encoders import RMACEncoder
 from bifocal.models.base import Model
+from bifocal.models.batch import to_device
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from bifocal.baselines.cca import PairedBlock, fit_cca
-from bifocal.embedding import BATCH
 from bifocal.models.base import Model
+from bifocal.models.embedding import BATCH
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs import PhraseBoxPairs

@@ -1,8 +1,8 @@
 """A contrastive model as it is."""
 
 from bifocal.baselines.zero_shot import zero_shot_skip_reason
+from bifocal.layers.residual import ResidualMap
 from bifocal.models.base import Model
-from bifocal.residual import ResidualMap
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 

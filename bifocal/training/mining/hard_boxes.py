@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from bifocal.batch import to_device
-from bifocal.embedding import BATCH, DualEncoder
+from bifocal.models.batch import to_device
+from bifocal.models.embedding import BATCH, DualEncoder
 from bifocal.training.pairs.drawing import draw_per_group
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
 

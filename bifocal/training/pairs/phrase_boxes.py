@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from bifocal.batch import Batch
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, RegionBatch
 from bifocal.features.ground_truth import image_sizes, relative_boxes
 from bifocal.metrics.localization.boxes import box_iou
+from bifocal.models.batch import Batch
 from bifocal.text import TextBatch
 from bifocal.text.format import EncodedCaptions, collate
 from bifocal.text.vectorizers.base import FittedVectorizer

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from bifocal.batch import Batch, ImageCaptionPairs
-from bifocal.embedding import BATCH, DualEncoder, embed_images, embed_texts
 from bifocal.features import RegionBatch
 from bifocal.metrics.ranking.semantic_relevance import sum_by_image
+from bifocal.models.batch import Batch, ImageCaptionPairs
+from bifocal.models.embedding import BATCH, DualEncoder, embed_images, embed_texts
 from bifocal.text import TextBatch
 
 

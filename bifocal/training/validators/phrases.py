@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bifocal.embedding import dual_encoder
+from bifocal.models.embedding import dual_encoder
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.mining.hard_boxes import embed_phrases, image_scores
 from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs

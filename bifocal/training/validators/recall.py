@@ -5,9 +5,9 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import nn
 
-from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.metrics import Ranks, retrieval_ranks, summarize
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import dual_encoder, embed, is_dual_encoder
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.base import Validation
 

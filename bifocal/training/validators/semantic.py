@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from bifocal.embedding import dual_encoder
 from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import relevance
+from bifocal.models.embedding import dual_encoder
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.semantic import SemanticPairs
 from bifocal.training.validators.base import Validation

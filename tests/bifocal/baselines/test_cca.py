@@ -10,11 +10,11 @@ from torch.nn.functional import normalize
 
 from bifocal.baselines import caption_blocks, cca_projections, fit_cca, read_embeddings
 from bifocal.baselines.cca import Moments, PairedBlock
-from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import embed
 from bifocal.image_encoders import LinearEncoder as ImageLinear
 from bifocal.metrics import retrieval_ranks, summarize
 from bifocal.models import TwoBranchModel
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import embed
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import MeanWordVectors
 from bifocal.text.vectorizers.base import write_text

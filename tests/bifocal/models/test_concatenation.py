@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.export.encoders import example_inputs, export_encoder
 from bifocal.features import RegionBatch
 from bifocal.localization.auto import AutoLocalizer
 from bifocal.models import build_model, concatenate_models, load_model, save_model
 from bifocal.models.base import Model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.serving.sessions import REGIONS, open_session, run_graph
 from bifocal.text import TextBatch
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.batch import Batch, ImageCaptionPairs
 from bifocal.features import RegionBatch
 from bifocal.localization import AutoLocalizer, MultiLevelHeatmap
 from bifocal.localization.attention import attend, sentence_heatmap
 from bifocal.losses import GroundingLoss
 from bifocal.metrics import score_ranks
 from bifocal.models import GroundingModel, build_model, grounding
+from bifocal.models.batch import Batch, ImageCaptionPairs
 from bifocal.text import TextBatch
 
 LEVELS, CELLS, DIM = 2, 4, 6

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import GroundingModel, TwoBranchModel, build_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.search import GroundingSearch, Heatmaps, Searcher, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text

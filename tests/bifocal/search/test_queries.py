@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import embed
 from bifocal.models import TwoBranchModel, build_model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import embed
 from bifocal.search import Searcher, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers.base import load_vectorizer
 

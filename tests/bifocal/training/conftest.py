@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.losses import TripletLoss
 from bifocal.models import TwoBranchModel, build_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import Batch, ImageCaptionPairs
-from bifocal.embedding import embed
 from bifocal.losses import InfoNCELoss, RecallLoss, TripletLoss
 from bifocal.metrics import Ranks, retrieval_ranks
 from bifocal.models import TwoBranchModel
+from bifocal.models.batch import Batch, ImageCaptionPairs
+from bifocal.models.embedding import embed
 from bifocal.scores import Scores
 from bifocal.sorters import LSTMSorter
 from bifocal.training.batches.distinct_images import distinct_batches

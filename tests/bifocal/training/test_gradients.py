@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.features import RegionBatch
 from bifocal.losses import InfoNCELoss, SigmoidLoss
 from bifocal.models import TwoBranchModel
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World
 from bifocal.training.gradients import Precision, backward

@@ -11,11 +11,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.losses import SigmoidLoss
 from bifocal.models import build_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.scores import Scores
 from bifocal.text import TextStore
 from bifocal.training import World, fit, torchrun_world

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import build_model, load_model
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore
 from bifocal.training.pairs import SemanticPairs
 from bifocal.training.validators.semantic import SemanticValidator

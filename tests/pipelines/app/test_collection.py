@@ -8,13 +8,13 @@ import torch
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
-from bifocal.embedding import embed
 from bifocal.evaluation import Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.ranked_split import rank_split
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model
+from bifocal.models.embedding import embed
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item

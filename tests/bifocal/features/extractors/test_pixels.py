@@ -7,10 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from bifocal.batch import Batch
 from bifocal.features import FeatureStore, FeatureWriter, RegionBatch
 from bifocal.features.extractors import Pixels
 from bifocal.models import build_model
+from bifocal.models.batch import Batch
 from bifocal.text import TextBatch
 
 SMALL = {"channels": [8, 16, 24, 32], "stem_width": 8}

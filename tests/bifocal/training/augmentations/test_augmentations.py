@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Generator
 
-from bifocal.batch import Batch, ImageCaptionPairs
 from bifocal.losses import InfoNCELoss
+from bifocal.models.batch import Batch, ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers import TFIDF, Concatenated, FromText, MeanWordVectors
 from bifocal.text.vectorizers.base import FittedVectorizer, write_text

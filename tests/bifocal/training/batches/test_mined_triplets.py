@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from bifocal.embedding import embed
 from bifocal.losses import SemanticTripletLoss
 from bifocal.models import TwoBranchModel, build_model
+from bifocal.models.embedding import embed
 from bifocal.training.batches import MinedTriplets
 from bifocal.training.mining import relevant_images
 from bifocal.training.pairs import SemanticPairs

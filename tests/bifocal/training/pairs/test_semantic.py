@@ -8,10 +8,10 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from snowballstemmer import stemmer
 
-from bifocal.batch import ImageCaptionPairs
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.metrics.ranking.semantic_relevance import image_vectors
+from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextStore, tokenize
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import training_documents, write_text

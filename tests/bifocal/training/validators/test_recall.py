@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from torch import nn
 
-from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import embed
 from bifocal.metrics import retrieval_ranks
 from bifocal.models import TwoBranchModel
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import embed
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.recall import Recall, RecallValidator
 

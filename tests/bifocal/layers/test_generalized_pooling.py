@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bifocal.generalized_pooling import SHARPNESS, GeneralizedPooling
+from bifocal.layers.generalized_pooling import SHARPNESS, GeneralizedPooling
 
 
 def times(matrix: Tensor, vector: list[float]) -> list[float]:

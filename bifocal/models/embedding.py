@@ -6,8 +6,8 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from bifocal.batch import ImageCaptionPairs, to_device
 from bifocal.features import RegionBatch
+from bifocal.models.batch import ImageCaptionPairs, to_device
 from bifocal.text import TextBatch
 
 BATCH = 256

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from bifocal.batch import ImageCaptionPairs
-from bifocal.embedding import embed
 from bifocal.losses import HardestTripletLoss
 from bifocal.models import build_model, load_model, save_model
 from bifocal.models.base import Model
+from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.embedding import embed
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Layers that encoders of images and of texts share."""

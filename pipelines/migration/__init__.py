@@ -1,0 +1,1 @@
+"""Parameters of an earlier version, rewritten for this one: ``table`` has the changes, ``migrate`` applies them."""
