@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bifocal.backbones.bottom_up import BottomUpBackbone, BottomUpNetwork
+from bifocal.backbones.detectors.bottom_up import BottomUpBackbone, BottomUpNetwork
 from bifocal.backbones.state import load_into
 
 NAMES = {

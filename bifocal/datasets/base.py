@@ -55,8 +55,8 @@ class PhraseEntry:
         caption_id: caption that contains the phrase; None for a phrase outside captions, such as a category name.
         boxes: one box per object.
         category: type of the objects, if the corpus has types; several types are joined by "/".
-        mask: pixels of all objects of the phrase together, encoded by ``bifocal.datasets.masks``; None if the corpus
-            has no segmentation of them.
+        mask: joint pixels of the phrase's objects, encoded by ``bifocal.datasets.formats.masks``; None if the corpus
+            has no segmentation.
     """
 
     image_id: str

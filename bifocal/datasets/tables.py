@@ -41,7 +41,7 @@ PHRASES = _schema(
 )
 """One row per noun phrase; a plural has several boxes. Boxes are x0 y0 x1 y1, pixels after EXIF rotation.
 ``caption_id`` is null for a phrase outside captions. ``category`` is null if the corpus has none; several are joined by
-"/". ``mask`` covers all objects of the phrase (``bifocal.datasets.masks``); null if the corpus has no segmentation."""
+"/". ``mask`` (``bifocal.datasets.formats.masks``) covers all objects of the phrase; null without segmentation."""
 
 LABELS = _schema(
     ("image_id", pa.string()),

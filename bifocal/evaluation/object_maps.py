@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.masks import decode_mask
+from bifocal.datasets.formats.masks import decode_mask
 from bifocal.localization import peak_points, rasterize
 from bifocal.localization.phrase_locator import PhraseLocator, embed_texts
 from bifocal.metrics import mask_iou, mask_mean_ap
@@ -92,7 +92,7 @@ def true_mask(encoded: str | None, boxes: NDArray[np.floating], width: int, heig
     """Return the cells (SIDE, SIDE) whose center an object covers: its segmentation, or its boxes if it has none.
 
     Args:
-        encoded: mask, see ``bifocal.datasets.masks``; null without a segmentation.
+        encoded: mask, see ``bifocal.datasets.formats.masks``; null without a segmentation.
         boxes: (n, 4), x0 y0 x1 y1 in pixels.
         width, height: of the image, in pixels.
     """

@@ -13,7 +13,7 @@ from bifocal.export.parity import BATCHES, LENGTHS, Parity, max_difference
 from bifocal.export.process import run_in_fresh_process
 from bifocal.text.elmo import Elmo
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.text.vectorizers.elmo_layers import ElmoLayers
+from bifocal.text.vectorizers.contextual.elmo_layers import ElmoLayers
 
 GRAPH = "elmo.onnx"
 WORDS = ("a", "dog", "runs", "on", "the", "grass", "t-shirt", "café", "犬")

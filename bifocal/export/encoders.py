@@ -17,7 +17,7 @@ from bifocal.models.base import Model
 from bifocal.registry import build
 from bifocal.serving.sessions import REGIONS
 from bifocal.text import TextBatch
-from bifocal.text_encoders.transformer import TransformerEncoder
+from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 
 Branch = Literal["image_encoder", "text_encoder", "scores"]
 Encoder = TwoBranchModel | GroundingModel

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bifocal.backbones.preprocessing import map_by_shape
 from bifocal.backbones.state import WEIGHTS_FILE, load_into
-from bifocal.backbones.trainable import (
+from bifocal.backbones.timm.trainable import (
     EVAL_BATCH_SIZE,
     EvalResize,
     PixelBackbone,
@@ -49,7 +49,7 @@ class BEANEncoder(ImageEncoder):
         dropout: probability.
         backbone: name of a timm model; None to read stored features.
         crop: pixels, side of a random crop in training; None to train on the images of evaluation.
-        eval_resize: resizing in evaluation, see ``bifocal.backbones.trainable.EvalResize``.
+        eval_resize: resizing in evaluation, see ``bifocal.backbones.timm.trainable.EvalResize``.
         image_size: pixels, side of the square of ``eval_resize`` "stretch".
         model_arguments: further keyword arguments of ``timm.create_model``.
 

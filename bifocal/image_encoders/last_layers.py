@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.last_layers import LastLayers
 from bifocal.backbones.state import load_feature_weights
-from bifocal.backbones.timm import TimmBackbone
+from bifocal.backbones.timm.backbone import TimmBackbone
+from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.backbones.timm.last_layers import LastLayers
 from bifocal.features import RegionBatch
 from bifocal.features.boxes import cell_boxes, mirrored
 from bifocal.image_encoders.base import ImageEncoder

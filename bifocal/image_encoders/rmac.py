@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from bifocal.backbones.preprocessing import map_by_shape
 from bifocal.backbones.state import load_into
-from bifocal.backbones.trainable import EVAL_BATCH_SIZE, PixelBackbone, whole_images
+from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, PixelBackbone, whole_images
 from bifocal.backbones.whitening import Whitening
 from bifocal.features import RegionBatch
 from bifocal.features.extractors.rmac_regions import region_maxima, region_maxima_of_any_size

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from bifocal.backbones.trainable import center_crop, random_crops
+from bifocal.backbones.timm.trainable import center_crop, random_crops
 from bifocal.datasets import open_image
 from bifocal.features.extractors.image_files import ImageFiles
 from bifocal.features.extractors.pixels import Pixels

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.datasets.archives import remove_all_but, unpack
 from bifocal.datasets.dataset import Dataset
-from bifocal.datasets.folder import Folder, list_folder
+from bifocal.datasets.formats.archives import remove_all_but, unpack
 from bifocal.datasets.formats.caption_columns import recognize
 from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
+from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
 from bifocal.datasets.tables import METADATA_FILE
 from bifocal.remote_files import is_address

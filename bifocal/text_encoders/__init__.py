@@ -6,15 +6,15 @@ read one vector per caption (B, K).
 """
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
-from bifocal.text_encoders.elmo_bilstm import ElmoBiLSTMEncoder
-from bifocal.text_encoders.elmo_mixture import ElmoMixtureEncoder
+from bifocal.text_encoders.contextual.elmo_bilstm import ElmoBiLSTMEncoder
+from bifocal.text_encoders.contextual.elmo_mixture import ElmoMixtureEncoder
+from bifocal.text_encoders.contextual.layer_mixture import LayerMixtureEncoder
+from bifocal.text_encoders.contextual.token_mixture import TokenMixtureEncoder
+from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 from bifocal.text_encoders.gpo import GPOEncoder
-from bifocal.text_encoders.gru import GRUEncoder
-from bifocal.text_encoders.layer_mixture import LayerMixtureEncoder
 from bifocal.text_encoders.linear import LinearEncoder
-from bifocal.text_encoders.lstm import LSTMEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
+from bifocal.text_encoders.recurrent.gru import GRUEncoder
+from bifocal.text_encoders.recurrent.lstm import LSTMEncoder
+from bifocal.text_encoders.recurrent.sru import SRUEncoder
 from bifocal.text_encoders.residual import ResidualHead
-from bifocal.text_encoders.sru import SRUEncoder
-from bifocal.text_encoders.token_mixture import TokenMixtureEncoder
-from bifocal.text_encoders.transformer import TransformerEncoder

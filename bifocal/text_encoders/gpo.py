@@ -6,7 +6,7 @@ from torch.nn.functional import normalize
 
 from bifocal.layers.generalized_pooling import GeneralizedPooling
 from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.sequences import check_sequences
+from bifocal.text_encoders.recurrent.sequences import check_sequences
 
 
 class GPOEncoder(TextEncoder):

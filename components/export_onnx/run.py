@@ -32,7 +32,7 @@ from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
 from bifocal.text.transformer.tokenizer import TOKENIZER
-from bifocal.text.vectorizers.open_clip_text import TOWER
+from bifocal.text.vectorizers.contextual.open_clip_text import TOWER
 from components.export_onnx.spec import ExportONNXParams
 
 QUANTIZATION = "quantization.json"

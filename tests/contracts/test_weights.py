@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from bifocal import registry
-from bifocal.backbones.timm import TimmBackbone
+from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.weights.base import Weights
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FeatureReader

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bifocal.datasets.base import Corpus
 from bifocal.datasets.corpora.coco_instances import read_instances
-from bifocal.datasets.files import require_root
+from bifocal.datasets.formats.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
 from bifocal.datasets.published import COCO_ANNOTATIONS, COCO_IMAGES, KARPATHY_SPLITS, PublishedCorpus
 

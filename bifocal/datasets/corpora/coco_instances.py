@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.datasets.base import Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.files import read_json, require_root
-from bifocal.datasets.masks import Segmentation, union_mask
+from bifocal.datasets.formats.files import read_json, require_root
+from bifocal.datasets.formats.masks import Segmentation, union_mask
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bifocal.datasets.base import Corpus
-from bifocal.datasets.files import require_root
+from bifocal.datasets.formats.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
 from bifocal.datasets.published import FLICKR30K_IMAGES, KARPATHY_SPLITS, PublishedCorpus
 

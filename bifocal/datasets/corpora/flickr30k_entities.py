@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bifocal.datasets.base import SPLITS, Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.formats.files import read_lines, require_root
 from bifocal.datasets.published import FLICKR30K_IMAGES, Download, PublishedCorpus
 
 _PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry
-from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.formats.files import read_lines, require_root
 
 TOKENS = "Flickr8k.token.txt"
 LISTS = {

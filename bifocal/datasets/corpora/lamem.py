@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry
-from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.formats.files import read_lines, require_root
 from bifocal.datasets.published import Download, PublishedCorpus
 
 TASK = "memorability"

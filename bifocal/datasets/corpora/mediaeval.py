@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, RejectedEntry
 from bifocal.datasets.corpora.lamem import LaMem
-from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.formats.files import read_lines, require_root
 from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.datasets.splits import check_fractions, draw_splits
 

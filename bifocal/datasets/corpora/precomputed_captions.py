@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry
-from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.formats.files import read_lines, require_root
 from bifocal.datasets.published import Download, PublishedCorpus
 
 CAPTIONS_PER_IMAGE = 5

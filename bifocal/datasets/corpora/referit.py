@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.files import read_json, read_lines, require_root
+from bifocal.datasets.formats.files import read_json, read_lines, require_root
 from bifocal.datasets.published import Download, PublishedCorpus
 
 

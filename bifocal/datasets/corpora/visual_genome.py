@@ -18,7 +18,7 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )
-from bifocal.datasets.files import read_json, read_json_list, require_root, stream_json_list
+from bifocal.datasets.formats.files import read_json, read_json_list, require_root, stream_json_list
 from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
 from bifocal.datasets.splits import draw_counts
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
-from bifocal.datasets.files import read_lines, require_root
+from bifocal.datasets.formats.files import read_lines, require_root
 from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.datasets.splits import check_fractions, draw_splits
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bifocal.datasets.base import Box, PhraseEntry, RejectedEntry
-from bifocal.datasets.folder import Folder
 from bifocal.datasets.formats.caption_columns import CaptionColumns
 from bifocal.datasets.formats.caption_table import CaptionTable
+from bifocal.datasets.formats.folder import Folder
 
 MAX_CHARACTERS = 10_000
 """Characters of a caption; a longer one is no caption but a broken row."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets.base import RejectedEntry
-from bifocal.datasets.folder import Folder
+from bifocal.datasets.formats.folder import Folder
 
 NAMES = ("captions", "metadata")
 """Names of a caption table without their suffix; ``metadata`` is the convention of Hugging Face."""

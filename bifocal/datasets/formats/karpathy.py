@@ -6,7 +6,7 @@ Karpathy and Fei-Fei, "Deep visual-semantic alignments for generating image desc
 from pathlib import Path, PurePosixPath
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, RejectedEntry
-from bifocal.datasets.files import read_json
+from bifocal.datasets.formats.files import read_json
 
 
 def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = True) -> Corpus:

@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bifocal.datasets.base import RejectedEntry
-from bifocal.datasets.folder import Folder
 from bifocal.datasets.formats.caption_table import CaptionTable
+from bifocal.datasets.formats.folder import Folder
 
 SUFFIXES = (".txt", ".json")
 KEYS = ("caption", "text", "captions", "texts")

@@ -4,8 +4,8 @@ from typing import Any
 
 from PIL import Image
 
-from bifocal.backbones.config import BackboneConfig
-from bifocal.backbones.timm import TimmBackbone
+from bifocal.backbones.timm.backbone import TimmBackbone
+from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.datasets.resizing import DECODED_SCALE, ResizeOrCrop
 
 

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.bottom_up import BottomUpBackbone, resize
+from bifocal.backbones.detectors.bottom_up import BottomUpBackbone, resize
 from bifocal.backbones.preprocessing import to_pixels
 from bifocal.features.base import ImageRegions
 
@@ -29,7 +29,7 @@ class BottomUp:
         min_score: minimum class probability of a region beyond ``min_regions``.
         size: pixels of the shorter side of the resized image.
         max_size: maximum pixels of its longer side.
-        model_arguments: of ``bifocal.backbones.bottom_up.BottomUpNetwork``.
+        model_arguments: of ``bifocal.backbones.detectors.bottom_up.BottomUpNetwork``.
 
     Example:
         >>> small = {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}

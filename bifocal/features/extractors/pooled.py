@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.timm import Pooling
+from bifocal.backbones.timm.backbone import Pooling
 from bifocal.datasets.resizing import ResizeOrCrop
 from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bifocal.backbones.trainable import EVAL_BATCH_SIZE, PixelBackbone, random_crops, resize_for_eval, whole_images
+from bifocal.backbones.timm.trainable import EVAL_BATCH_SIZE, PixelBackbone, random_crops, resize_for_eval, whole_images
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bifocal.datasets.masks import encode_mask
+from bifocal.datasets.formats.masks import encode_mask
 from bifocal.evaluation import ObjectLocalization, PhraseLocalization, PointingGame
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.object_maps import localize_objects, true_mask

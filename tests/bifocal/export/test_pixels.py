@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import bifocal
-from bifocal.backbones.trainable import resize_for_eval
+from bifocal.backbones.timm.trainable import resize_for_eval
 from bifocal.export.backbone import write_preprocessing
 from bifocal.export.encoders import export_encoder, keeps_pixels, stretched_side
 from bifocal.export.localizer import compare_localizer, export_localizer

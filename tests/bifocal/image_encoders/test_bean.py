@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bifocal.backbones.trainable import random_crops, whole_images
+from bifocal.backbones.timm.trainable import random_crops, whole_images
 from bifocal.image_encoders import BEANEncoder, RMACEncoder
 
 SMALL = {"channels": (8, 16, 24, 32), "stem_width": 8}

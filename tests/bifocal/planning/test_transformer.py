@@ -19,7 +19,7 @@ from bifocal.text import TextStore, tokenize
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers.base import PACKAGE, write_text
-from bifocal.text.vectorizers.pretrained_word_vectors import PUBLISHED_DIM
+from bifocal.text.vectorizers.static.pretrained_word_vectors import PUBLISHED_DIM
 from bifocal.training.batches.expected import ExpectedBatches
 
 WORDS = [f"word{number}" for number in range(40)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bifocal.datasets.corpora import COCOInstances
-from bifocal.datasets.masks import decode_mask
+from bifocal.datasets.formats.masks import decode_mask
 from tests.bifocal.datasets.corpora.entries import UNUSED, splits, texts
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.backbones.bottom_up import BottomUpNetwork, anchor_grid, clip, decode, resize
+from bifocal.backbones.detectors.bottom_up import BottomUpNetwork, anchor_grid, clip, decode, resize
 from bifocal.backbones.weights import FromFile
 from bifocal.convert.bottom_up import convert_bottom_up
 from bifocal.features.extractors import BottomUp

@@ -1,0 +1,1 @@
+"""Detectors: torchvision's detectors and bottom-up attention."""

@@ -1,0 +1,1 @@
+"""Backbones of timm: their input, tokens, last layers and use inside a trained encoder."""

@@ -1,0 +1,64 @@
+"""A backbone inside an encoder that never trains: the outputs of several layers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.backbones.state import load_feature_weights
+from bifocal.backbones.timm.backbone import TimmBackbone
+from bifocal.backbones.timm.config import BackboneConfig
+
+
+class FrozenLayers(nn.Module):
+    """Outputs of several layers of a timm model, without gradients; random weights until ``load_pretrained``.
+
+    Args:
+        name: name of a timm model.
+        layers: names of the model's modules.
+        size: side of the images in pixels.
+        model_arguments: further keyword arguments of ``timm.create_model``.
+
+    Shape:
+        pixels (B, 3, size, size), 0 to 255 -> one (B, C, h, w) per layer.
+
+    Raises:
+        ValueError: timm has no such model, or the model has no such layer.
+
+    Example:
+        >>> backbone = FrozenLayers("resnet10t", ["layer3", "layer4"], size=64)
+        >>> [tuple(maps.shape) for maps in backbone(torch.zeros(2, 3, 64, 64))]
+        [(2, 256, 4, 4), (2, 512, 2, 2)]
+    """
+
+    def __init__(
+        self, name: str, layers: Sequence[str], size: int, model_arguments: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        self.backbone, self.layers = TimmBackbone(BackboneConfig(name, size, model_arguments=model_arguments)), layers
+        self.backbone.check_layers(layers)
+        self.network = self.backbone.network
+
+    @property
+    def channels(self) -> list[int]:
+        """Number of channels of each layer."""
+        return self.backbone.layer_channels(self.layers)
+
+    def forward(self, pixels: Tensor) -> list[Tensor]:
+        with torch.no_grad():
+            return self.backbone.layer_maps(pixels, self.layers)
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    def load_pretrained(self, directory: Path) -> None:
+        """Load the weights that the extractors ImageFiles and Pixels keep in a feature directory.
+
+        Raises:
+            FileNotFoundError: the directory holds no weights.
+            ValueError: the weights belong to another network.
+        """
+        load_feature_weights(self.network, directory, self.backbone.classifier_prefix)

@@ -1,0 +1,135 @@
+"""A backbone that trains together with the encoder on top of it, and the views of an image it is given."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from bifocal.backbones.state import load_feature_weights
+from bifocal.backbones.timm.backbone import TimmBackbone
+from bifocal.backbones.timm.config import BackboneConfig
+
+EvalResize = Literal["stretch", "scale_and_crop", "as_is"]
+"""Resizing of images in evaluation. ``stretch``: to a square, which changes the aspect ratio (BEAN, section 4.2).
+``scale_and_crop``: the shorter side to 256 pixels, then the central 224 x 224 (VSE++). ``as_is``: no resizing."""
+CROP_SIZE, SHORTER_SIDE = 224, 256
+MIN_CROP_AREA, CROP_ASPECTS = 0.08, (3 / 4, 4 / 3)
+EVAL_BATCH_SIZE = 32
+"""Images per forward pass in evaluation: bounds the memory for maps when a whole collection is embedded."""
+
+
+class PixelBackbone(nn.Module):
+    """A timm backbone with normalization and without its classifier; random weights until ``load_pretrained``.
+
+    Args:
+        name: name of a timm model whose ``forward_features`` returns a map.
+        model_arguments: further keyword arguments of ``timm.create_model``.
+
+    Shape:
+        pixels (B, 3, H, W), bytes or floats from 0 to 255 -> (B, C, h, w); H and W are free if the model is fully
+        convolutional.
+
+    Raises:
+        ValueError: timm has no such model, or its features are not a map.
+
+    Example:
+        >>> backbone = PixelBackbone("resnet10t")
+        >>> backbone(torch.zeros(2, 3, 96, 64)).shape
+        torch.Size([2, 512, 3, 2])
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, name: str, model_arguments: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        backbone = TimmBackbone(BackboneConfig(name, CROP_SIZE, model_arguments=model_arguments))
+        self.network = backbone.network.requires_grad_(True).train()
+        self.channels: int = backbone.network.num_features
+        self.classifier_prefix = backbone.classifier_prefix
+        for statistic in ("mean", "std"):
+            values = torch.tensor(getattr(backbone, statistic)).view(3, 1, 1)
+            self.register_buffer(statistic, 255 * values, persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        inputs = ((pixels - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.network.forward_features(inputs)
+        return features
+
+    def load_pretrained(self, directory: Path) -> dict[str, Tensor]:
+        """Load the backbone's weights that the extractors ImageFiles, Pixels and RMAC keep in a feature directory.
+
+        Returns:
+            The tensors of other modules in the same file, by name.
+
+        Raises:
+            FileNotFoundError: the directory holds no weights.
+            ValueError: the weights belong to another network.
+        """
+        return load_feature_weights(self.network, directory, self.classifier_prefix)
+
+
+def resize_for_eval(pixels: Tensor, mask: Tensor, method: EvalResize, image_size: int) -> list[Tensor]:
+    """Cut the padding from images and resize them as in evaluation.
+
+    Args:
+        image_size: side of the square of "stretch", in pixels.
+
+    Shape:
+        pixels (B, 3, H, W), mask (B, H, W) bool -> B images (3, h, w).
+    """
+    if method == "stretch":
+        return [resize_pixels(image, image_size, image_size) for image in whole_images(pixels, mask)]
+    if method == "scale_and_crop":
+        return [center_crop(image) for image in whole_images(pixels, mask)]
+    return whole_images(pixels, mask)
+
+
+def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
+    """Return each image without its padding, which is on the right and at the bottom."""
+    heights, widths = mask.any(dim=2).sum(dim=1).tolist(), mask.any(dim=1).sum(dim=1).tolist()
+    return [image[:, :h, :w] for image, h, w in zip(pixels, heights, widths, strict=True)]
+
+
+def random_crops(images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
+    """Return a random crop of each of B images (3, H, W), resized to (B, 3, size, size).
+
+    A crop has ``min_area`` to 100 % of the area, by default 8 % as in VSE++ and BEAN (section 4.1), and an aspect ratio
+    of 3/4 to 4/3.
+    """
+    from torchvision.transforms.v2 import RandomResizedCrop  # imported here: it takes seconds
+
+    transform = RandomResizedCrop(size, scale=(min_area, 1.0), ratio=CROP_ASPECTS)
+    crops = []
+    for image in images:
+        box = transform.make_params([image])
+        top, left, height, width = (box[name] for name in ("top", "left", "height", "width"))
+        crops.append(resize_pixels(image[:, top : top + height, left : left + width], size, size))
+    return torch.stack(crops)
+
+
+def resize_pixels(image: Tensor, height: int, width: int) -> Tensor:
+    """Resize an image (3, H, W) bilinearly, with antialiasing; bytes become float32."""
+    image = image if image.is_floating_point() else image.float()
+    if image.shape[1:] == (height, width):
+        return image
+    size = (height, width)
+    return interpolate(image.unsqueeze(0), size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+
+
+def scale_shorter_side(image: Tensor) -> Tensor:
+    """Resize an image (3, H, W) so that its shorter side has 256 pixels."""
+    height, width = image.shape[1:]
+    scale = SHORTER_SIDE / min(height, width)
+    return resize_pixels(image, round(height * scale), round(width * scale))
+
+
+def center_crop(image: Tensor) -> Tensor:
+    """Crop the central square, whose side is 224/256 of the shorter side, and resize it to (3, 224, 224)."""
+    height, width = image.shape[1:]
+    side = max(1, round(min(height, width) * CROP_SIZE / SHORTER_SIDE))
+    top, left = (height - side) // 2, (width - side) // 2
+    return resize_pixels(image[:, top : top + side, left : left + side], CROP_SIZE, CROP_SIZE)

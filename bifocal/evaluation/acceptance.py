@@ -1,0 +1,216 @@
+"""Decision whether an exported model replaces another one: both are ranked again, on the same images."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from bifocal.datasets import Dataset
+from bifocal.evaluation.checks import Check, floor_check, gain_check, guard_check, limit_check
+from bifocal.evaluation.common_images import CommonImages, common_images
+from bifocal.evaluation.comparison import RETRIEVAL, join_queries
+from bifocal.evaluation.criteria import Criteria
+from bifocal.evaluation.exported_model import ExportedModel
+from bifocal.evaluation.latency import latency_ratios
+from bifocal.evaluation.looks import Look, image_sketch, next_look
+from bifocal.evaluation.zero_shot_floor import zero_shot_check
+from bifocal.features import FeatureStore
+
+
+@dataclass
+class Assessment:
+    """Result of all checks.
+
+    Attributes:
+        checks: conditions, met or not.
+        metrics: further measured values, in percent.
+        notes: what could not be measured, and why.
+        test_set: images of the comparison.
+        look: spent level; None if the models were not compared.
+    """
+
+    checks: list[Check] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    test_set: dict[str, Any] = field(default_factory=dict)
+    look: Look | None = None
+
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons of the conditions that are not met."""
+        return [check.reason for check in self.checks if not check.passed]
+
+    def record(self) -> dict[str, Any]:
+        """Return everything as values for JSON, with all finite numbers in ``metrics``."""
+        values = {check.name: check.value for check in self.checks}
+        lows = {f"{check.name}.low": check.bound for check in self.checks}
+        numbers = {name: value for name, value in (values | lows | self.metrics).items() if value is not None}
+        return {
+            "reasons": self.reasons,
+            "checks": [asdict(check) | {"passed": check.passed} for check in self.checks],
+            "metrics": {name: float(value) for name, value in numbers.items() if math.isfinite(value)},
+            "notes": self.notes,
+            "test_set": self.test_set,
+            "level": self.look.level if self.look else None,
+        }
+
+
+def assess(
+    dataset: Dataset,
+    models: Sequence[ExportedModel],
+    stores: Sequence[FeatureStore | None],
+    criteria: Criteria,
+    *,
+    names: tuple[str, str] = ("", ""),
+    looks: Sequence[Look] = (),
+) -> Assessment:
+    """Rank the models on the test images of all of them and check the first one against ``criteria``.
+
+    Args:
+        dataset: of the first model.
+        models: the candidate, and the model that it would replace if there is one.
+        stores: for each model, the features of the dataset's images; None for a model that reads images.
+        names: identities of the models; a repeated comparison of the same two spends no level.
+        looks: earlier comparisons.
+    """
+    result, candidate = Assessment(), models[0]
+    result.checks += _graph_checks(candidate, criteria)
+    common = common_images(dataset, models, stores, criteria.unseen_images)
+    result.checks += _test_set_checks(common, criteria)
+    result.notes += common.notes
+    sketch = image_sketch(common.contents)
+    result.test_set = {
+        "images": len(common.split.images),
+        "captions": len(common.split.captions),
+        "left_out": common.left_out,
+        "sketch": list(sketch),
+    }
+    if len(common.split.images) < max(2, criteria.min_images):
+        return result
+    tables = []
+    for number, (model, store) in enumerate(zip(models, stores, strict=True)):
+        who = ("the candidate", "the model to compare with")[number]
+        try:
+            tables.append(model.rank(common.split, store))
+        except ValueError as error:
+            result.checks.append(Check("ranks", f"{who} cannot be ranked again: {error}"))
+            return result
+    result.checks += _floor_checks(candidate, tables[0], criteria)
+    result.checks += _zero_shot_checks(candidate, common, criteria)
+    if len(models) > 1:
+        result.look = next_look(criteria.false_promotion_rate, criteria.looks, names, sketch, looks)
+        result.checks += _comparison_checks(models, tables, common, criteria, result.look.level)
+        result.checks += _latency_checks(models, common, criteria)
+        for name, table in zip(("candidate", "champion"), tables, strict=True):
+            result.metrics |= {f"{name}.{key}": value for key, value in _recalls(table, criteria.recall_at).items()}
+    else:
+        result.metrics |= {f"candidate.{key}": value for key, value in _recalls(tables[0], criteria.recall_at).items()}
+        result.notes.append("latency was not checked: its limit is relative to the champion, and there is none")
+    return result
+
+
+def _graph_checks(model: ExportedModel, criteria: Criteria) -> Iterator[Check]:
+    yield limit_check("parity", model.parity, criteria.parity)
+    yield limit_check("backbone_parity", model.backbone_parity, criteria.backbone_parity)
+    yield limit_check("size_mb", model.size_mb, criteria.size_mb)
+
+
+def _test_set_checks(common: CommonImages, criteria: Criteria) -> Iterator[Check]:
+    found, left_out = len(common.split.images), "; ".join(f"{n} {why}" for why, n in common.left_out.items())
+    reason = (
+        f"{found} of {common.test_images} test images can be compared, {criteria.min_images} are required"
+        + (f"; left out: {left_out}" if left_out else "")
+    )  # fmt: skip
+    yield Check("images", "" if found >= max(2, criteria.min_images) else reason, found, criteria.min_images)
+    yield Check(
+        "copies",
+        f"{common.copies} test images are also in train or val: the model was trained on them" if common.copies else "",
+        common.copies,
+        0,
+    )
+    share = common.near_duplicates / max(1, found + common.near_duplicates)
+    reason = (
+        f"{common.near_duplicates} test images look like images in train or val, {100 * share:.2g} %: at most "
+        f"{100 * criteria.max_near_duplicates:.2g} % are allowed"
+    )
+    passed = share <= criteria.max_near_duplicates
+    yield Check("near_duplicates", "" if passed else reason, share, criteria.max_near_duplicates)
+
+
+def _floor_checks(model: ExportedModel, ranks: pd.DataFrame, criteria: Criteria) -> Iterator[Check]:
+    others = model.ranks[~model.ranks["direction"].isin(RETRIEVAL)]
+    for name, floor in criteria.floors.items():
+        yield floor_check(pd.concat([ranks, others]), name, criteria.recall_at, floor, criteria.alpha, criteria.seed)
+
+
+def _zero_shot_checks(model: ExportedModel, common: CommonImages, criteria: Criteria) -> Iterator[Check]:
+    """Yield the check of trained heads above a contrastive model; the graphs cannot repeat the ranks without heads."""
+    known = model.evaluated_on["image_id"][model.evaluated_contents.isin(set(common.contents))]
+    limits = criteria.min_gain, criteria.alpha, criteria.seed
+    check = zero_shot_check(model.ranks, set(known), list(criteria.recall_at), *limits)
+    if check is not None:
+        yield check
+
+
+def _comparison_checks(
+    models: Sequence[ExportedModel],
+    tables: Sequence[pd.DataFrame],
+    common: CommonImages,
+    criteria: Criteria,
+    level: float,
+) -> Iterator[Check]:
+    queries = join_queries(*tables)
+    if level:
+        yield gain_check(queries, criteria.recall_at, criteria.min_gain, level, criteria.seed)
+    else:
+        yield Check(
+            "gain",
+            f"the test set is used up: {criteria.looks} comparisons on it have spent the allowed rate of false "
+            f"promotions, {criteria.false_promotion_rate:g}. Put new images into the test split, at least as many as "
+            "it has, and allow unseen_images",
+        )
+    for name, max_drop in criteria.max_drops.items():
+        guarded = queries
+        if name.partition(".R@")[0] not in (*RETRIEVAL, "recall_sum"):
+            try:
+                guarded = _recorded_queries(models, name, common)
+            except ValueError as error:
+                yield Check(f"drop.{name}", str(error), limit=-max_drop)
+                continue
+        yield guard_check(guarded, name, criteria.recall_at, max_drop, criteria.alpha, criteria.seed)
+
+
+def _recorded_queries(models: Sequence[ExportedModel], direction: str, common: CommonImages) -> pd.DataFrame:
+    """Return the queries of a task that the graphs cannot repeat, such as pointing, from both models' evaluations."""
+    tables = []
+    shared = set(common.contents).intersection(*(model.evaluated_contents for model in models))
+    for model in models:
+        image_ids = set(model.evaluated_on["image_id"][model.evaluated_contents.isin(shared)])
+        ranks = model.ranks
+        tables.append(ranks[(ranks["direction"] == direction) & ranks["image_id"].isin(image_ids)])
+    queries = join_queries(*tables)
+    missing = max(map(len, tables)) - len(queries)
+    if missing:
+        raise ValueError(
+            f"{direction} was measured on {len(tables[0])} queries of the candidate and {len(tables[1])} of the other "
+            f"model, and {missing} are not in common, so a drop cannot be ruled out: evaluate both on the same phrases"
+        )
+    return queries
+
+
+def _latency_checks(models: Sequence[ExportedModel], common: CommonImages, criteria: Criteria) -> Iterator[Check]:
+    read = all(model.reads_images for model in models)
+    image = common.split.image_path(common.split.images["image_id"].iloc[0]).read_bytes() if read else None
+    for kind, ratio in latency_ratios(models[0].encoders, models[1].encoders, image).items():
+        yield limit_check(f"latency_ratio.{kind}", ratio, criteria.max_latency_ratio)
+
+
+def _recalls(ranks: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:
+    values = {
+        f"{direction}.R@{k}": 100 * float((ranks.loc[ranks["direction"] == direction, "rank"] < k).mean())
+        for direction in RETRIEVAL
+        for k in ks
+    }
+    return values | {"recall_sum": sum(values.values())}

@@ -1,0 +1,122 @@
+"""Test images on which two models can be compared: in the test split of both, and in the training of neither."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+from PIL import Image
+
+from bifocal.datasets import Dataset, open_image
+from bifocal.datasets.duplicates import near_duplicates
+from bifocal.evaluation.exported_model import ExportedModel
+from bifocal.evaluation.rank_tables import evaluated_images
+from bifocal.features import FeatureStore
+
+UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class CommonImages:
+    """Test images of a comparison.
+
+    Attributes:
+        split: the images with their captions.
+        contents: identity of each image: SHA-256 of its file, or of its stored features if it has no file.
+        test_images: number of images in the test split of the dataset.
+        left_out: number of test images that are not in ``split``, by reason.
+        copies: test images whose file is also in train or val.
+        near_duplicates: test images that look like an image in train or val.
+        notes: checks that could not be made.
+    """
+
+    split: Dataset
+    contents: list[str]
+    test_images: int
+    left_out: dict[str, int]
+    copies: int
+    near_duplicates: int
+    notes: list[str]
+
+
+def common_images(
+    dataset: Dataset,
+    models: Sequence[ExportedModel],
+    stores: Sequence[FeatureStore | None],
+    unseen_images: bool = False,
+) -> CommonImages:
+    """Return the test images of ``dataset`` on which all models can be ranked.
+
+    Args:
+        dataset: of the first model; its test split and its captions are used.
+        models: the candidate, and the model to compare with if there is one.
+        stores: for each model, the features of the dataset's images; None for a model that reads images.
+        unseen_images: whether images count that the other model was neither trained nor evaluated on.
+    """
+    test, others = dataset.split("test"), dataset.images[dataset.images["split"] != "test"]
+    images = test.images.assign(content=_contents(test, next((store for store in stores if store is not None), None)))
+    keep = images["image_id"].isin(test.captions["image_id"])
+    left_out = {"without a caption": int((~keep).sum())}
+    for name, remove in (
+        ("without a SHA-256 of the file or the features", images["content"] == UNKNOWN),
+        ("with the same content as another test image", images["content"].duplicated()),
+        *_former_reasons(images, models[1:], stores[1:], unseen_images),
+    ):
+        left_out[name] = int((keep & remove).sum())
+        keep &= ~remove
+    copied = keep & images["sha256"].isin(set(others["sha256"].dropna()) - {UNKNOWN})
+    near, notes = _near_duplicates(dataset, images[keep & ~copied])
+    similar = keep & images["image_id"].isin(near)
+    left_out["copies of training images"], left_out["near-duplicates of training images"] = copied.sum(), similar.sum()
+    kept = images[keep & ~copied & ~similar]
+    in_split = test.captions["image_id"].isin(kept["image_id"])
+    split = replace(
+        test,
+        images=kept.drop(columns="content").reset_index(drop=True),
+        captions=test.captions[in_split].reset_index(drop=True),
+    )
+    reasons = {name: int(count) for name, count in left_out.items() if count}
+    return CommonImages(
+        split, kept["content"].tolist(), len(images), reasons, int(copied.sum()), int(similar.sum()), notes
+    )
+
+
+def _contents(test: Dataset, store: FeatureStore | None) -> list[str]:
+    hashes: list[str] = test.images["sha256"].fillna(UNKNOWN).tolist()
+    if all(hashes) or store is None:
+        return hashes
+    features = evaluated_images(test.images, store)["features"]
+    return [content or stored for content, stored in zip(hashes, features, strict=True)]
+
+
+def _former_reasons(
+    images: pd.DataFrame,
+    models: Sequence[ExportedModel],
+    stores: Sequence[FeatureStore | None],
+    unseen_images: bool,
+) -> list[tuple[str, "pd.Series[bool]"]]:
+    """Return the reasons for which images are unfit for the models to compare with."""
+    reasons = []
+    for model, store in zip(models, stores, strict=True):
+        identity = model.evaluated_contents
+        if not unseen_images:
+            reasons.append(("not in the test split of the other model", ~images["content"].isin(set(identity))))
+        reasons.append(("in the training of the other model", images["content"].isin(model.trained_on)))
+        if store is not None:
+            features = dict(zip(identity, model.evaluated_on["features"], strict=True))
+            stored = evaluated_images(images, store)["features"].to_numpy()
+            reasons.append(("with other features than the other model's", images["content"].map(features) != stored))
+    return reasons
+
+
+def _near_duplicates(dataset: Dataset, images: pd.DataFrame) -> tuple[set[str], list[str]]:
+    """Return the ids of ``images`` that look like an image of train or val, and what could not be compared."""
+    others = dataset.images[(dataset.images["split"] != "test") & dataset.images["path"].notna()]
+    images = images[images["path"].notna()]
+    if not len(images) or not len(others):
+        return set(), ["near-duplicates were not searched: the dataset has no image files of test and another split"]
+
+    def read(image_id: str, side: int) -> Image.Image:
+        return open_image(dataset.image_path(image_id), side=side)
+
+    pairs = near_duplicates(images["image_id"].tolist(), others["image_id"].tolist(), read)
+    return {pair.first for pair in pairs}, []

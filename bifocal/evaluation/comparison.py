@@ -1,0 +1,168 @@
+"""Paired bootstrap: intervals of means, and of differences between two models on the same queries.
+
+Images are resampled, not queries: the captions and phrases of one image are not independent.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bifocal.metrics.bootstrap import bootstrap_difference, percentile_interval
+
+RETRIEVAL = ("caption_retrieval", "image_retrieval")
+ZERO_SHOT = "zero_shot."
+"""Prefix of the directions of the contrastive model below a model's heads."""
+KEYS = ["direction", "query", "image_id", "content"]
+"""Columns that identify a query: equal ids with other contents are other queries."""
+
+
+@dataclass(frozen=True)
+class PairedScores:
+    """Scores of two models on the same queries, and the image of each query; all of shape (Q,)."""
+
+    current: NDArray[np.float64]
+    reference: NDArray[np.float64]
+    image_ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Metric of two models and the interval of its difference, current minus reference."""
+
+    name: str
+    current: float
+    reference: float
+    interval: tuple[float, float]
+
+    @property
+    def gain(self) -> float:
+        """Difference, current minus reference."""
+        return self.current - self.reference
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the whole interval is above or below 0, else 0."""
+        low, high = self.interval
+        return 1 if low > 0 else -1 if high < 0 else 0
+
+
+def mean_interval(
+    values: NDArray[np.float64], image_ids: Sequence[str], *, resamples: int, seed: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the bootstrap interval of the mean of per-query values.
+
+    Shape:
+        values (Q,), image_ids (Q,)
+
+    Example:
+        >>> mean_interval(np.ones(3), ["a", "a", "b"], resamples=100, seed=0)
+        (1.0, 1.0)
+    """
+    scores = PairedScores(values, np.zeros_like(values), image_ids)
+    return paired_interval([scores], resamples=resamples, seed=seed, level=level)
+
+
+def paired_interval(
+    scores: Sequence[PairedScores], *, resamples: int, seed: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the bootstrap interval of the sum, over ``scores``, of mean differences.
+
+    Args:
+        scores: one or several metrics; every resample draws the same images for all of them.
+        level: confidence, in (0, 1).
+    """
+    return percentile_interval(bootstrap_difference(*image_totals(scores), resamples, seed), level)
+
+
+def image_totals(scores: Sequence[PairedScores]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the totals of both models and the number of queries, of each image and metric; all of shape (G, S)."""
+    image_ids = sorted({image for metric in scores for image in metric.image_ids})
+    row_of_image = {image: row for row, image in enumerate(image_ids)}
+    current, reference, counts = torch.zeros(3, len(image_ids), len(scores), dtype=torch.float64)
+    for column, metric in enumerate(scores):
+        rows = torch.tensor([row_of_image[image] for image in metric.image_ids])
+        current[:, column].index_add_(0, rows, torch.from_numpy(metric.current))
+        reference[:, column].index_add_(0, rows, torch.from_numpy(metric.reference))
+        counts[:, column] = rows.bincount(minlength=len(image_ids))
+    return current, reference, counts
+
+
+def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
+    """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``.
+
+    Raises:
+        ValueError: queries were ranked under different protocols, or a table does not say under which.
+    """
+    if not ({"protocol"} <= set(current.columns) & set(reference.columns)):
+        raise ValueError(
+            "a table of ranks has no column 'protocol': version 0.2 or earlier wrote it; evaluate the model again"
+        )
+    pairs = current.merge(reference, on=KEYS, suffixes=("_current", "_reference"), validate="one_to_one")
+    unlike = pairs[pairs["protocol_current"] != pairs["protocol_reference"]]
+    if len(unlike):
+        raise ValueError(
+            f"{unlike['direction'].iloc[0]}: {len(unlike)} of {len(pairs)} common queries were ranked under different "
+            "protocols (other candidates or true boxes), so their ranks are not comparable: evaluate both models on "
+            "the same split with the same protocol"
+        )
+    return pairs
+
+
+def compare_ranks(
+    current: pd.DataFrame, reference: pd.DataFrame, ks: Iterable[int], *, resamples: int, seed: int
+) -> list[Difference]:
+    """Compare two models by direction: R@K of retrieval, and accuracy of every other direction, in percent.
+
+    Directions of the contrastive model below a model's heads are left out.
+
+    Args:
+        current, reference: tables as in ``ranks.parquet``; queries of one table alone are left out.
+
+    Raises:
+        ValueError: as ``join_queries``.
+    """
+    differences = []
+    for direction, queries in join_queries(current, reference).groupby("direction", sort=True):
+        if str(direction).startswith(ZERO_SHOT):
+            continue
+        retrieval = direction in RETRIEVAL
+        for k in ks if retrieval else [1]:
+            name = f"{direction}.R@{k}" if retrieval else f"{direction}.accuracy"
+            scores = hits(queries, k)
+            interval = paired_interval([scores], resamples=resamples, seed=seed)
+            differences.append(Difference(name, float(scores.current.mean()), float(scores.reference.mean()), interval))
+    return differences
+
+
+def compare_recall_sums(
+    queries: pd.DataFrame, ks: Iterable[int], *, resamples: int, seed: int, level: float
+) -> Difference:
+    """Compare the sum of R@K over ``ks`` and both directions of retrieval, in percentage points.
+
+    Args:
+        queries: as from ``join_queries``.
+    """
+    scores = recall_scores(queries, ks)
+    current, reference = (
+        sum(float(metric.current.mean()) for metric in scores),
+        sum(float(metric.reference.mean()) for metric in scores),
+    )
+    interval = paired_interval(scores, resamples=resamples, seed=seed, level=level)
+    return Difference("recall_sum", current, reference, interval)
+
+
+def recall_scores(queries: pd.DataFrame, ks: Iterable[int]) -> list[PairedScores]:
+    """Return the hits of ``compare_recall_sums``, one entry per direction and K."""
+    by_direction = [queries[queries["direction"] == direction] for direction in RETRIEVAL]
+    return [hits(rows, k) for rows in by_direction for k in ks]
+
+
+def hits(queries: pd.DataFrame, k: int) -> PairedScores:
+    """Return 100 for each query whose rank is among the first ``k``, else 0."""
+    current, reference = ((queries[f"rank_{model}"] < k).to_numpy() for model in ("current", "reference"))
+    return PairedScores(np.where(current, 100.0, 0.0), np.where(reference, 100.0, 0.0), list(queries["image_id"]))

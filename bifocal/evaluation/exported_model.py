@@ -1,0 +1,135 @@
+"""An exported model with the records of its training and evaluation, and its ranks on any images."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bifocal.datasets import Dataset
+from bifocal.evaluation.exported_scores import score_matrix
+from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
+from bifocal.evaluation.retrieval_tables import rank_table
+from bifocal.features import FeatureStore
+from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Array
+from bifocal.serving.pair_scorer import PairScorer, scores_pairs
+
+BACKBONE = "backbone"
+"""Value of the column ``branch`` in ``parity.csv``."""
+IMAGES_PER_BATCH, SENTENCES_PER_BATCH = 32, 256
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """Files of an exported model.
+
+    Attributes:
+        directory: of the graphs.
+        ranks: ranks of its own evaluation, as in ``ranks.parquet``.
+        trained_on: SHA-256 of the images outside the evaluated split.
+        evaluated_on: images of the evaluated split, as in ``evaluated_on.parquet``.
+        parity: largest difference between an embedding or a score of the graphs and torch's.
+        backbone_parity: largest relative difference between a feature and torch's; 0 without a backbone graph.
+        size_mb: size of all graphs.
+    """
+
+    directory: Path
+    ranks: pd.DataFrame
+    trained_on: frozenset[str]
+    evaluated_on: pd.DataFrame
+    parity: float
+    backbone_parity: float
+    size_mb: float
+
+    @classmethod
+    def read(cls, model: Path, evaluation: Path) -> "ExportedModel":
+        """Read a model.
+
+        Args:
+            model: folder that holds the exported files, at any depth.
+            evaluation: folder of the metrics and tables of its evaluation.
+
+        Raises:
+            ValueError: a file is missing.
+        """
+        graphs, tables = list(model.rglob("*.onnx")), (RANKS, TRAINING_IMAGES, EVALUATED_IMAGES)
+        parity = next(iter(model.rglob("parity.csv")), None)
+        missing = [name for name in tables if not (evaluation / name).is_file()]
+        if not graphs or parity is None or missing:
+            absent = [*missing, *([] if parity else ["parity.csv"]), *([] if graphs else ["*.onnx"])]
+            raise ValueError(f"{', '.join(absent)} is missing: evaluate and export the model again with this version")
+        ranks, trained_on, evaluated_on = (pd.read_parquet(evaluation / name) for name in tables)
+        table = pd.read_csv(parity)
+        is_backbone = table["branch"] == BACKBONE
+        return cls(
+            directory=parity.parent,
+            ranks=ranks,
+            trained_on=frozenset(trained_on["content"]),
+            evaluated_on=evaluated_on,
+            # NaN must stay NaN: skipna would hide a broken graph.
+            parity=float(table.loc[~is_backbone, "difference"].max(skipna=False)),
+            backbone_parity=float(table.loc[is_backbone, "difference"].max(skipna=False)) if is_backbone.any() else 0.0,
+            size_mb=sum(path.stat().st_size for path in graphs) / 1e6,
+        )
+
+    @cached_property
+    def encoders(self) -> Embedder | PairScorer:
+        """The graphs, loaded."""
+        return PairScorer(self.directory) if scores_pairs(self.directory) else Embedder(self.directory)
+
+    @property
+    def evaluated_contents(self) -> "pd.Series[str]":
+        """SHA-256 of each evaluated image's file, or of its features if it has no file."""
+        known = self.evaluated_on
+        return known["content"].where(known["content"] != "", known["features"])
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the graphs read an image file; others need the features of the image."""
+        return "image" in self.encoders.inputs
+
+    def rank(self, split: Dataset, features: FeatureStore | None) -> pd.DataFrame:
+        """Return the rank of every image and caption of ``split``, ranked together, as in ``ranks.parquet``.
+
+        Args:
+            features: of the images, for a model that does not read images.
+
+        Raises:
+            ValueError: the graphs return NaN, an image cannot be read, or the model needs features and gets none.
+        """
+        ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
+        row_of_image = {image_id: row for row, image_id in enumerate(ids)}
+        image_of_caption = torch.tensor([row_of_image[image_id] for image_id in split.captions["image_id"]])
+        folds = split_folds(PROTOCOLS["full"], image_of_caption, len(ids))
+        both = self._ranks(lambda batch: self._encode_images(split, batch, features), ids, texts, image_of_caption)
+        caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in both)
+        return rank_table(split.images, split.captions, caption_ranks, image_ranks, folds)
+
+    def _ranks(
+        self, encode: Callable[[Sequence[str]], Array], ids: Sequence[str], texts: Sequence[str], answers: Tensor
+    ) -> tuple[Ranks, Ranks]:
+        if isinstance(self.encoders, PairScorer):
+            scores = torch.from_numpy(score_matrix(self.encoders, ids, texts, encode))
+            return score_ranks(lambda rows, columns: scores[rows][:, columns], answers, images=len(ids))
+        images = _in_batches(encode, ids, IMAGES_PER_BATCH)
+        return retrieval_ranks(images, _in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers)
+
+    def _encode_images(self, split: Dataset, image_ids: Sequence[str], features: FeatureStore | None) -> Array:
+        if self.reads_images:
+            return self.encoders.encode_images([split.image_path(image_id).read_bytes() for image_id in image_ids])
+        if features is None or "features" not in self.encoders.inputs:
+            raise ValueError(f"the graphs take {', '.join(self.encoders.inputs)}: images need the features they read")
+        regions = features.gather(features.rows(image_ids))
+        rows = zip(regions.features, regions.mask, strict=True)
+        return self.encoders.encode_features([image[mask].numpy() for image, mask in rows])
+
+
+def _in_batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:
+    parts = [embed(inputs[start : start + size]) for start in range(0, len(inputs), size)]
+    return torch.from_numpy(np.concatenate(parts))

@@ -1,0 +1,47 @@
+"""Whether trained heads gain over the contrastive model below them; if not, that model is to be shipped unchanged."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from bifocal.evaluation.checks import Check, gain_check
+from bifocal.evaluation.comparison import RETRIEVAL, ZERO_SHOT, join_queries
+
+NAME = "zero_shot"
+ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
+
+
+def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:
+    """Return retrieval ranks of a contrastive model, for the table of ranks of the model above it."""
+    return ranks.assign(direction=ZERO_SHOT + ranks["direction"])
+
+
+def zero_shot_check(
+    ranks: pd.DataFrame, image_ids: set[str], ks: list[int], min_gain: float, alpha: float, seed: int
+) -> Check | None:
+    """Check that a model has a higher recall sum than the contrastive model below it, by more than ``min_gain``.
+
+    A model with the same ranks is the contrastive model itself, and passes.
+
+    Args:
+        ranks: table of ranks of the model, as in ``ranks.parquet``.
+        image_ids: images to compare on.
+        ks: K of the recall sum.
+        alpha: level of the test.
+
+    Returns:
+        None if the table has no ranks of a contrastive model.
+    """
+    compared = ranks[ranks["image_id"].isin(image_ids)]
+    floor = compared[compared["direction"].str.startswith(ZERO_SHOT)]
+    if not len(floor):
+        return None
+    floor = floor.assign(direction=floor["direction"].str.removeprefix(ZERO_SHOT))
+    try:
+        queries = join_queries(compared[compared["direction"].isin(RETRIEVAL)], floor)
+    except ValueError as error:
+        return Check(NAME, f"the gain over the zero-shot model was not measured: {error}", limit=min_gain)
+    check = gain_check(queries, ks, min_gain, alpha, seed, NAME)
+    if len(queries) == len(floor) and (queries["rank_current"] == queries["rank_reference"]).all():
+        return replace(check, reason="")
+    return check if check.passed else replace(check, reason=f"over the zero-shot model, {check.reason}; {ANSWER}")

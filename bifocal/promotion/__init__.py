@@ -1,1 +1,0 @@
-"""Decision whether an exported model replaces the champion: pure functions, without the registry."""

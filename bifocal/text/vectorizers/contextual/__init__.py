@@ -1,0 +1,1 @@
+"""Vectorizers over pretrained language models: the vector of a word depends on its sentence."""

@@ -1,0 +1,1 @@
+"""Vectorizers over static embeddings: one vector per word, whatever its sentence."""

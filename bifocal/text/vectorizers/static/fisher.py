@@ -1,0 +1,178 @@
+"""Captions as Fisher vectors of their words."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_matrix
+
+from bifocal.datasets.published import PublishedCorpus
+from bifocal.progress import log_line, track
+from bifocal.text.expected import ExpectedText
+from bifocal.text.fisher import STATE, FisherArrays, normalize_fisher
+from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.text.vectorizers.base import ignored_arguments
+from bifocal.text.vectorizers.static.gaussian_mixture import fit_mixture
+from bifocal.text.vectorizers.static.mean_word_vectors import (
+    SKIP_GRAM_ARGUMENTS,
+    expect_word_vectors,
+    fit_word_vectors,
+)
+from bifocal.text.vectorizers.streaming_pca import streaming_pca
+from bifocal.text.word_vectors.word_vectors import WordVectors
+
+Array = NDArray[np.float32]
+BLOCK = 512
+"""Captions that are transformed together."""
+
+
+@dataclass
+class FisherVectors:
+    """Fisher vectors of word vectors under a mixture, with power and l2 normalization, then PCA.
+
+    Wang, Li, Lazebnik, CVPR 2016, section 3.1, after Klein et al., CVPR 2015: independent components of 300-d word
+    vectors, 30 centers, first and second order, 18,000 dimensions, PCA to 6,000. A caption without known words is the
+    projection of the zero vector.
+
+    Args:
+        dim: dimension of the trained word vectors.
+        mixture: "hglmm", each dimension of a center is Gaussian or Laplacian; or "gmm", all are Gaussian.
+        centers: number of centers of the mixture.
+        components: k, dimension after PCA; lower if there are fewer training captions.
+        pca_captions: maximum number of training captions for PCA, evenly spaced.
+        iterations: iterations of EM.
+        min_count, epochs, subsample, path: of the word vectors, as for ``MeanWordVectors``.
+
+    Example:
+        >>> vectorizer = FisherVectors(dim=4, centers=2, components=3, epochs=1, iterations=2)
+        >>> metrics = vectorizer.fit(["a dog runs", "a cat eats", "the dog eats food", "a bird"], seed=0)
+        >>> vectorizer.transform(["a dog"]).values[0].shape
+        (3,)
+    """
+
+    dim: int = 300
+    mixture: Literal["hglmm", "gmm"] = "hglmm"
+    centers: int = 30
+    components: int = 6000
+    pca_captions: int = 150_000
+    iterations: int = 20
+    min_count: int = 1
+    epochs: int = 5
+    subsample: float = 1e-3
+    path: Path | str | None = None
+    word_vectors: WordVectors = field(init=False, repr=False)
+    state: dict[str, np.ndarray] = field(init=False, repr=False)
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        if arguments.get("path") is not None:
+            yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
+
+    @property
+    def format(self) -> TextFormat:
+        """Vectors with the dimension after PCA."""
+        return TextFormat("vectors", self.state["components"].shape[1])
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
+        """Return the sizes of the text of a published corpus; the fit needs those of ``streaming_pca``."""
+        words = expect_word_vectors(corpus, self.dim, self.min_count, self.path)
+        fisher_dim = 2 * self.centers * words.format.dim
+        components = min(self.components, fisher_dim, corpus.captions("train") - 1)
+        matrix, terms = 4 * fisher_dim * components, 8 * fisher_dim * (words.vocabulary_size or 0)
+        return replace(
+            words,
+            format=TextFormat("vectors", components),
+            vocabulary_size=None,
+            fitted_bytes=words.fitted_bytes + matrix,
+            # QR computes in double precision, with a copy; the blocks share the terms of their words.
+            fit_bytes=words.fit_bytes + 7 * matrix + 5 * 8 * components**2 + min(terms, 8 * fisher_dim * BLOCK * 12),
+        )
+
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+        """Fit word vectors, independent components, mixture and principal components."""
+        self.word_vectors, metrics = fit_word_vectors(
+            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
+        )
+        vectors = self.word_vectors.vectors
+        tokens = self.word_vectors.encode(captions)
+        counts = np.bincount(np.concatenate(tokens.values), minlength=len(vectors))[2:].astype(float)
+        mean, unmixing = independent_components(vectors[2:], seed)
+        self.state = {"word_mean": mean, "unmixing": unmixing}
+        used = counts > 0
+        mixture, history = fit_mixture(
+            self._arrays.unmix(np.flatnonzero(used) + 2),
+            counts[used],
+            self.centers,
+            self.mixture == "hglmm",
+            seed,
+            self.iterations,
+        )
+        self.state |= {
+            "weights": mixture.weights,
+            "centers": mixture.centers,
+            "scales": mixture.scales,
+            "gaussian": mixture.gaussian,
+        }
+        step = max(1, -(-len(tokens.values) // self.pca_captions))
+        selected = tokens.values[::step]
+
+        def blocks() -> Iterator[Array]:
+            for start in track(range(0, len(selected), BLOCK), "principal components"):
+                yield self.fisher(selected[start : start + BLOCK])
+
+        self.state["mean"], self.state["components"] = streaming_pca(blocks, self.components, seed)
+        gaussian_share = float(mixture.gaussian.mean())
+        return metrics | {"log_likelihood": history[-1] if history else 0.0, "gaussian_share": gaussian_share}
+
+    def fisher(self, sentences: Sequence[np.ndarray]) -> Array:
+        """Return Fisher vectors before PCA: token ids of B sentences -> (B, 2 centers dim)."""
+        known = [ids[ids > 1] for ids in sentences]
+        # A Fisher vector is a mean over words: compute the term of each different word once.
+        words, columns = np.unique(np.concatenate(known), return_inverse=True)
+        ends = np.cumsum([0, *(len(ids) for ids in known)])
+        weights = np.repeat([1 / max(len(ids), 1) for ids in known], [len(ids) for ids in known]).astype(np.float32)
+        mean = csr_matrix((weights, columns, ends), (len(known), len(words)))
+        return normalize_fisher(mean @ self._arrays.terms(words))
+
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the Fisher vector of each caption, after PCA."""
+        tokens = self.word_vectors.encode(captions)
+        reduced: list[Array] = []
+        for start in range(0, len(captions), BLOCK):
+            reduced += list(self._arrays.reduce(self.fisher(tokens.values[start : start + BLOCK])))
+        return EncodedCaptions(reduced, counts=tokens.counts)
+
+    def save(self, directory: Path) -> None:
+        """Write the word vectors and the arrays that were fitted to them."""
+        self.word_vectors.save(directory)
+        save_file({name: np.ascontiguousarray(value) for name, value in self.state.items()}, directory / STATE)
+
+    def load(self, directory: Path) -> None:
+        """Read the files that :meth:`save` wrote."""
+        self.word_vectors = WordVectors.load(directory)
+        self.state = load_file(directory / STATE)
+
+    @property
+    def _arrays(self) -> FisherArrays:
+        return FisherArrays(self.word_vectors.vectors, self.state)
+
+
+def independent_components(words: Array, seed: int) -> tuple[Array, Array]:
+    """Return the mean (K,) and the unmixing matrix (K, at most K) to unit variance, by FastICA."""
+    from sklearn.decomposition import FastICA  # imported here: scikit-learn takes seconds
+    from sklearn.exceptions import ConvergenceWarning
+
+    count = min(words.shape[1], len(words) - 1)
+    ica = FastICA(count, random_state=seed, whiten="unit-variance", max_iter=200, tol=1e-3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        ica.fit(words.astype(np.float64))
+    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
+        log_line(f"FastICA of {len(words)} words did not converge in 200 iterations; its last result is used")
+    return ica.mean_.astype(np.float32), np.ascontiguousarray(ica.components_.T.astype(np.float32))

@@ -1,0 +1,106 @@
+"""Captions as the mean of their word vectors."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bifocal.datasets.published import PublishedCorpus
+from bifocal.text.expected import ExpectedText
+from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.text.vectorizers.base import ignored_arguments
+from bifocal.text.vectorizers.static.pretrained_word_vectors import PretrainedWordVectors
+from bifocal.text.vectorizers.static.word2vec import Word2Vec
+from bifocal.text.word_vectors.word_vectors import WordVectors
+
+SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
+"""Arguments that only the training of word vectors uses."""
+
+
+@dataclass
+class MeanWordVectors:
+    """Mean of the word vectors of a caption, without unknown words; zero for a caption without known words.
+
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1. The word
+    vectors are trained on the training captions by skip-gram, or read from a file.
+
+    Args:
+        dim: K, dimension of the trained word vectors.
+        min_count: minimum number of occurrences of a word in the training captions.
+        epochs: passes of skip-gram over the captions.
+        subsample: as for ``Word2Vec``.
+        path: file of word vectors, as for ``PretrainedWordVectors``; None trains them.
+
+    Example:
+        >>> vectorizer = MeanWordVectors(dim=4, epochs=1)
+        >>> metrics = vectorizer.fit(["a dog runs", "a cat runs"], seed=0)
+        >>> vectorizer.transform(["a dog"]).values[0].shape
+        (4,)
+    """
+
+    dim: int = 300
+    min_count: int = 1
+    epochs: int = 5
+    subsample: float = 1e-3
+    path: Path | str | None = None
+    word_vectors: WordVectors = field(init=False, repr=False)
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Yield contradictions between arguments."""
+        if arguments.get("path") is not None:
+            yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
+
+    @property
+    def format(self) -> TextFormat:
+        """Vectors with the dimension of the word vectors."""
+        return TextFormat("vectors", self.word_vectors.dim)
+
+    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
+        """Return the sizes of the text of a published corpus."""
+        words = expect_word_vectors(corpus, self.dim, self.min_count, self.path)
+        return replace(words, format=TextFormat("vectors", words.format.dim), vocabulary_size=None)
+
+    def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
+        """Train or read the word vectors."""
+        self.word_vectors, metrics = fit_word_vectors(
+            captions, seed, self.dim, self.min_count, self.epochs, self.subsample, self.path
+        )
+        return metrics
+
+    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
+        """Return the mean vector of each caption."""
+        tokens = self.word_vectors.encode(captions)
+        means = []
+        for ids in tokens.values:
+            known = ids[ids > 1]
+            means.append(self.word_vectors.vectors[known].sum(axis=0) / max(len(known), 1))
+        return EncodedCaptions(means, counts=tokens.counts)
+
+    def save(self, directory: Path) -> None:
+        """Write the vocabulary and the vectors."""
+        self.word_vectors.save(directory)
+
+    def load(self, directory: Path) -> None:
+        """Read the files that :meth:`save` wrote."""
+        self.word_vectors = WordVectors.load(directory)
+
+
+def fit_word_vectors(
+    captions: Sequence[str], seed: int, dim: int, min_count: int, epochs: int, subsample: float, path: Path | str | None
+) -> tuple[WordVectors, dict[str, float]]:
+    """Return word vectors and metrics: from the file ``path``, or trained by skip-gram if it is None."""
+    vectorizer: PretrainedWordVectors | Word2Vec
+    if path is not None:
+        vectorizer = PretrainedWordVectors(min_count=min_count, path=path)
+    else:
+        vectorizer = Word2Vec(dim=dim, min_count=min_count, epochs=epochs, subsample=subsample)
+    metrics = vectorizer.fit(captions, seed)
+    return vectorizer.word_vectors, metrics
+
+
+def expect_word_vectors(corpus: PublishedCorpus, dim: int, min_count: int, path: Path | str | None) -> ExpectedText:
+    """Return the sizes of the tokens of a published corpus with the word vectors of ``fit_word_vectors``."""
+    if path is not None:
+        return PretrainedWordVectors(min_count=min_count, path=path).expect(corpus)
+    return Word2Vec(dim=dim, min_count=min_count).expect(corpus)

@@ -1,0 +1,1 @@
+"""Text encoders on pretrained language models: mixtures of contextual vectors, ELMo, transformers."""

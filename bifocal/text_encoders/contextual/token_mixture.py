@@ -1,0 +1,62 @@
+"""Words and sentence from the layers of contextual vectors."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from bifocal.text_encoders.base import TextEncoder
+from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
+from bifocal.text_encoders.recurrent.sequences import check_layers
+
+
+class TokenMixtureEncoder(TextEncoder):
+    """Affine maps of a mixture of layers: of every word, and of the mean of the words as sentence.
+
+    The mixture is that of Peters et al., NAACL 2018, eq. (1). Words and sentence are the input of ``GroundingModel``,
+    as those of ``ElmoMixtureEncoder``, for contextual vectors whose halves are no directions, such as a transformer's.
+
+    Args:
+        input_dim: K, dimension of a layer.
+        dim: d, dimension of the embedding.
+        layers: L, number of layers in the text.
+
+    Shape:
+        values (B, L, T, K), lengths (B,) in [1, T] -> (B, d).
+
+    Example:
+        >>> encoder = TokenMixtureEncoder(input_dim=6, dim=4, layers=2)
+        >>> encoder(torch.rand(2, 2, 5, 6), torch.tensor([5, 2])).shape
+        torch.Size([2, 4])
+        >>> encoder.encode_words(torch.rand(2, 2, 5, 6), torch.tensor([5, 2])).shape
+        torch.Size([2, 5, 4])
+    """
+
+    def __init__(self, input_dim: int = 768, dim: int = 1024, layers: int = 1) -> None:
+        super().__init__(input_dim, dim)
+        self.layers = layers
+        self.mixture = ScalarMixture(layers)
+        self.words, self.sentence = nn.Linear(input_dim, dim), nn.Linear(input_dim, dim)
+        for layer in (self.words, self.sentence):
+            # As in MultiLevelEncoder: if all cosines of a sentence are negative, it attends to nothing.
+            nn.init.constant_(layer.bias, 4 * dim**-0.5)
+
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        """Shape of ``values``; a name stands for a dimension of any size."""
+        return ("batch", self.layers, "time", self.input_dim)
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        mixed, inside = self._mix(values, lengths)
+        mean = (mixed * inside).sum(dim=1) / lengths[:, None]
+        return normalize(self.sentence(mean), dim=1)
+
+    def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
+        """Return the embeddings (B, T, d) of the words, of unit norm; zero after the end of a sentence."""
+        mixed, inside = self._mix(values, lengths)
+        return normalize(self.words(mixed), dim=2) * inside
+
+    def _mix(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mixture (B, T, K), and whether each token is inside its sentence (B, T, 1)."""
+        check_layers(values, self.layers, self.input_dim, type(self).__name__)
+        inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
+        return self.mixture(values.transpose(0, 1)), inside[:, :, None]

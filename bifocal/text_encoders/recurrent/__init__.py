@@ -1,0 +1,1 @@
+"""Recurrent text encoders, which read the vectors of a caption's tokens in order."""

@@ -1,0 +1,55 @@
+"""Archives write nothing outside their folder, and a broken or hostile archive is an error or a listed entry."""
+
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bifocal.datasets.formats.archives import unpack
+from tests.bifocal.datasets.corpora.image_folder.writers import add, picture
+
+
+def test_an_archive_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
+    archive = tmp_path / "bad.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name in ("../out.jpg", "/out.jpg", "C:/out.jpg", "a\\..\\..\\out.jpg", "good/0.jpg"):
+            packed.writestr(name, picture(0))
+        link = zipfile.ZipInfo("link.jpg")
+        link.external_attr = 0o120777 << 16
+        packed.writestr(link, "/etc/passwd")
+    target = tmp_path / "in" / "side"
+    rejected = unpack(archive, target)
+    assert [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()] == ["good/0.jpg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.zip", "in"]
+    assert [entry.reason for entry in rejected] == ["a path outside the archive"] * 4 + ["a link"]
+
+
+def test_a_tar_with_links_and_the_same_name_twice(tmp_path: Path) -> None:
+    archive = tmp_path / "bad.tar"
+    with tarfile.open(archive, "w") as tar:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            info = tarfile.TarInfo(f"{kind!r}.jpg")
+            info.type, info.linkname = kind, "/etc/passwd"
+            tar.addfile(info)
+        add(tar, "0.jpg", b"first")
+        add(tar, "0.jpg", b"second")
+    rejected = unpack(archive, tmp_path / "out")
+    assert (tmp_path / "out" / "0.jpg").read_bytes() == b"first"
+    assert [entry.reason.partition(",")[0].partition(";")[0] for entry in rejected] == ["no regular file"] * 3 + [
+        "a name that occurs twice"
+    ]
+
+
+def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bifocal.datasets.formats.archives.SLACK", 2**16)
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("0.jpg", bytes(2**23))
+    with pytest.raises(ValueError, match="200 times its own size: this is no archive of photographs"):
+        unpack(bomb, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    for name in ("cut.zip", "cut.tar"):
+        (tmp_path / name).write_bytes(bomb.read_bytes()[:100])
+        with pytest.raises(ValueError, match="is damaged or is no archive"):
+            unpack(tmp_path / name, tmp_path / "out")

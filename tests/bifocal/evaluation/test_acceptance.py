@@ -1,0 +1,238 @@
+"""Acceptance of an exported model: both models are ranked again, on the test images of both."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from bifocal.datasets import Dataset, read_dataset, write_dataset
+from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
+from bifocal.evaluation.acceptance import Assessment, assess
+from bifocal.evaluation.criteria import Criteria
+from bifocal.evaluation.exported_model import ExportedModel
+from bifocal.evaluation.looks import Look, image_sketch
+from bifocal.evaluation.rank_tables import evaluated_images
+from bifocal.features import FeatureStore, FeatureWriter
+from tests.bifocal.evaluation.tiny_models import colors, pointing, tiny_model, write_colors
+
+IMAGES = 50
+CRITERIA = Criteria(
+    recall_at=[1, 5, 10], min_images=40, unseen_images=False, min_gain=1.0, false_promotion_rate=0.05, looks=10,
+    max_drops={"caption_retrieval.R@1": 5.0, "image_retrieval.R@1": 5.0, "pointing": 5.0},
+    floors={"recall_sum": 50.0}, confidence=0.95, seed=1, max_near_duplicates=0.02, parity=1e-4,
+    backbone_parity=1e-3, max_latency_ratio=100.0, size_mb=1.0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return write_colors(tmp_path_factory.mktemp("colors") / "dataset", IMAGES)
+
+
+@pytest.fixture(scope="module")
+def model(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], ExportedModel]:
+    made = {noise: tiny_model(tmp_path_factory.mktemp("model"), dataset, noise) for noise in (0.0, 0.3, 0.6, 5.0)}
+    return lambda noise: made[noise]
+
+
+def decide(dataset: Dataset, *models: ExportedModel, looks: tuple[Look, ...] = (), **changes: Any) -> Assessment:
+    stores = [None for _ in models]
+    return assess(dataset, models, stores, replace(CRITERIA, **changes), names=("2", "1"), looks=looks)
+
+
+def test_better_model_is_accepted_and_an_equal_or_worse_one_is_not(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    better = decide(dataset, model(0.0), model(0.6))
+    assert better.reasons == []
+    assert better.record()["metrics"]["gain"] > 100
+    for former in (0.3, 0.0):
+        (reason, *_) = decide(dataset, model(0.3), model(former)).reasons
+        assert "the gain in the recall sum is" in reason
+        assert "more than 1 is required" in reason
+
+
+def test_ranks_do_not_depend_on_how_the_models_were_evaluated(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    """In version 0.1, the ranks of five small folds made the champion's own copy better than the champion."""
+    easier = pd.DataFrame({"rank": np.zeros(1), "direction": "caption_retrieval", "query": "0", "image_id": "0"})
+    copy = replace(model(0.3), ranks=pd.concat([model(0.3).ranks, easier.assign(content="", protocol="a fold")]))
+    metrics = decide(dataset, copy, model(0.3)).record()["metrics"]
+    assert metrics["gain"] == 0.0
+    assert metrics["candidate.recall_sum"] == metrics["champion.recall_sum"]
+
+
+def test_ranks_of_the_graphs_are_those_of_their_embeddings(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    split = dataset.split("test")
+    embedder = model(0.3).encoders
+    words = embedder.embed_sentences(split.captions["text"].tolist())
+    images = np.array([Image.open(split.image_path(i)).getpixel((0, 0)) for i in split.images["image_id"]]) - 127.5
+    scores = images / np.linalg.norm(images, axis=1, keepdims=True) @ words.T
+    ids = split.images["image_id"].tolist()
+    own = [ids.index(image_id) for image_id in split.captions["image_id"]]
+    expected = [int((scores[:, m] > scores[own[m], m]).sum()) for m in range(len(own))]
+    table = model(0.3).rank(split, None)
+    assert table.loc[table["direction"] == "image_retrieval", "rank"].tolist() == expected
+
+
+def test_too_few_common_images_are_refused_with_the_reasons(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    known = model(0.6).evaluated_on
+    former = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][:5]))
+    result = decide(dataset, model(0.0), former)
+    assert result.reasons == [
+        "25 of 50 test images can be compared, 40 are required; left out: 20 not in the test split of the other model; "
+        "5 in the training of the other model"
+    ]
+    assert result.look is None
+    assert decide(dataset, model(0.0), former, min_images=20).reasons == []
+
+
+def test_a_renewed_test_split_is_compared_on_unseen_images(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    known = model(0.6).evaluated_on
+    former = replace(model(0.6), evaluated_on=known[:30], trained_on=frozenset(known["content"][45:]))
+    result = decide(dataset, model(0.0), former, unseen_images=True)
+    assert result.reasons == []
+    assert result.test_set["left_out"] == {"in the training of the other model": 5}
+    assert result.test_set["images"] == 45
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"parity": 1.0}, "parity is 1"),
+        ({"parity": float("nan")}, "parity is nan"),
+        ({"backbone_parity": 1.0}, "backbone_parity is 1"),
+        ({"size_mb": 1e6}, "size_mb is"),
+    ],
+)
+def test_each_violated_limit_is_a_reason(
+    dataset: Dataset, model: Callable[[float], ExportedModel], changes: dict[str, Any], expected: str
+) -> None:
+    (reason,) = decide(dataset, replace(model(0.0), **changes)).reasons
+    assert expected in reason
+
+
+def test_first_model_needs_the_floor(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
+    """Version 0.1 made a model with zero recall the first champion."""
+    (reason,) = decide(dataset, model(5.0), floors={"recall_sum": 250.0}).reasons
+    assert "the floor is 250" in reason
+    accepted = decide(dataset, model(0.0), floors={"recall_sum": 250.0, "pointing": 30.0})
+    assert accepted.reasons == []
+    assert accepted.notes[-1].endswith("there is none")
+    without = replace(model(0.0), ranks=model(0.0).ranks[:0])
+    assert decide(dataset, without, floors={"pointing": 30.0}).reasons == ["pointing was not measured, its floor is 30"]
+
+
+def test_graphs_that_return_nan_are_a_reason(dataset: Dataset, tmp_path: Path) -> None:
+    (reason,) = decide(dataset, tiny_model(tmp_path, dataset, float("nan"))).reasons
+    assert "the candidate cannot be ranked again: 5000 of 5000 scores of a block are NaN" in reason
+
+
+def test_missing_and_dropped_metrics_fail_their_guards(
+    dataset: Dataset, model: Callable[[float], ExportedModel]
+) -> None:
+    """Version 0.1 skipped the guard if one of the models had no pointing accuracy."""
+    strong, weak = (replace(model(noise), ranks=pointing(dataset, hits)) for noise, hits in ((0.6, 0.9), (0.0, 0.4)))
+    (reason,) = decide(dataset, weak, strong).reasons
+    assert "pointing changes by -50.00" in reason
+    assert "a drop of more than 5 is not ruled out" in reason
+    for ranks in (weak.ranks[:0], weak.ranks[:20], weak.ranks.assign(protocol="other boxes")):
+        (reason,) = decide(dataset, replace(weak, ranks=ranks), strong).reasons
+        assert "pointing" in reason
+    none = [replace(entry, ranks=entry.ranks[:0]) for entry in (weak, strong)]
+    assert "pointing was not measured for both" in decide(dataset, *none).reasons[0]
+
+
+def test_guard_allows_a_drop_only_if_its_bound_does(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
+    """A drop of 2 points on 50 images, of which 49 changed, is no evidence against a drop of 10."""
+    former, other = pointing(dataset, 0.5), pointing(dataset, 0.52)
+    strong = replace(model(0.6), ranks=former)
+    weak = replace(model(0.0), ranks=other.assign(rank=1 - other["rank"]))
+    (reason,) = decide(dataset, weak, strong, max_drops={"pointing": 10.0}).reasons
+    assert "pointing changes by -2.00" in reason
+    assert decide(dataset, weak, strong, max_drops={"pointing": 40.0}).reasons == []
+
+
+def test_copies_of_training_images_are_refused(tmp_path: Path) -> None:
+    leaky = write_colors(tmp_path / "dataset", IMAGES, copied=[3])
+    result = decide(leaky, tiny_model(tmp_path / "model", leaky, 0.0))
+    assert result.reasons == ["1 test images are also in train or val: the model was trained on them"]
+    assert result.test_set["images"] == IMAGES - 1
+
+
+def test_near_duplicates_of_training_images_are_left_out_up_to_a_share(tmp_path: Path) -> None:
+    """A re-encoded copy has another hash, which is all that version 0.1 looked at."""
+    random = np.random.default_rng(0)
+    (tmp_path / "source").mkdir()
+    for name in ("train", "other", "test"):
+        pixels = random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).resize((64, 64), Image.Resampling.NEAREST).save(tmp_path / "source" / f"{name}.png")
+    with Image.open(tmp_path / "source" / "train.png") as image:
+        image.save(tmp_path / "source" / "copy.jpg", quality=95)
+    files = {"train.png": "train", "other.png": "test", "test.png": "test", "copy.jpg": "test"}
+    images = [ImageEntry(name, name, split) for name, split in files.items()]
+    captions = [CaptionEntry(number, name, f"word{number}") for number, name in enumerate(files)]
+    (tmp_path / "dataset").mkdir()
+    corpus = Corpus(tmp_path / "source", images, captions)
+    write_dataset(tmp_path / "dataset", "", corpus, copy_images=True, max_pixels=10**6, max_rejected_fraction=0.0)
+    dataset = read_dataset(tmp_path / "dataset")
+    model = tiny_model(tmp_path / "model", dataset, 0.0)
+    options: dict[str, Any] = {"min_images": 2, "floors": {}}
+    result = decide(dataset, model, **options)
+    assert result.reasons == ["1 test images look like images in train or val, 33 %: at most 2 % are allowed"]
+    assert result.test_set["left_out"] == {"near-duplicates of training images": 1}
+    assert decide(dataset, model, max_near_duplicates=0.5, **options).reasons == []
+
+
+def test_looks_at_one_test_set_share_a_level(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
+    first = decide(dataset, model(0.0), model(0.6)).look
+    assert first is not None
+    assert first.level == pytest.approx(0.005)
+    assert first.images == image_sketch(dataset.split("test").images["sha256"])
+    others = tuple(Look((str(number), "1"), 0.005, first.images) for number in range(10, 20))
+    used_up = decide(dataset, model(0.0), model(0.6), looks=others)
+    assert "the test set is used up: 10 comparisons" in used_up.reasons[0]
+    # The same comparison again spends nothing, and looks at other images do not count.
+    assert decide(dataset, model(0.0), model(0.6), looks=(*others[1:], first)).reasons == []
+    elsewhere = tuple(replace(look, images=image_sketch(["f" * 64, "e" * 64])) for look in others)
+    assert decide(dataset, model(0.0), model(0.6), looks=elsewhere).reasons == []
+
+
+def test_models_of_features_are_ranked_on_equal_features(dataset: Dataset, tmp_path: Path) -> None:
+    """The features artifact replaces the pixels; images whose features differ from the champion's are left out."""
+    stores = []
+    for name, shift in (("features", 0.0), ("others", 1.0)):
+        (tmp_path / name).mkdir()
+        with FeatureWriter(tmp_path / name, regions=2, dim=3, metadata={}) as writer:
+            for number, color in enumerate(colors(len(dataset.images))):
+                region = color - 127.5 + shift * (number % 2)
+                writer.add(str(number), np.stack([region, region]).astype(np.float32))
+        stores.append(FeatureStore(tmp_path / name))
+    images = dataset.split("test").images
+    models = [
+        replace(
+            tiny_model(tmp_path / f"noise {noise}", dataset, noise, of_features=True),
+            evaluated_on=evaluated_images(images, stores[0]),
+        )
+        for noise in (0.0, 0.6)
+    ]
+    assert not any(model.reads_images for model in models)
+    result = assess(dataset, models, [stores[0]] * 2, CRITERIA)
+    assert result.reasons == []
+    assert result.record()["metrics"]["candidate.recall_sum"] == 600
+    (reason,) = assess(dataset, models, [stores[1]] * 2, CRITERIA).reasons
+    assert "25 with other features than the other model's" in reason
+    (reason,) = assess(dataset, models[:1], [None], CRITERIA).reasons
+    assert "the graphs take text, features: images need the features they read" in reason
