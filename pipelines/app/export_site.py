@@ -31,8 +31,8 @@ def export_site_command(
     The model runs in the browser: the folder needs no program on the server. It holds captions, metadata and a
     thumbnail of every image. Heatmaps and search by an image need 'bifocal serve'.
     """
-    from bifocal.serving.service.deletions import Deletions
-    from bifocal.serving.service.sources import RunSource
+    from bifocal.serving.service.live.deletions import Deletions
+    from bifocal.serving.service.live.sources import RunSource
     from bifocal.serving.site.writer import write_site
     from bifocal.trained import ONNX
     from pipelines.app.run_folder import latest_run

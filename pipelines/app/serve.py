@@ -68,7 +68,7 @@ def serve_command(
 
     from bifocal.serving.limits import Limits
     from bifocal.serving.service.app import create_app
-    from bifocal.serving.service.deletions import Deletions
+    from bifocal.serving.service.live.deletions import Deletions
     from bifocal.serving.service.observation import JSONFormatter
     from bifocal.serving.service.settings import Settings, read_keys
     from pipelines.app.serve_sources import open_candidate, open_source

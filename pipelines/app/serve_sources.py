@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bifocal.serving.online.report import Mode
-from bifocal.serving.service.comparison import Candidate
-from bifocal.serving.service.current import NoModel, Source
+from bifocal.serving.canary.report import Mode
+from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.engine import Engine
-from bifocal.serving.service.sources import RunSource, file_states, open_engine
+from bifocal.serving.service.live.reloading import NoModel, Source
+from bifocal.serving.service.live.sources import RunSource, file_states, open_engine
 from pipelines.app.run_folder import latest_run
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from bifocal.serving.online.report import Release, Report, metric_json
+from bifocal.serving.canary.decision import Decision
+from bifocal.serving.canary.report import Release, Report, metric_json
 from components.cluster.promote.run import Decision as Promotion
 from components.cluster.promote.run import promote
 from components.cluster.promote.spec import PromotionPolicy
-from pipelines.canary.rule import Decision
 from runtime.mlflow import Version, get_version, get_version_number, log_online_decision, promotion_lock, withdraw
 from runtime.mlflow.releases import read_digest
 from runtime.s3.remote_files import fetch_remote_files

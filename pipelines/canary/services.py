@@ -1,4 +1,4 @@
-"""Reports of the replicas of a service."""
+"""Rule of a canary, and the reports of the replicas of a service."""
 
 import json
 import os
@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from bifocal.serving.online.report import Report
-from bifocal.serving.service.comparison import RUNNING
-from bifocal.serving.service.settings import read_keys
+from pydantic import TypeAdapter
 
+from bifocal.serving.canary.decision import Rule
+from bifocal.serving.canary.report import Report
+from bifocal.serving.service.candidate import RUNNING
+from bifocal.serving.service.settings import read_keys
+from pipelines.yaml_model import load_yaml_model
+
+RULE = Path(__file__).with_name("canary.yaml")
 SECONDS = 20.0
 
 
@@ -28,6 +34,11 @@ class State:
 
     stopped: str | None
     report: Report | None
+
+
+def load_rule(path: Path | None = None) -> Rule:
+    """Read a rule, by default ``canary.yaml``."""
+    return load_yaml_model(path or RULE, TypeAdapter(Rule).validate_python)
 
 
 def read_reports(services: Sequence[str]) -> State:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from bifocal.serving.online.intervals import Estimate
-    from bifocal.serving.online.report import Report
-    from pipelines.canary.rule import Rule
+    from bifocal.serving.canary.decision import Rule
+    from bifocal.serving.canary.intervals import Estimate
+    from bifocal.serving.canary.report import Report
 
 FILE = click.Path(path_type=Path)
 
@@ -34,10 +34,10 @@ def canary(
     'python -m pipelines promote', which compares both on the test images, and moves the alias. It may run every hour,
     because the confidence intervals hold at every look.
     """
-    from pipelines.canary import rule as rules
-    from pipelines.canary.services import read_reports
+    from bifocal.serving.canary.decision import decide
+    from pipelines.canary.services import load_rule, read_reports
 
-    rule, state = rules.load(rule_file or rules.FILE), read_reports(services)
+    rule, state = load_rule(rule_file), read_reports(services)
     if state.report is not None:
         _print(state.report, rule)
     if state.stopped is not None or state.report is None:
@@ -45,7 +45,7 @@ def canary(
         return
     if only_report:
         return
-    decision = rules.decide(rule, state.report)
+    decision = decide(rule, state.report)
     for reason in decision.reasons:
         click.echo(f"{decision.verdict}: {reason}")
     if decision.verdict == "wait":

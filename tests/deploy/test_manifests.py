@@ -14,8 +14,8 @@ from kubernetes_validate import utils
 from starlette.testclient import TestClient
 
 from bifocal.serving.service.app import create_app
+from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.sources import RunSource
 from pipelines.app.serve import GRACE_SECONDS, serve_command
 from pipelines.commands.run import run
 from pipelines.kubeflow import compile as kubeflow

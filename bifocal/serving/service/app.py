@@ -11,15 +11,15 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from bifocal.serving.service.admission import API, Admission
-from bifocal.serving.service.api import api_router
-from bifocal.serving.service.clients import CLIENT
-from bifocal.serving.service.comparison import Candidate
-from bifocal.serving.service.current import Source
-from bifocal.serving.service.deletions import Deletions
-from bifocal.serving.service.inference import health_router, inference_router
+from bifocal.serving.canary.clients import CLIENT
+from bifocal.serving.service.candidate import Candidate
+from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live.reloading import Source
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.pages import page_router, probe_router
+from bifocal.serving.service.routes.admission import API, Admission
+from bifocal.serving.service.routes.api import api_router
+from bifocal.serving.service.routes.inference import health_router, inference_router
+from bifocal.serving.service.routes.pages import page_router, probe_router
 from bifocal.serving.service.schema import Error
 from bifocal.serving.service.searching import Searching
 from bifocal.serving.service.settings import Settings

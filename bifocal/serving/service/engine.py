@@ -17,8 +17,8 @@ from bifocal.search.collection import Collection
 from bifocal.search.index import SearchHit, SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
-from bifocal.serving.service.information import Description, describe
-from bifocal.serving.service.items import Items
+from bifocal.serving.service.live.description import Description, describe
+from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.phrases import Phrase
 from bifocal.serving.service.ranking import Query, Rankings
 

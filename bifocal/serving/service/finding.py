@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 
 from bifocal.search.index import SearchHit
-from bifocal.serving.service.current import Generation
-from bifocal.serving.service.deletions import Deletions
 from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live.reloading import Generation
 from bifocal.serving.service.ranking import Query
+from bifocal.serving.service.routes.uploads import check_upload
 from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.uploads import check_upload
 
 Array = NDArray[Any]
 T = TypeVar("T")

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 
 from bifocal.search.index import SearchHit
-from bifocal.serving.service.comparison import Candidate, Comparison
-from bifocal.serving.service.comparison_metrics import ComparisonCollector
-from bifocal.serving.service.current import Current, Generation, Source
-from bifocal.serving.service.deletions import Deletions
+from bifocal.serving.canary.metrics import ComparisonCollector
+from bifocal.serving.service.candidate import Candidate, Comparison
 from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.finding import Finder, compute
+from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live.reloading import Current, Generation, Source
+from bifocal.serving.service.live.thumbnails import Thumbnails
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.phrases import split_phrases
 from bifocal.serving.service.ranking import RegionSearchHit
@@ -30,7 +31,6 @@ from bifocal.serving.service.schema import (
     SearchRequest,
 )
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.thumbnails import Thumbnails
 
 T = TypeVar("T")
 

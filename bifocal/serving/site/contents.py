@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bifocal.export.quantization import quantize_rows
 from bifocal.search.filters import PREFIX
 from bifocal.serving.service.engine import Engine
-from bifocal.serving.service.information import describe
+from bifocal.serving.service.live.description import describe
 from bifocal.serving.service.schema import Column
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from bifocal.serving.service.thumbnails import small_picture
+from bifocal.serving.service.live.thumbnails import small_picture
 
 MAX_BYTES = 6_000
 SIDES = (256, 192, 128, 96, 64)

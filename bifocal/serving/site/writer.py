@@ -96,10 +96,11 @@ def _new_folder(destination: Path) -> Iterator[Path]:
 
 
 def _write_page(folder: Path) -> None:
-    """Write the page of the service, with the files of ``page`` here in place of those of the same name."""
+    """Write the page of the service, with the files of ``page/static`` in place of its files of the same names."""
     (folder / "page").mkdir()
-    own = {file.name: file for file in (files(__package__) / "page").iterdir()}
-    for file in (files("bifocal.serving.service") / "page").iterdir():
+    page = files("bifocal.serving") / "page"
+    own = {file.name: file for file in (page / "static").iterdir()}
+    for file in (file for file in page.iterdir() if file.is_file()):
         target = folder / file.name if file.name == "index.html" else folder / "page" / file.name
         target.write_bytes(file.read_bytes())
     for name, file in own.items():

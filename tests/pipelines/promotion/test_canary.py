@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ import pytest
 from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
-from bifocal.serving.online.counts import EDGES, GROUPS
-from bifocal.serving.online.report import Release, Report
+from bifocal.serving.canary.counts import EDGES, GROUPS
+from bifocal.serving.canary.decision import decide
+from bifocal.serving.canary.report import Release, Report
 from pipelines.__main__ import main
-from pipelines.canary.rule import FILE, Rule, decide, load
+from pipelines.canary.services import load_rule
 from runtime.mlflow.registry import RELEASE_TAG
 from tests.pipelines.promotion.versions import POLICY, decisions, number_of, register
 from tests.pipelines.promotion.versions import decide as promote
 
-RULE = load(FILE)
+RULE = load_rule()
 GOOD, BAD = {"relevance": 0.8, "nothing": 0.02, "ms": 10.0}, {"relevance": 0.6, "nothing": 0.2, "ms": 10.0}
 RELEASES = [Release(f"bifocal version {number}", number, f"digest {number}") for number in (1, 2)]
 
@@ -69,7 +70,7 @@ def test_verdicts(
 
 
 def test_an_equal_candidate_is_hardly_ever_withdrawn_however_often_the_rule_looks() -> None:
-    rule = RULE.model_copy(update={"max_rises": {"nothing_found": 0.0}, "max_drops": {}, "max_ratios": {}})
+    rule = replace(RULE, max_rises={"nothing_found": 0.0}, max_drops={}, max_ratios={})
     generator, withdrawn = np.random.default_rng(4), 0
     for _ in range(150):
         report = Report("canary", 0.5, *RELEASES)
@@ -84,7 +85,7 @@ def test_an_equal_candidate_is_hardly_ever_withdrawn_however_often_the_rule_look
 
 
 def test_clicks_decide_if_the_rule_names_them_and_clients_send_them() -> None:
-    rule = RULE.model_copy(update={"max_drops": {"clicks": 0.05}})
+    rule = replace(RULE, max_drops={"clicks": 0.05})
     assert decide(rule, report_of(GOOD, GOOD)).reasons == ["clicks was not measured, or by too few clients"]
     fewer = report_of(GOOD | {"clicks": 0.5}, GOOD | {"clicks": 0.3})
     assert decide(rule, fewer).verdict == "withdraw"
@@ -117,10 +118,11 @@ def test_reports_of_replicas_add_up_and_survive_json() -> None:
 )
 def test_a_rule_that_cannot_decide_is_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
     file = tmp_path / "rule.yaml"
-    file.write_text(json.dumps(RULE.model_dump() | change))
+    file.write_text(json.dumps(asdict(RULE)))
+    assert load_rule(file) == RULE
+    file.write_text(json.dumps(asdict(RULE) | change))
     with pytest.raises(ValueError, match=reason):
-        load(file)
-    assert Rule.model_validate(RULE.model_dump()) == RULE
+        load_rule(file)
 
 
 @contextmanager

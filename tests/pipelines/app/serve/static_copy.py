@@ -19,7 +19,7 @@ from bifocal.search.collection import Collection
 from bifocal.search.from_collection import index_of_collection
 from bifocal.search.index import SearchIndex
 from bifocal.serving.service.engine import Engine
-from bifocal.serving.service.sources import RunSource
+from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.site.npm import vendored_files
 from bifocal.trained import COLLECTION
 from pipelines.app import bifocal

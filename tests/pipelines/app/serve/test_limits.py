@@ -16,9 +16,9 @@ from bifocal.search.from_collection import index_of_collection
 from bifocal.serving.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.observation import JSONFormatter
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.sources import RunSource
 from tests.pipelines.app.serve.collections import COLLECTION
 
 SEARCH = "/api/v1/search"

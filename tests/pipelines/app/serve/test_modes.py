@@ -17,8 +17,8 @@ from bifocal.search.collection_format import DESCRIPTION, ITEMS
 from bifocal.search.from_collection import index_of_collection
 from bifocal.search.keywords import Keywords
 from bifocal.serving.service.app import create_app
+from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.sources import RunSource
 from bifocal.trained import TrainedModel
 from tests.pipelines.app.serve.collections import COLLECTION, SIDE, write_run
 

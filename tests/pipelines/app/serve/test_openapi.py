@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from starlette.testclient import TestClient
 
 from bifocal.serving.service.app import create_app
+from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings
-from bifocal.serving.service.sources import RunSource
 
 ADMIN = {"authorization": "Bearer red"}
 TENSOR = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a star"]}

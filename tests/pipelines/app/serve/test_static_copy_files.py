@@ -11,7 +11,7 @@ from bifocal.search.collection_format import Description, ModelIdentity
 from bifocal.search.collection_writer import CollectionWriter, Item
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.engine import Engine
-from bifocal.serving.service.sources import open_engine
+from bifocal.serving.service.live.sources import open_engine
 from bifocal.serving.site.writer import write_site
 from bifocal.trained import ONNX, TrainedModel
 from tests.pipelines.app.serve.static_copy import DELETED, REMOVED, required_site_files

@@ -18,7 +18,7 @@ from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from bifocal.search.filters import matching_rows
-from bifocal.serving.service import information
+from bifocal.serving.service.live.description import columns as metadata_columns
 from bifocal.serving.site.contents import describe_column
 from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.text import SentenceReader
@@ -27,7 +27,7 @@ from bifocal.text.vocabulary import Vocabulary
 from tests.browser import chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.static_copy import serve_files
 
-PAGE = Path(__file__).parents[4] / "bifocal" / "serving" / "site" / "page"
+PAGE = Path(__file__).parents[4] / "bifocal/serving/page/static"
 READ = """async ([descriptions, sentences]) => {
   const { openReaders } = await import("/vectorizers.js");
   const readers = openReaders(descriptions);
@@ -180,7 +180,7 @@ CONDITIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("where", CONDITIONS, ids=json.dumps)
 def test_filters(where: dict[str, Any], page: Page) -> None:
-    columns = [describe_column(column, ITEMS[f"meta.{column.name}"]) for column in information.columns(ITEMS)]
+    columns = [describe_column(column, ITEMS[f"meta.{column.name}"]) for column in metadata_columns(ITEMS)]
     for column in columns:
         column.setdefault("filtered", [None if v != v else v for v in ITEMS[f"meta.{column['name']}"].to_pylist()])
     found = page.evaluate(FILTER, [where, columns, len(ITEMS)])

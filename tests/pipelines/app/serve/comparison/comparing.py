@@ -11,7 +11,7 @@ import uvicorn
 
 from bifocal.search.index import SearchHit
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.comparison import Candidate
+from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.settings import Settings

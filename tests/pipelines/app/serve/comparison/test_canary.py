@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bifocal.serving.service.clients import Place
+from bifocal.serving.canary.clients import Place
 from pipelines.__main__ import main
 from runtime.mlflow import get_version, version_tags
 from tests.mlflow_server import free_port

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bifocal.serving.service.sources import RunSource
+from bifocal.serving.service.live.sources import RunSource
 from pipelines.app.serve_sources import ReleaseSource, open_candidate
 from tests.pipelines.app.serve.comparison.comparing import CANDIDATE, CHAMPION
 

@@ -7,11 +7,11 @@ import mlflow
 import numpy as np
 import pytest
 
-from bifocal.serving.online.report import Report, overlap_at_10
+from bifocal.serving.canary.decision import Rule, decide
+from bifocal.serving.canary.report import Report, overlap_at_10
+from bifocal.serving.canary.shadow import WAITING
 from bifocal.serving.service.ranking import Query
-from bifocal.serving.service.shadow import WAITING
 from pipelines.app.serve_sources import ReleaseSource
-from pipelines.canary import rule as rules
 from tests.pipelines.app.serve.comparison.comparing import (
     BAD,
     CANDIDATE,
@@ -64,7 +64,7 @@ def check_shadow(sentences: list[str]) -> None:
         found = [relevance(answer) for _, answer in answers]
         assert metrics["relevance"]["champion"]["value"] == pytest.approx(np.mean(found), abs=1e-6)
         assert metrics["clicks"]["champion"] is None
-        decision = rules.decide(rules.Rule.model_validate(RULE), Report.from_json(report()))
+        decision = decide(Rule(**RULE), Report.from_json(report()))
         assert (decision.verdict, decision.reasons) == ("promote", [])
         before = search(address, "a", text="fail")
         wait(lambda: sum(report()["counts_candidate"]["errors"]) == 1)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bifocal.serving.online.counts import EDGES, GROUPS
-from bifocal.serving.online.intervals import (
+from bifocal.serving.canary.counts import EDGES, GROUPS
+from bifocal.serving.canary.intervals import (
     boundary,
     estimate_difference,
     estimate_quantile,

@@ -7,8 +7,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from bifocal.serving.online.counts import EDGES
-from bifocal.serving.service.comparison import RUNNING, Comparison
+from bifocal.serving.canary.counts import EDGES
+from bifocal.serving.service.candidate import RUNNING, Comparison
 
 PREFIX = "bifocal_comparison"
 LABELS = ("arm", "release")

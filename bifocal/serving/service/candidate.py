@@ -7,15 +7,15 @@ from functools import partial
 
 from starlette.exceptions import HTTPException
 
-from bifocal.serving.online.counts import Counts
-from bifocal.serving.online.report import Mode, Release, Report
-from bifocal.serving.service.answers import Answers
-from bifocal.serving.service.clients import Place
-from bifocal.serving.service.current import Current, Generation, Source
+from bifocal.serving.canary.answers import Answers
+from bifocal.serving.canary.clients import Place
+from bifocal.serving.canary.counts import Counts
+from bifocal.serving.canary.report import Mode, Release, Report
+from bifocal.serving.canary.shadow import Shadow, shadow_executor
 from bifocal.serving.service.engine import Engine, Version
 from bifocal.serving.service.finding import Finder, Found
+from bifocal.serving.service.live.reloading import Current, Generation, Source
 from bifocal.serving.service.schema import SearchRequest
-from bifocal.serving.service.shadow import Shadow, shadow_executor
 
 logger = logging.getLogger(__name__)
 RUNNING = "running"

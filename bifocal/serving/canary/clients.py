@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from bifocal.serving.online.counts import GROUPS
+from bifocal.serving.canary.counts import GROUPS
 
 CLIENT = "bifocal-client"
 """Header with a random text by which a client is known again; the page makes one for each tab."""

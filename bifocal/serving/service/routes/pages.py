@@ -20,8 +20,9 @@ TYPES: Mapping[str, str] = {
 
 def page_router() -> APIRouter:
     """Return the routes of the page; its files are read once."""
+    page = files("bifocal.serving") / "page"
     # A request names an entry of this table and never a file.
-    contents = {file.name: file.read_bytes() for file in (files(__package__) / "page").iterdir()}
+    contents = {file.name: file.read_bytes() for file in page.iterdir() if file.is_file()}
     router = APIRouter(include_in_schema=False)
 
     def send(name: str) -> Response:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from bifocal.inspection.languages import caption_languages
 from bifocal.search.filters import PREFIX
-from bifocal.serving.service.items import Items
+from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.schema import Column
 
 EXAMPLES = 6

@@ -1,42 +1,38 @@
-"""``canary.yaml``: when the second release of a comparison is promoted or withdrawn."""
+"""Decision on the candidate of a comparison: promote it, withdraw it, or wait."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from annotated_types import Ge, Gt, Le, Lt
 
-from bifocal.serving.online.intervals import Estimate
-from bifocal.serving.online.report import Metric, Report
-from pipelines.yaml_model import load_yaml_model
-from runtime.spec import StrictModel
+from bifocal.serving.canary.intervals import Estimate
+from bifocal.serving.canary.report import Metric, Report
 
-FILE = Path(__file__).with_name("canary.yaml")
 Verdict = Literal["promote", "withdraw", "wait"]
-Margin = Annotated[float, Field(ge=0, le=1)]
-Ratio = Annotated[float, Field(gt=1)]
+Margin = Annotated[float, Ge(0), Le(1)]
+Ratio = Annotated[float, Gt(1)]
 
 
-class Rule(StrictModel):
-    """Contents of the file."""
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """When the candidate is promoted or withdrawn; ``canary.yaml`` explains the values."""
 
-    searches: int = Field(ge=1)
-    least_searches: int = Field(ge=1)
-    error_rate: float = Field(gt=0, lt=0.5)
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    searches: Annotated[int, Ge(1)]
+    least_searches: Annotated[int, Ge(1)]
+    error_rate: Annotated[float, Gt(0), Lt(0.5)]
     max_rises: dict[Literal["errors", "nothing_found"], Margin]
     max_drops: dict[Literal["relevance", "clicks"], Margin]
     max_ratios: dict[Literal["latency_p50", "latency_p99"], Ratio]
 
-    @model_validator(mode="after")
-    def _check(self) -> "Rule":
+    def __post_init__(self) -> None:
         """Raise ``ValueError`` if no condition is left, or the numbers of searches contradict each other."""
         if not self.conditions:
             raise ValueError("max_rises, max_drops and max_ratios are empty: name a condition")
         if self.least_searches > self.searches:
             raise ValueError(f"least_searches is {self.least_searches}, at most searches, {self.searches}")
-        return self
 
     @property
     def conditions(self) -> int:
@@ -106,15 +102,6 @@ class Decision:
             for condition in self.conditions
         ]  # fmt: skip
         return {"verdict": self.verdict, "reasons": self.reasons, "conditions": rows}
-
-
-def load(path: Path = FILE) -> Rule:
-    """Read the file.
-
-    Raises:
-        ValueError: the file is not YAML, or an entry is invalid.
-    """
-    return load_yaml_model(path, Rule.model_validate)
 
 
 def decide(rule: Rule, report: Report) -> Decision:

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.exceptions import HTTPException
 
-from bifocal.serving.service.admission import API
-from bifocal.serving.service.clients import client_of
+from bifocal.serving.canary.clients import client_of
+from bifocal.serving.service.live.thumbnails import SIDES
+from bifocal.serving.service.routes.admission import API
+from bifocal.serving.service.routes.uploads import BINARY, check_content_type
 from bifocal.serving.service.schema import (
     Click,
     ComparisonState,
@@ -20,8 +22,6 @@ from bifocal.serving.service.schema import (
     Sentence,
 )
 from bifocal.serving.service.searching import Searching
-from bifocal.serving.service.thumbnails import SIDES
-from bifocal.serving.service.uploads import BINARY, check_content_type
 
 ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
 IMAGE_BODY = {

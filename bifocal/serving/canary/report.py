@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.serving.online.counts import EDGES, GROUPS, Counts
-from bifocal.serving.online.intervals import Estimate, estimate_difference, estimate_quantile, estimate_ratio
+from bifocal.serving.canary.counts import EDGES, GROUPS, Counts
+from bifocal.serving.canary.intervals import Estimate, estimate_difference, estimate_quantile, estimate_ratio
 
 Mode = Literal["canary", "shadow"]
 ALPHA, PLANNED = 0.05, 1000.0

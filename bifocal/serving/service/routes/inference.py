@@ -12,8 +12,8 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.limits import chunks
-from bifocal.serving.service.admission import INFERENCE
 from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.routes.admission import INFERENCE
 from bifocal.serving.service.searching import Searching
 
 MODEL = "bifocal"

@@ -7,8 +7,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol
 
-from bifocal.serving.service.batching import SentenceBatcher
 from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.live.batching import SentenceBatcher
 
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"

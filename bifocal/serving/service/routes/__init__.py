@@ -1,0 +1,1 @@
+"""HTTP routes, and the checks in front of them."""
