@@ -3,7 +3,7 @@
 ``bifocal.load("runs/mine")`` returns a trained model, see ``bifocal.trained.TrainedModel``.
 """
 
-from bifocal.lazy import lazy_attributes
+from bifocal.registry import lazy_attributes
 
 # Not one literal: a stage's code is found by module names in the sources, and every stage imports this file.
 __getattr__ = lazy_attributes(__name__, dict.fromkeys(("load", "TrainedModel"), f"{__name__}.trained"))

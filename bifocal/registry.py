@@ -11,6 +11,7 @@ A class whose arguments are parts themselves declares the package of each:
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -166,3 +167,23 @@ def _build_nested(package: str, value: Any, available: Mapping[str, Any]) -> Any
         return [_build_nested(package, entry, available) for entry in value]
     is_ref = isinstance(value, str | Mapping) or (hasattr(value, "name") and hasattr(value, "arguments"))
     return build(package, value, **available) if is_ref else value
+
+
+def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` (PEP 562) of a package that imports its heavy attributes when they are first used.
+
+    ``modules`` has the module of each attribute. For a package whose light modules load without torch.
+
+    Example:
+        >>> lazy_attributes("bifocal.registry", {"sqrt": "math"})("sqrt")(9)
+        3.0
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(modules[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return __getattr__

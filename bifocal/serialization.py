@@ -1,11 +1,14 @@
-"""Networks on disk: ``config.json`` says how to build a network, ``model.safetensors`` holds its weights."""
+"""Networks on disk: ``config.json`` says how to build a network, ``model.safetensors`` holds its weights.
+
+Tensors of other kinds, such as checkpoints, are one safetensors file with JSON metadata.
+"""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -78,3 +81,35 @@ def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
     except SafetensorError as error:
         raise ValueError(f"{path} is no complete file of weights ({error}): write it again") from error
     return state
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and JSON metadata to one safetensors file, completely or not at all.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> import torch
+        >>> path = Path(mkdtemp()) / "weights.safetensors"
+        >>> write_tensors(path, {"weight": torch.ones(2)}, {"epoch": 3})
+        >>> read_tensors(path)
+        ({'weight': tensor([1., 1.])}, {'epoch': 3})
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".new")
+    save_file(
+        {name: t.contiguous() for name, t in tensors.items()}, partial, metadata={"notes": json.dumps(dict(metadata))}
+    )
+    partial.replace(path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the metadata that ``write_tensors`` wrote.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["notes"])  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a complete checkpoint ({error}): delete it to train from the start") from error

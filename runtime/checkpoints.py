@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bifocal.checkpoint_hook import checkpoint_hook
 from bifocal.progress import log_line
+from bifocal.training.checkpoints.hook import checkpoint_hook
 from runtime import artifacts
 
 if TYPE_CHECKING:

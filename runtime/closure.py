@@ -36,7 +36,7 @@ class Imports:
 
     Attributes:
         modules: names of modules; for ``from package import name`` also ``package.name``, which may be no module.
-        deferred: module of each name that is imported under ``TYPE_CHECKING`` only, see ``bifocal.lazy``: the file that
+        deferred: module of each name imported under ``TYPE_CHECKING`` only, see ``lazy_attributes``: the file that
             imports such a name from this one imports that module.
     """
 

@@ -20,7 +20,6 @@ import pandas as pd
 import torch
 
 from benchmarks.common import Report
-from bifocal.checkpoint import save_checkpoint
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.losses import HardestTripletLoss
@@ -31,6 +30,7 @@ from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
 from bifocal.training import fit
 from bifocal.training.batches import CaptionBatches
+from bifocal.training.checkpoints.files import save_checkpoint
 from bifocal.training.validators.recall import RecallValidator
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from bifocal.datasets.base import SPLITS, UNCAPTIONED
+from bifocal.datasets.remote_files import is_address, local_copy
 from bifocal.datasets.tables import CAPTIONS, IMAGES, LABELS, METADATA_FILE, PHRASES, read_table
-from bifocal.remote_files import is_address, local_copy
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset, open_image
+from bifocal.datasets.prefetch import prefetch
 from bifocal.features.base import BoxExtractor, FeatureExtractor, ImageRegions
 from bifocal.features.ground_truth import training_boxes
 from bifocal.features.writer import FeatureWriter
-from bifocal.prefetch import prefetch
 from bifocal.progress import track
 
 

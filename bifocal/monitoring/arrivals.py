@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.datasets import Dataset
+from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import CAPTIONS, PHRASES, REJECTED
 from bifocal.inspection import Inspection, inspect_dataset
 from bifocal.monitoring.significance import Count
-from bifocal.remote_files import is_address
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import REJECTED as REJECTED_FILE
 

@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy, embedding
 
 from bifocal.text.elmo.network import Elmo
 from bifocal.text.spelling import BEGIN_SENTENCE, END_SENTENCE
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
-from bifocal.training.state import RunState
 
 HELD_OUT_EVERY = 20
 """One sentence in so many is held out to measure the perplexity."""

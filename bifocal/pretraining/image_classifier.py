@@ -11,14 +11,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from bifocal.backbones.timm.trainable import center_crop, random_crops
 from bifocal.datasets import open_image
+from bifocal.datasets.prefetch import prefetch
 from bifocal.features.extractors.image_files import ImageFiles
 from bifocal.features.extractors.pixels import Pixels
 from bifocal.image_encoders.bean import BEANEncoder
-from bifocal.prefetch import prefetch
 from bifocal.pretraining.labeled_images import ClassificationImages
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.schedules import Cosine
-from bifocal.training.state import RunState
 
 EVALUATION_BATCH_SIZE = 32
 PixelExtractor = Pixels | ImageFiles

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bifocal.datasets import Dataset, open_image
+from bifocal.datasets.prefetch import prefetch
 from bifocal.features.extractors.grid import Grid
-from bifocal.prefetch import prefetch
 from bifocal.pretraining.word_targets import TargetVocabulary, WordTargets, build_target_vocabulary
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
 from bifocal.training.schedules import Cosine
-from bifocal.training.state import RunState
 
 VALIDATION_IMAGES = 250
 WARMUP = 0.15

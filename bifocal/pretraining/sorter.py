@@ -12,9 +12,9 @@ from torch.nn.functional import l1_loss
 from bifocal.sorters.lstm import LSTMSorter
 from bifocal.sorters.ranks import exact_ranks
 from bifocal.sorters.synthetic import synthetic_scores
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Constant, Schedule
-from bifocal.training.state import RunState
 
 HELD_OUT_VECTORS = 10_000
 

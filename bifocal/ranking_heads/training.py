@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bifocal.datasets.prefetch import prefetch
 from bifocal.features import RegionBatch
 from bifocal.models.batch import to_device
 from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.scores import Scores
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.freezing import FreezeSchedule, apply_freezing
 from bifocal.training.gradients import CachedEncodings, Precision, autocast_for, batch_norms
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.optimizers import build_optimizer
 from bifocal.training.parameter_groups import parameter_groups
-from bifocal.training.prefetch import prefetch
 from bifocal.training.schedules import Constant, Schedule
-from bifocal.training.state import RunState
 
 PREDICTION_BATCH_SIZE = 128
 
@@ -130,7 +130,7 @@ class _HeadTask(TrainingTask[HeadBatch]):
 
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterator[HeadBatch]]:
         rows = epoch_batches(len(self.train), self.batch_size, self.seed, epoch)
-        return len(rows), prefetch(self._read, list(rows[first_step:]))
+        return len(rows), prefetch(self._read, rows[first_step:], ahead=1, threads=1)
 
     def start_epoch(self, epoch: int) -> None:
         apply_freezing(self.model, self.frozen_until, epoch)
@@ -199,7 +199,7 @@ def predict(model: RankingModel, samples: LabeledFeatures) -> Tensor:
     """Return the scores of all images, (n, C) float32 on the CPU; leave the model in evaluation mode."""
     model.eval()
     device = next(model.parameters()).device
-    batches = prefetch(samples.batch, torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE))
+    batches = prefetch(samples.batch, torch.arange(len(samples)).split(PREDICTION_BATCH_SIZE), ahead=1, threads=1)
     with torch.inference_mode():
         return torch.cat([_scores(model, to_device(regions, device)).cpu() for regions in batches])
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bifocal.lazy import lazy_attributes
+from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
     from bifocal.search.explanation import Heatmaps

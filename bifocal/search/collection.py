@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bifocal.remote_files import is_address
+from bifocal.datasets.remote_files import is_address
 from bifocal.search.collection_format import (
     DESCRIPTION,
     ITEMS,

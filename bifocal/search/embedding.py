@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bifocal.prefetch import prefetch
+from bifocal.datasets.prefetch import prefetch
 from bifocal.progress import log_line, track
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import Description, ModelIdentity

@@ -16,8 +16,8 @@ from bifocal.datasets.formats.caption_columns import recognize
 from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
 from bifocal.datasets.formats.folder import Folder, list_folder
 from bifocal.datasets.formats.sidecars import read_sidecars
+from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import METADATA_FILE
-from bifocal.remote_files import is_address
 from bifocal.search.file_states import UNKNOWN, file_states
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from bifocal.lazy import lazy_attributes
+from bifocal.registry import lazy_attributes
 from bifocal.text.tokens import tokenize
 from bifocal.text.vocabulary import Vocabulary
 

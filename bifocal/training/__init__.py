@@ -5,7 +5,7 @@ The trainings of sorters and backbones import one module each; the others are im
 
 from typing import TYPE_CHECKING
 
-from bifocal.lazy import lazy_attributes
+from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
     from bifocal.training.distributed import World, torchrun_world

@@ -9,17 +9,17 @@ from typing import Any
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from bifocal.datasets.prefetch import prefetch
 from bifocal.models.batch import Batch, BatchSource
 from bifocal.training.augmentations.base import Augment
 from bifocal.training.batches.base import Sampler
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.freezing import FreezeSchedule, apply_freezing, check_module_names
 from bifocal.training.gradients import Precision, backward
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.optimizers import build_optimizer
 from bifocal.training.parameter_groups import limit_weight_decay, parameter_groups
-from bifocal.training.prefetch import prefetch
 from bifocal.training.schedules import Constant, Schedule
-from bifocal.training.state import RunState
 from bifocal.training.validators.base import Validator
 from bifocal.training.weight_averaging import average_weights
 
@@ -166,7 +166,7 @@ class _EmbeddingTask(TrainingTask[Batch]):
     def batches(self, epoch: int, first_step: int) -> tuple[int, Iterable[Batch]]:
         rows = self.state.batches(self.sampler, epoch)
         read = partial(self.source.batch, rank=self.world.rank, world_size=self.world.size)
-        return len(rows), prefetch(read, rows[first_step:])
+        return len(rows), prefetch(read, rows[first_step:], ahead=1, threads=1)
 
     def start_epoch(self, epoch: int) -> None:
         apply_freezing(self.model, self.frozen_until, epoch)

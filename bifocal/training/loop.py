@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.progress import log_line, track
+from bifocal.training.checkpoints.sigterm import sigterm_guard
+from bifocal.training.checkpoints.state import Progress, RunState
 from bifocal.training.schedules import Constant, Schedule
-from bifocal.training.sigterm import sigterm_guard
-from bifocal.training.state import Progress, RunState
 
 T = TypeVar("T")
 Row = dict[str, float]

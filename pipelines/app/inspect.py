@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from bifocal.remote_files import is_address
 from pipelines.app.addresses import FolderOrAddress
 
 MAX_PIXELS = 89_478_485
@@ -38,6 +37,7 @@ def inspect_command(directory: str, page: Path, compare: int, captions: str | No
 
     from bifocal.datasets import read_dataset, write_dataset
     from bifocal.datasets.corpora import ImageFolder
+    from bifocal.datasets.remote_files import is_address
     from bifocal.inspection import inspect_dataset, inspection_page
     from bifocal.inspection.languages import caption_languages
     from bifocal.report.html import render

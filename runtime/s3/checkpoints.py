@@ -24,7 +24,7 @@ Version = tuple[int, int]
 
 @dataclass
 class RemoteCheckpoints:
-    """Copies of the checkpoints of one stage below ``uri``; a hook for ``bifocal.checkpoint_hook``.
+    """Copies of the checkpoints of one stage below ``uri``; a hook for ``bifocal.training.checkpoints.hook``.
 
     A copy is a set of files and an index, which is uploaded last: a killed upload leaves the former copy. The files of
     one process have names of their own, so two processes of the same stage, such as a lost pod and its successor, do

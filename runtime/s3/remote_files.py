@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from bifocal import remote_files
+from bifocal.datasets import remote_files
 from runtime.s3.cache import cache_folder
 from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bifocal.checkpoint import read_tensors
+from bifocal.serialization import read_tensors
 from components.__main__ import main
 from runtime import artifacts, parameters
 from runtime.cli import run

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.serialization import WEIGHTS_FILE, load_state, save_network
+from bifocal.serialization import WEIGHTS_FILE, load_state, read_tensors, save_network, write_tensors
 from runtime import artifacts
 from tests.faults.checkout import digests
 from tests.faults.conftest import Cheap

@@ -15,9 +15,9 @@ import boto3
 import torch
 from torch import Tensor, nn
 
-from bifocal.checkpoint import write_tensors
+from bifocal.serialization import write_tensors
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import TrainingTask, run_epochs
-from bifocal.training.state import RunState
 from runtime.spec import Component, Params
 from runtime.stage import run_stage
 

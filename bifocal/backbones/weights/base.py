@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
-from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor, FittedExtractor
 from bifocal.registry import CheckedByConstruction
+from bifocal.serialization import read_tensors, write_tensors
 
 
 class PreparedWeights(NamedTuple):

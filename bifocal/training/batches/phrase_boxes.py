@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.models.embedding import DualEncoder, dual_encoder
+from bifocal.serialization import read_tensors, write_tensors
 from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,

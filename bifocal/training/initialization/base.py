@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from bifocal.checkpoint import read_tensors, write_tensors
 from bifocal.models.base import Model
 from bifocal.registry import CheckedByConstruction
+from bifocal.serialization import read_tensors, write_tensors
 from bifocal.training.distributed import World
 from bifocal.training.inputs import TrainingInputs
 

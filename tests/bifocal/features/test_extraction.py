@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from bifocal.datasets import Dataset, open_image
+from bifocal.datasets.prefetch import prefetch
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.features.base import ImageRegions
 from bifocal.features.extraction import NetworkFeatures, write_features
 from bifocal.features.extractors import Grid
-from bifocal.prefetch import prefetch
 
 
 def small_grid() -> Grid:

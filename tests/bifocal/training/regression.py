@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import Row, TrainingTask, run_epochs
 from bifocal.training.schedules import Step
-from bifocal.training.state import RunState
 
 STEPS = 4
 

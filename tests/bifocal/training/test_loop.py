@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.checkpoint import read_tensors
+from bifocal.serialization import read_tensors
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import Row, run_epochs
 from bifocal.training.schedules import Cosine
-from bifocal.training.state import RunState
 from tests.bifocal.training.regression import STEPS, Regression, new_model, train
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from bifocal.checkpoint import read_tensors
-from bifocal.checkpoint_hook import checkpoint_hook
+from bifocal.serialization import read_tensors
+from bifocal.training.checkpoints.hook import checkpoint_hook
+from bifocal.training.checkpoints.state import RunState
 from bifocal.training.loop import run_epochs
 from bifocal.training.schedules import Step
-from bifocal.training.state import RunState
 from tests.bifocal.training.regression import STEPS, Regression, equal_weights, new_model, train
 
 Interrupt = Callable[[int], Callable[[], None]]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bifocal.checkpoint import read_tensors
 from bifocal.losses import TripletLoss
 from bifocal.scores import Scores
+from bifocal.serialization import read_tensors
 from bifocal.training.weight_averaging import average_weights
 
 

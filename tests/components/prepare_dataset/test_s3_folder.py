@@ -5,8 +5,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from bifocal import remote_files
-from bifocal.datasets import open_image, read_dataset
+from bifocal.datasets import open_image, read_dataset, remote_files
 from bifocal.datasets.corpora import Scenes
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams

@@ -6,8 +6,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from bifocal import remote_files
-from bifocal.datasets import open_image, read_dataset
+from bifocal.datasets import open_image, read_dataset, remote_files
 from components.prepare_dataset.run import run
 from components.prepare_dataset.spec import COMPONENT, PrepareDatasetParams
 from runtime import parameters

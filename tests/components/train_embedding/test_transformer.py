@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.checkpoint_hook import checkpoint_hook
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureWriter
 from bifocal.models import load_model
@@ -15,6 +14,7 @@ from bifocal.text.transformer.network import Transformer
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import Subwords
 from bifocal.text.vectorizers.base import write_text
+from bifocal.training.checkpoints.hook import checkpoint_hook
 from components.train_embedding.run import run
 from components.train_embedding.spec import TrainEmbeddingParams
 from tests.components.train_embedding.conftest import Scened

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bifocal.remote_files import is_address
+from bifocal.datasets.remote_files import is_address
 from bifocal.search.changes import remove_items
 from bifocal.search.collection import Collection
 from bifocal.search.collection_format import DESCRIPTION, META

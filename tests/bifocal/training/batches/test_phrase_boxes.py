@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from bifocal.checkpoint import read_tensors
 from bifocal.losses import StructurePreservingLoss
 from bifocal.models import build_model
+from bifocal.serialization import read_tensors
 from bifocal.training import fit
 from bifocal.training.batches import PhraseBoxes
 from bifocal.training.pairs import PhraseBoxPairs

@@ -37,6 +37,6 @@ def local_copy(address: str, sha256: str) -> Path:
     if _fetch is None:
         raise ValueError(
             f"{address} is not a file of this machine: copy the images into the dataset, or call "
-            "bifocal.remote_files.set_fetch with a function that downloads a file"
+            "bifocal.datasets.remote_files.set_fetch with a function that downloads a file"
         )
     return _fetch(address, sha256)

@@ -10,18 +10,17 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int) -> Iterator[S]:
-    """Yield ``function(item)`` for each item, in order, computed by threads.
+def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int, threads: int | None = None) -> Iterator[S]:
+    """Yield ``function(item)`` for each item, in order, computed by threads: at most ``ahead`` before they are needed.
 
-    Args:
-        ahead: maximum number of results that wait for the consumer.
+    ``threads`` is their number; None: one for each core.
 
     Example:
         >>> list(prefetch(abs, [-1, 2, -3], ahead=2))
         [1, 2, 3]
     """
     waiting: deque[Future[S]] = deque()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > ahead:

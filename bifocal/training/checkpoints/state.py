@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bifocal.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
-from bifocal.checkpoint_hook import call_checkpoint_hook
 from bifocal.progress import log_line
+from bifocal.serialization import read_tensors, write_tensors
+from bifocal.training.checkpoints.files import load_checkpoint, save_checkpoint
+from bifocal.training.checkpoints.hook import call_checkpoint_hook
+from bifocal.training.checkpoints.sigterm import EXIT_CODE
 from bifocal.training.distributed import World
-from bifocal.training.sigterm import EXIT_CODE
 
 
 class Progress(NamedTuple):

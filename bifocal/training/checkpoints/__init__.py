@@ -1,0 +1,1 @@
+"""Checkpoints of a training: files, exact resume, SIGTERM, and the hook that copies them elsewhere."""
