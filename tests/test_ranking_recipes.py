@@ -10,8 +10,7 @@ from bifocal.registry import build
 from bifocal.scores import Scores
 from bifocal.sorters import LSTMSorter
 from bifocal.training.freezing import check_module_names
-from bifocal.training.optimizers import build_optimizer
-from bifocal.training.parameter_groups import parameter_groups
+from bifocal.training.optimizers import build_optimizer, parameter_groups
 from components.catalog import configurable_components
 from components.train_ranking_head.spec import TrainRankingHeadParams
 from runtime.parameters import load, validate

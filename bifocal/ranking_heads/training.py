@@ -19,8 +19,7 @@ from bifocal.training.checkpoints.state import RunState
 from bifocal.training.freezing import FreezeSchedule, apply_freezing
 from bifocal.training.gradients import CachedEncodings, Precision, autocast_for, batch_norms
 from bifocal.training.loop import Row, TrainingTask, run_epochs
-from bifocal.training.optimizers import build_optimizer
-from bifocal.training.parameter_groups import parameter_groups
+from bifocal.training.optimizers import build_optimizer, parameter_groups
 from bifocal.training.schedules import Constant, Schedule
 
 PREDICTION_BATCH_SIZE = 128

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from bifocal.losses import InfoNCELoss
-from bifocal.training.optimizers import build_optimizer
-from bifocal.training.parameter_groups import limit_weight_decay, parameter_groups
+from bifocal.training.optimizers import build_optimizer, limit_weight_decay, parameter_groups
 
 
 @pytest.mark.parametrize("optimizer", [{"name": "SGD", "weight_decay": 0.5}, {"name": "AdamW", "weight_decay": 0.5}])
