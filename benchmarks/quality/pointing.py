@@ -32,12 +32,12 @@ from benchmarks.pointing_data import (
     vectorize,
 )
 from bifocal.datasets import open_image
-from bifocal.evaluation.comparison import mean_interval
 from bifocal.evaluation.heatmap_example import dense_heatmap
 from bifocal.image_encoders import LinearEncoder
 from bifocal.localization import BEANHeatmap, PerRegionLocalizer, SmoothedActivations, peak_points
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.metrics import pointing_hits
+from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.figures import grid_figure
 from bifocal.report.plots import plot_heatmap
 from bifocal.text.vectorizers import TFIDF, SentenceVectors

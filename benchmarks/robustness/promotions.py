@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import Report
-from bifocal.evaluation.looks import look_level
 from bifocal.metrics.bootstrap import bootstrap_means
 from bifocal.metrics.typical_values import subset_means, tail_and_subsets
+from bifocal.promotion.looks import look_level
 
 YEARS, LOOKS, RATE, MIN_GAIN, CAPTIONS = 100, 52, 0.05, 1.0, 5
 THRESHOLDS = (0.7, -0.2, -0.6)

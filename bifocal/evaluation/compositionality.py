@@ -11,9 +11,9 @@ from torch.nn.functional import normalize
 
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.caption_edits import RULES, edits
-from bifocal.evaluation.comparison import mean_interval
 from bifocal.features import RegionBatch
 from bifocal.localization.phrase_locator import embed_texts
+from bifocal.metrics.bootstrap import mean_interval
 from bifocal.models.batch import to_device
 from bifocal.models.embedding import BATCH
 from bifocal.report.metric_rows import MetricRow, metric_table

@@ -9,7 +9,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.comparison import mean_interval
 from bifocal.evaluation.heatmap_example import HeatmapExample, dense_heatmap
 from bifocal.evaluation.pointing import (
     AnyLocalizer,
@@ -20,6 +19,7 @@ from bifocal.evaluation.rank_tables import query_ranks, text_hashes
 from bifocal.localization.phrase_locator import PhraseLocator
 from bifocal.localization.pointing import PointingResult, point_at_phrases
 from bifocal.metrics import accuracy_by, center_baseline, random_baseline
+from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.figures import grid_figure
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table

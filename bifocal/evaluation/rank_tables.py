@@ -14,6 +14,13 @@ from bifocal.features import FeatureStore
 RANKS = "ranks.parquet"
 TRAINING_IMAGES = "trained_on.parquet"
 EVALUATED_IMAGES = "evaluated_on.parquet"
+ZERO_SHOT = "zero_shot."
+"""Prefix of the directions of the contrastive model below a model's heads."""
+
+
+def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:
+    """Return retrieval ranks of a contrastive model, for the table of ranks of the model above it."""
+    return ranks.assign(direction=ZERO_SHOT + ranks["direction"])
 
 
 def query_ranks(

@@ -4,9 +4,11 @@ Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3 (th
 resampled, not queries: the captions of an image are not independent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 BLOCK = 256
@@ -82,6 +84,24 @@ def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) 
             lower, upper = torch.searchsorted(cumulative, half), torch.searchsorted(cumulative, half, right=True)
             medians.append((ordered[lower] + ordered[upper]).squeeze(1) / 2)
     return torch.cat(medians)
+
+
+def mean_interval(
+    values: NDArray[np.float64], image_ids: Sequence[str], *, resamples: int, seed: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the bootstrap interval of the mean of per-query values.
+
+    Shape:
+        values (Q,), image_ids (Q,)
+
+    Example:
+        >>> mean_interval(np.ones(3), ["a", "a", "b"], resamples=100, seed=0)
+        (1.0, 1.0)
+    """
+    rows = torch.from_numpy(np.unique(np.asarray(image_ids), return_inverse=True)[1])
+    totals = torch.zeros(int(rows.max()) + 1, dtype=torch.float64).index_add_(0, rows, torch.from_numpy(values))
+    means = bootstrap_means(totals.unsqueeze(1), rows.bincount().unsqueeze(1), resamples, seed)
+    return percentile_interval(means.squeeze(1), level)
 
 
 def percentile_interval(resampled: Tensor, level: float) -> tuple[float, float]:

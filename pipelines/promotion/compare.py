@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from bifocal.evaluation.comparison import Difference, compare_ranks
 from bifocal.evaluation.rank_tables import RANKS
+from bifocal.promotion.comparison import Difference, compare_ranks
 from bifocal.report.html import render
 from bifocal.report.sections import Badge, Page, Section, Table
 from runtime.mlflow import get_version

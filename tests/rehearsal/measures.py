@@ -14,10 +14,10 @@ from torch.nn.functional import normalize
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.caption_proxies import fit_tf_idf
-from bifocal.evaluation.comparison import mean_interval
 from bifocal.evaluation.semantic_retrieval import RESULTS
 from bifocal.features.image_files import open_features
 from bifocal.metrics import area_under, semantic_curves
+from bifocal.metrics.bootstrap import mean_interval
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance
 from bifocal.models import load_model
 from bifocal.text import TextStore

@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bifocal.datasets import read_dataset
-from bifocal.evaluation.acceptance import Assessment, assess
-from bifocal.evaluation.checks import Check
-from bifocal.evaluation.criteria import Criteria
-from bifocal.evaluation.exported_model import ExportedModel
-from bifocal.evaluation.looks import Look
 from bifocal.evaluation.rank_tables import training_hashes
 from bifocal.features import open_features
 from bifocal.progress import log_line
+from bifocal.promotion.acceptance import Assessment, assess
+from bifocal.promotion.checks import Check
+from bifocal.promotion.criteria import Criteria
+from bifocal.promotion.exported_model import ExportedModel
+from bifocal.promotion.looks import Look
 from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import artifact_hash, write_json
 from runtime.mlflow import (

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bifocal.evaluation.looks import look_level
 from bifocal.metrics.bootstrap import bootstrap_means
 from bifocal.metrics.typical_values import subset_lower_bound, subset_means, tail_and_subsets
+from bifocal.promotion.looks import look_level
 
 
 def test_bound_is_the_quantile_of_all_subset_means() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bifocal.datasets import Dataset, read_dataset
 from runtime.artifacts import commit, open_partial
-from tests.bifocal.evaluation.tiny_models import write_colors
+from tests.bifocal.promotion.tiny_models import write_colors
 
 
 @pytest.fixture(scope="module")

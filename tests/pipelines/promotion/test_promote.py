@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
-from bifocal.evaluation.exported_model import ExportedModel
+from bifocal.promotion.exported_model import ExportedModel
 from components.cluster.promote.run import run
 from components.cluster.promote.spec import PromoteParams
 from pipelines.__main__ import main
 from runtime.mlflow import RELEASE_TAG, get_version, reuse_version, roll_back, version_tags
-from tests.bifocal.evaluation.tiny_models import pointing, write_evaluation
+from tests.bifocal.promotion.tiny_models import pointing, write_evaluation
 from tests.pipelines.compiled import ROOT
 from tests.pipelines.promotion.versions import POLICY, decide, decisions, number_of, register
 

@@ -10,11 +10,12 @@ from safetensors.torch import save_file
 
 from bifocal.backbones.open_clip import OpenClipBackbone
 from bifocal.datasets import Dataset
-from bifocal.evaluation.zero_shot_floor import with_zero_shot_names, zero_shot_check
+from bifocal.evaluation.rank_tables import with_zero_shot_names
 from bifocal.features import FeatureStore
 from bifocal.models import build_model, save_model
 from bifocal.models.base import Model
 from bifocal.models.inputs import input_identity
+from bifocal.promotion.zero_shot import zero_shot_check
 from bifocal.text import TextStore
 from components.evaluate.run import run as evaluate
 from components.evaluate.spec import EvaluateParams

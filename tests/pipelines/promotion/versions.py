@@ -11,7 +11,7 @@ from components.cluster.promote.run import Decision, promote
 from components.cluster.promote.spec import PromotionPolicy
 from pipelines.promotion.policy import FILE, load
 from runtime.mlflow import EVALUATION_DIR, get_version
-from tests.bifocal.evaluation.tiny_models import pointing, write_evaluation, write_model
+from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
 
 POLICY = load(FILE).model_copy(
     update={"min_images": 40, "max_latency_ratio": 100.0, "looks": 4, "max_drops": {"pointing": 9.0}}

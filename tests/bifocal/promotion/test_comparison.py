@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.evaluation.comparison import (
+from bifocal.metrics.bootstrap import mean_interval
+from bifocal.promotion.comparison import (
     PairedScores,
     compare_ranks,
-    compare_recall_sums,
     join_queries,
-    mean_interval,
     paired_interval,
 )
 
@@ -31,16 +30,6 @@ def test_compare_ranks_uses_shared_queries_only() -> None:
 def test_compare_ranks_has_accuracy_for_directions_without_ranking() -> None:
     rows = compare_ranks(ranks(2, range(8), "pointing"), ranks(6, range(8), "pointing"), [1, 5], resamples=200, seed=0)
     assert [(row.name, row.gain, row.sign) for row in rows] == [("pointing.accuracy", -50.0, -1)]
-
-
-def test_compare_recall_sums_adds_both_directions() -> None:
-    both = [
-        pd.concat([ranks(captions, range(20), "caption_retrieval"), ranks(images, range(20))])
-        for captions, images in ((15, 10), (5, 10))
-    ]
-    row = compare_recall_sums(join_queries(*both), [1, 10], resamples=300, seed=0, level=0.9)
-    assert (row.current, row.reference, row.gain) == (325.0, 275.0, pytest.approx(50.0))
-    assert row.interval[0] < 50 < row.interval[1]
 
 
 def test_join_queries_rejects_repeated_queries() -> None:

@@ -1,4 +1,4 @@
-"""Paired bootstrap: intervals of means, and of differences between two models on the same queries.
+"""Paired bootstrap: intervals of the differences between two models on the same queries.
 
 Images are resampled, not queries: the captions and phrases of one image are not independent.
 """
@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.bootstrap import bootstrap_difference, percentile_interval
 
 RETRIEVAL = ("caption_retrieval", "image_retrieval")
-ZERO_SHOT = "zero_shot."
-"""Prefix of the directions of the contrastive model below a model's heads."""
 KEYS = ["direction", "query", "image_id", "content"]
 """Columns that identify a query: equal ids with other contents are other queries."""
 
@@ -49,22 +48,6 @@ class Difference:
         """1 or -1 if the whole interval is above or below 0, else 0."""
         low, high = self.interval
         return 1 if low > 0 else -1 if high < 0 else 0
-
-
-def mean_interval(
-    values: NDArray[np.float64], image_ids: Sequence[str], *, resamples: int, seed: int, level: float = 0.95
-) -> tuple[float, float]:
-    """Return the bootstrap interval of the mean of per-query values.
-
-    Shape:
-        values (Q,), image_ids (Q,)
-
-    Example:
-        >>> mean_interval(np.ones(3), ["a", "a", "b"], resamples=100, seed=0)
-        (1.0, 1.0)
-    """
-    scores = PairedScores(values, np.zeros_like(values), image_ids)
-    return paired_interval([scores], resamples=resamples, seed=seed, level=level)
 
 
 def paired_interval(
@@ -139,25 +122,8 @@ def compare_ranks(
     return differences
 
 
-def compare_recall_sums(
-    queries: pd.DataFrame, ks: Iterable[int], *, resamples: int, seed: int, level: float
-) -> Difference:
-    """Compare the sum of R@K over ``ks`` and both directions of retrieval, in percentage points.
-
-    Args:
-        queries: as from ``join_queries``.
-    """
-    scores = recall_scores(queries, ks)
-    current, reference = (
-        sum(float(metric.current.mean()) for metric in scores),
-        sum(float(metric.reference.mean()) for metric in scores),
-    )
-    interval = paired_interval(scores, resamples=resamples, seed=seed, level=level)
-    return Difference("recall_sum", current, reference, interval)
-
-
 def recall_scores(queries: pd.DataFrame, ks: Iterable[int]) -> list[PairedScores]:
-    """Return the hits of ``compare_recall_sums``, one entry per direction and K."""
+    """Return the hits whose means add up to the recall sum, one entry per direction and K."""
     by_direction = [queries[queries["direction"] == direction] for direction in RETRIEVAL]
     return [hits(rows, k) for rows in by_direction for k in ks]
 

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from bifocal.evaluation.looks import Look, image_sketch, look_level, next_look, overlap, same_test_set
+from bifocal.promotion.looks import Look, image_sketch, look_level, next_look, overlap, same_test_set
 
 
 def contents(first: int, last: int) -> list[str]:

@@ -4,16 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from bifocal.evaluation.checks import Check, gain_check
-from bifocal.evaluation.comparison import RETRIEVAL, ZERO_SHOT, join_queries
+from bifocal.evaluation.rank_tables import ZERO_SHOT
+from bifocal.promotion.checks import Check, gain_check
+from bifocal.promotion.comparison import RETRIEVAL, join_queries
 
 NAME = "zero_shot"
 ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
-
-
-def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:
-    """Return retrieval ranks of a contrastive model, for the table of ranks of the model above it."""
-    return ranks.assign(direction=ZERO_SHOT + ranks["direction"])
 
 
 def zero_shot_check(

@@ -8,9 +8,9 @@ from PIL import Image
 
 from bifocal.datasets import Dataset, open_image
 from bifocal.datasets.duplicates import near_duplicates
-from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore
+from bifocal.promotion.exported_model import ExportedModel
 
 UNKNOWN = ""
 

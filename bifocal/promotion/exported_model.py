@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from bifocal.datasets import Dataset
-from bifocal.evaluation.exported_scores import score_matrix
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
 from bifocal.evaluation.retrieval_tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
+from bifocal.promotion.exported_scores import score_matrix
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.encoders import Array
 from bifocal.serving.pair_scorer import PairScorer, scores_pairs

@@ -7,10 +7,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from bifocal.datasets import Dataset
-from bifocal.evaluation import exported_scores
-from bifocal.evaluation.exported_model import ExportedModel
-from tests.bifocal.evaluation.test_acceptance import decide
-from tests.bifocal.evaluation.tiny_models import OPSET, tiny_model, write_colors
+from bifocal.promotion import exported_scores
+from bifocal.promotion.exported_model import ExportedModel
+from tests.bifocal.promotion.test_acceptance import decide
+from tests.bifocal.promotion.tiny_models import OPSET, tiny_model, write_colors
 
 IMAGES = 50
 

@@ -12,13 +12,13 @@ from PIL import Image
 
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
-from bifocal.evaluation.acceptance import Assessment, assess
-from bifocal.evaluation.criteria import Criteria
-from bifocal.evaluation.exported_model import ExportedModel
-from bifocal.evaluation.looks import Look, image_sketch
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore, FeatureWriter
-from tests.bifocal.evaluation.tiny_models import colors, pointing, tiny_model, write_colors
+from bifocal.promotion.acceptance import Assessment, assess
+from bifocal.promotion.criteria import Criteria
+from bifocal.promotion.exported_model import ExportedModel
+from bifocal.promotion.looks import Look, image_sketch
+from tests.bifocal.promotion.tiny_models import colors, pointing, tiny_model, write_colors
 
 IMAGES = 50
 CRITERIA = Criteria(

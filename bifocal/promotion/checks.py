@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bifocal.evaluation.comparison import RETRIEVAL, PairedScores, hits, image_totals, recall_scores
 from bifocal.metrics.typical_values import subset_lower_bound
+from bifocal.promotion.comparison import RETRIEVAL, PairedScores, hits, image_totals, recall_scores
 
 RECALL_SUM = "recall_sum"
 

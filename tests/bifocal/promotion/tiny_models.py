@@ -13,8 +13,8 @@ from PIL import Image
 
 from bifocal.datasets import Corpus, Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, ImageEntry
-from bifocal.evaluation.exported_model import ExportedModel
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES, training_hashes
+from bifocal.promotion.exported_model import ExportedModel
 from bifocal.text import Vocabulary
 
 TRAIN, CAPTIONS, SIDE = 4, 2, 6

@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 
 from bifocal.datasets import Dataset
-from bifocal.evaluation.checks import Check, floor_check, gain_check, guard_check, limit_check
-from bifocal.evaluation.common_images import CommonImages, common_images
-from bifocal.evaluation.comparison import RETRIEVAL, join_queries
-from bifocal.evaluation.criteria import Criteria
-from bifocal.evaluation.exported_model import ExportedModel
-from bifocal.evaluation.latency import latency_ratios
-from bifocal.evaluation.looks import Look, image_sketch, next_look
-from bifocal.evaluation.zero_shot_floor import zero_shot_check
 from bifocal.features import FeatureStore
+from bifocal.promotion.checks import Check, floor_check, gain_check, guard_check, limit_check
+from bifocal.promotion.common_images import CommonImages, common_images
+from bifocal.promotion.comparison import RETRIEVAL, join_queries
+from bifocal.promotion.criteria import Criteria
+from bifocal.promotion.exported_model import ExportedModel
+from bifocal.promotion.latency import latency_ratios
+from bifocal.promotion.looks import Look, image_sketch, next_look
+from bifocal.promotion.zero_shot import zero_shot_check
 
 
 @dataclass

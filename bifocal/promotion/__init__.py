@@ -1,0 +1,1 @@
+"""Decision whether an exported model replaces the champion: pure functions, without the registry."""
