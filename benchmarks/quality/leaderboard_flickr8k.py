@@ -26,7 +26,7 @@ from benchmarks.common import ROOT, Report
 from benchmarks.leaderboard_page import BASELINE, CORRECTED, NDCG, Row, gains, page
 from benchmarks.quality.leaderboard import make
 from bifocal.datasets import read_dataset
-from bifocal.evaluation.semantic_retrieval import semantic_metrics
+from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.features import FeatureStore
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks

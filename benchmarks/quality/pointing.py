@@ -32,7 +32,7 @@ from benchmarks.pointing_data import (
     vectorize,
 )
 from bifocal.datasets import open_image
-from bifocal.evaluation.heatmap_example import dense_heatmap
+from bifocal.evaluation.localization.heatmaps import dense_heatmap
 from bifocal.image_encoders import LinearEncoder
 from bifocal.localization import BEANHeatmap, PerRegionLocalizer, SmoothedActivations, peak_points
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors

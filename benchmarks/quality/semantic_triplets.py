@@ -22,7 +22,7 @@ from benchmarks.common import Report
 from benchmarks.quality.leaderboard import make
 from benchmarks.quality.leaderboard_flickr8k import HOME, read_rows
 from benchmarks.quality.little_data import pooled_inputs
-from bifocal.evaluation.semantic_retrieval import semantic_metrics
+from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.models.base import Model
 from bifocal.models.embedding import dual_encoder, embed_images
 from bifocal.registry import build

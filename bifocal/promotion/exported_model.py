@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
-from bifocal.evaluation.retrieval_tables import rank_table
+from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
 from bifocal.promotion.exported_scores import score_matrix

@@ -13,8 +13,8 @@ from torch.nn.functional import normalize
 
 from bifocal.datasets import read_dataset
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.caption_proxies import fit_tf_idf
-from bifocal.evaluation.semantic_retrieval import RESULTS
+from bifocal.evaluation.semantic.caption_similarity import fit_tf_idf
+from bifocal.evaluation.semantic.semantic_retrieval import RESULTS
 from bifocal.features.image_files import open_features
 from bifocal.metrics import area_under, semantic_curves
 from bifocal.metrics.bootstrap import mean_interval

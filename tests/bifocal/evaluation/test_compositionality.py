@@ -11,8 +11,8 @@ import torch
 from bifocal.datasets.corpora import TwinScenes
 from bifocal.evaluation import Compositionality
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.caption_edits import edits
-from bifocal.evaluation.compositionality import edited_captions, score_margins
+from bifocal.evaluation.compositionality.caption_edits import edits
+from bifocal.evaluation.compositionality.compositionality import edited_captions, score_margins
 from bifocal.text import tokenize
 
 KEEPS_WORDS = ("attributes", "nouns", "order")

@@ -11,9 +11,9 @@ import torch
 from bifocal.datasets.formats.masks import encode_mask
 from bifocal.evaluation import ObjectLocalization, PhraseLocalization, PointingGame
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.object_maps import localize_objects, true_mask
-from bifocal.evaluation.phrase_localization import regions_are_proposals
-from bifocal.evaluation.pointing import choose_locator
+from bifocal.evaluation.localization.locator import choose_locator
+from bifocal.evaluation.localization.object_maps import localize_objects, true_mask
+from bifocal.evaluation.localization.phrase_localization import regions_are_proposals
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.image_encoders import BEANEncoder, LinearEncoder, MultiLevelEncoder
 from bifocal.localization import (

@@ -16,9 +16,9 @@ from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.evaluation import SemanticRetrieval, SimilarImages, TextModifiers
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.caption_proxies import fisher_proxy, meteor_proxy, object_proxy
-from bifocal.evaluation.human_triplets import triplet_metrics, triplet_rows
-from bifocal.evaluation.semantic_retrieval import image_and_text, semantic_metrics
+from bifocal.evaluation.semantic.caption_similarity import fisher_proxy, meteor_proxy, object_proxy
+from bifocal.evaluation.semantic.human_triplets import triplet_metrics, triplet_rows
+from bifocal.evaluation.semantic.semantic_retrieval import image_and_text, semantic_metrics
 from bifocal.image_encoders import LinearEncoder, MultiLevelEncoder
 from bifocal.metrics import choose_queries, semantic_curves
 from bifocal.models import GroundingModel, TwoBranchModel
@@ -27,7 +27,7 @@ from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import FittedVectorizer, training_documents, write_text
 from bifocal.text_encoders import BagOfWordsEncoder, ElmoMixtureEncoder
 
-FISHER = "bifocal.evaluation.caption_proxies.FISHER"
+FISHER = "bifocal.evaluation.semantic.caption_similarity.FISHER"
 SMALL_FISHER = {"dim": 8, "centers": 2, "components": 1, "epochs": 1}
 
 

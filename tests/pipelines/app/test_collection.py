@@ -10,7 +10,7 @@ from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.evaluation import Retrieval
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.ranked_split import rank_split
+from bifocal.evaluation.retrieval.ranked_split import rank_split
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model

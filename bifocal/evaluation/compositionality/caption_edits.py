@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bifocal.evaluation.edit_words import NOUNS, NUMBERS, OPPOSITES, PROPERTIES
+from bifocal.evaluation.compositionality.words import NOUNS, NUMBERS, OPPOSITES, PROPERTIES
 from bifocal.text import tokenize
 
 FRONT = ["in", "front", "of"]

@@ -11,8 +11,8 @@ from torch.nn.functional import normalize
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.caption_proxies import fit_tf_idf
-from bifocal.evaluation.human_triplets import triplet_metrics, triplet_rows
+from bifocal.evaluation.semantic.caption_similarity import fit_tf_idf
+from bifocal.evaluation.semantic.human_triplets import triplet_metrics, triplet_rows
 from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
 from bifocal.models.embedding import BATCH, dual_encoder, embed_texts

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import normalize
 
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.heatmap_example import HeatmapExample, dense_heatmap
+from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
 from bifocal.localization import pair_heatmaps
 from bifocal.models.batch import to_device
 from bifocal.report.figures import grid_figure

@@ -7,8 +7,8 @@ import numpy as np
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.object_maps import THRESHOLDS, category_phrases, localize_objects
-from bifocal.evaluation.pointing import AnyLocalizer, choose_locator, pointing_skip_reason
+from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
+from bifocal.evaluation.localization.object_maps import THRESHOLDS, category_phrases, localize_objects
 from bifocal.localization.phrase_locator import PhraseLocator
 from bifocal.metrics import point_mean_ap
 from bifocal.report.metric_rows import MetricRow, metric_table

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from bifocal.evaluation.base import Subject
-from bifocal.evaluation.ranked_split import RankedSplit
+from bifocal.evaluation.retrieval.ranked_split import RankedSplit
 from bifocal.report.sections import Answer, AnswerList, Badge, Query, QueryList
 
 ANSWERS = 5

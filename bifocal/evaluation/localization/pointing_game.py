@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.heatmap_example import HeatmapExample, dense_heatmap
-from bifocal.evaluation.pointing import (
+from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
+from bifocal.evaluation.localization.locator import (
     AnyLocalizer,
     choose_locator,
     pointing_skip_reason,

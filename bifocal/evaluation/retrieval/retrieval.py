@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.query_examples import best_and_worst_queries
-from bifocal.evaluation.ranked_split import RankedSplit, rank_split
-from bifocal.evaluation.retrieval_tables import (
+from bifocal.evaluation.retrieval.examples import best_and_worst_queries
+from bifocal.evaluation.retrieval.ranked_split import RankedSplit, rank_split
+from bifocal.evaluation.retrieval.tables import (
     DIRECTIONS,
     direction_table,
     metric_rows,

@@ -9,7 +9,7 @@ import torch
 
 from bifocal.datasets import Dataset
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.pointing import AnyLocalizer, choose_locator, pointing_skip_reason
+from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.localization.base import RegionVectors
 from bifocal.localization.phrase_locator import BATCH, PhraseLocator, phrases_in_context
 from bifocal.metrics import ProposalQuery, phrase_average_precision, recall_over_proposals

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bifocal.evaluation.base import Subject
 from bifocal.evaluation.rank_tables import pool_hash, query_ranks, text_hashes
-from bifocal.evaluation.ranked_split import RankedSplit
+from bifocal.evaluation.retrieval.ranked_split import RankedSplit
 from bifocal.metrics.retrieval.protocols import Fold
 from bifocal.metrics.retrieval.ranks import concatenate
 from bifocal.report.metric_rows import MetricRow

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.formats.human_triplets import CHOICES, TRIPLET, VOTES, read_decisions, read_triplets
-from bifocal.evaluation.caption_proxies import caption_proxies
+from bifocal.evaluation.semantic.caption_similarity import caption_proxies
 from bifocal.metrics import inter_user_agreement, triplet_agreement
 from bifocal.report.metric_rows import MetricRow
 

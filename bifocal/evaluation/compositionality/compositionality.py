@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
 from bifocal.evaluation.base import Result, Subject
-from bifocal.evaluation.caption_edits import RULES, edits
+from bifocal.evaluation.compositionality.caption_edits import RULES, edits
 from bifocal.features import RegionBatch
 from bifocal.localization.phrase_locator import embed_texts
 from bifocal.metrics.bootstrap import mean_interval
@@ -38,8 +38,8 @@ class Compositionality:
     """Accuracy of choosing between a caption and its minimal edit, given the image, by kind of edit.
 
     As in ARO (Yuksekgonul et al., "When and why vision-language models behave like bags-of-words", ICLR 2023) and
-    Winoground (Thrush et al., CVPR 2022), with the edits of ``bifocal.evaluation.caption_edits``. Equal scores count
-    half, so a model of bags of words has exactly 50 % where an edit keeps the words.
+    Winoground (Thrush et al., CVPR 2022). Rules make the edits. Equal scores count half, so a bag-of-words model has
+    exactly 50 % where an edit keeps the words.
 
     Args:
         bootstrap_resamples: of the images, for the 95 % intervals.

@@ -10,7 +10,7 @@ from bifocal.baselines import caption_blocks, fit_cca
 from bifocal.baselines.zero_shot import zero_shot_skip_reason
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.rank_tables import with_zero_shot_names
-from bifocal.evaluation.retrieval_tables import rank_table
+from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.image_encoders import LinearEncoder, ResidualHead
 from bifocal.metrics import PROTOCOLS, Ranks, chance_report, retrieval_ranks, split_folds, summarize
 from bifocal.models import TwoBranchModel

@@ -1,0 +1,1 @@
+"""Pointing at phrases and objects."""

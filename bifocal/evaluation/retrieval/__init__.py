@@ -1,0 +1,1 @@
+"""Retrieval between images and captions, and its baselines."""

@@ -1,0 +1,1 @@
+"""Similarity of images in meaning: against captions, people and added words."""
