@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,34 @@ def test_library_names_no_stage_and_no_parameters_file() -> None:
         if words.search(line)
     }
     assert lines == {}
+
+
+def module_level(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes outside functions; the blocks of ``if TYPE_CHECKING`` are among them."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from module_level(child)
+
+
+@pytest.mark.xfail(reason="bifocal.search.index needs its files and its calibration, and both need it", strict=False)
+def test_no_circle_of_imports() -> None:
+    files = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+        for layer in LAYERS
+        for file in (ROOT / layer).rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for module, file in files.items():
+        imported = graph.setdefault(module, set())
+        for node in module_level(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported.update(name.name for name in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = (f"{node.module}.{name.name}" for name in node.names)
+                imported.update(name if name in files else node.module for name in names)
+        imported &= files.keys() - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"circle of imports: {' -> '.join(error.args[1])}")
