@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bifocal.hubness.bank import FILE as BANK
 from bifocal.hubness.bank import HubnessBank
-from bifocal.search.collection import Collection
-from bifocal.search.file_states import STATES
-from bifocal.search.index_format import DESCRIPTION as INDEX_DESCRIPTION
-from bifocal.search.index_format import IndexDescription
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.stat_cache import STATES
+from bifocal.search.index.format import DESCRIPTION as INDEX_DESCRIPTION
+from bifocal.search.index.format import IndexDescription
 from bifocal.serving.identity import model_hash
 from runtime.artifacts import MANIFEST, hash_files, write_json
 

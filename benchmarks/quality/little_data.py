@@ -32,9 +32,9 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.hubness import training_bank
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.preparation import new_model
+from bifocal.training.query_bank import training_bank
 from bifocal.training.validators.recall import recall_metrics
 
 SIDE, VAL = 3, 1000

@@ -22,7 +22,7 @@ from bifocal.datasets.scenes.captions import ADJECTIVES, NOUNS, ON
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.search import SearchIndex
-from bifocal.search.calibration import FALSE_POSITIVES, calibration_error
+from bifocal.search.calibration.calibration import FALSE_POSITIVES, calibration_error
 from bifocal.serving.embedder import Embedder
 
 QUERIES, BATCH = 600, 64

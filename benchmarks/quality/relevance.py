@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from benchmarks.common import Report
 from bifocal.datasets import read_dataset
 from bifocal.search import SearchIndex
-from bifocal.search.calibration import FALSE_POSITIVES, calibrate, calibration_error, first_results
-from bifocal.search.caption_relevance import relevant_rows
-from bifocal.search.changes import remove_items
+from bifocal.search.calibration.calibration import FALSE_POSITIVES, calibrate, calibration_error, first_results
+from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.index.changes import remove_items
 from bifocal.serving.embedder import Embedder
 
 WORDS, BATCH = 12, 32

@@ -31,8 +31,8 @@ from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes, embed, nothing_found
 from bifocal.monitoring.queries import KnownWords
 from bifocal.monitoring.significance import Count
-from bifocal.search.calibration import calibrate
-from bifocal.trained import ONNX, TrainedModel
+from bifocal.search.calibration.calibration import calibrate
+from bifocal.search.trained_model import ONNX, TrainedModel
 from components.cluster.monitor.week import thresholds_of
 from pipelines.app.demo_folder import unpack
 from pipelines.monitor.thresholds import load

@@ -35,7 +35,7 @@ from benchmarks.simulated_year.plot import plot_year
 from benchmarks.simulated_year.processes import Registry, Service
 from benchmarks.simulated_year.results import GROWTH, report_year
 from benchmarks.simulated_year.weeks import YEAR, Candidate, Measured, Scenario
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 
 SEED = 7001
 STYLE = "line drawings"

@@ -44,12 +44,12 @@ from benchmarks.spark_tables import (
     register,
     spark_works,
 )
+from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.encoders import read_pixels
 from bifocal.serving.limits import chunks
 from bifocal.serving.pyfunc import CHUNK_ROWS
 from bifocal.serving.sessions import run_graph
-from bifocal.trained import ONNX, TrainedModel
 from pipelines.app.demo_folder import unpack
 
 SHARE = 0.85

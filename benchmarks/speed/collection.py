@@ -19,11 +19,11 @@ from PIL import Image
 from benchmarks.common import Report, cpu_seconds
 from bifocal.datasets.corpora import Scenes
 from bifocal.search import SearchIndex
-from bifocal.search.changes import add_items
-from bifocal.search.collection import Collection
-from bifocal.search.embedding import CollectionEmbedder
-from bifocal.search.from_collection import STORED, index_of_collection
-from bifocal.search.sources import files_source
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.sources import files_source
+from bifocal.search.index.changes import add_items
+from bifocal.search.index.from_collection import STORED, index_of_collection
 
 ONNX = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model" / "onnx"
 SIZE, DRAWN = 64, 500

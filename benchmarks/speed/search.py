@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from benchmarks.common import Report, cpu_seconds, load
 from bifocal.datasets import read_dataset
 from bifocal.search import SearchIndex
-from bifocal.search.approximate import choose_factory, import_faiss
-from bifocal.search.build import IndexSettings, build_index, measure, rebuilt
-from bifocal.search.changes import add_items
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.approximate import choose_factory, import_faiss
+from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt
+from bifocal.search.index.changes import add_items
 from bifocal.search.vectors import unit_vectors
 from bifocal.serving.embedder import Embedder
 

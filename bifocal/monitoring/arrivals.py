@@ -15,8 +15,8 @@ from bifocal.datasets.remote_files import is_address
 from bifocal.datasets.tables import CAPTIONS, PHRASES, REJECTED
 from bifocal.inspection import Inspection, inspect_dataset
 from bifocal.monitoring.significance import Count
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import REJECTED as REJECTED_FILE
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import REJECTED as REJECTED_FILE
 
 SMALLEST = 64
 """Pixels of the shorter side; the inspection has the same bound."""

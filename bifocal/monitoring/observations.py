@@ -13,9 +13,9 @@ from bifocal.monitoring.arrivals import Arrivals, unusable
 from bifocal.monitoring.probes import Probes, embed, nothing_found, search_probes
 from bifocal.monitoring.queries import KnownWords, query_languages, sample
 from bifocal.monitoring.significance import Count
-from bifocal.search.collection import Collection
-from bifocal.search.index import SearchIndex
-from bifocal.search.queries import SentenceEmbedder
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.search import SentenceEmbedder
 
 Array = NDArray[Any]
 

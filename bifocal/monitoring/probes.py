@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bifocal.search.calibration import DEPTH, calibration_error, first_results
-from bifocal.search.caption_relevance import relevant_rows
-from bifocal.search.index import SearchIndex
-from bifocal.search.queries import SentenceEmbedder
+from bifocal.search.calibration.calibration import DEPTH, calibration_error, first_results
+from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.search import SentenceEmbedder
 from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
@@ -46,7 +46,7 @@ class Probes:
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error, see ``bifocal.search.calibration.calibration_error``."""
+        """Expected calibration error, see ``bifocal.search.calibration.calibration.calibration_error``."""
         assert self.probabilities is not None
         return calibration_error(self.probabilities.ravel(), self._relevant.ravel())
 

@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
-    from bifocal.search.explanation import Heatmaps
-    from bifocal.search.grounding import GroundingSearch
-    from bifocal.search.index import SearchHit, SearchIndex
-    from bifocal.search.queries import Searcher
-    from bifocal.search.torch_embedder import TorchEmbedder
+    from bifocal.search.hits import SearchHit
+    from bifocal.search.index.index import SearchIndex
+    from bifocal.search.search import Searcher
+    from bifocal.search.torch_search import GroundingSearch, Heatmaps, TorchEmbedder
 else:
     _MODULES = {
-        "GroundingSearch": "grounding",
-        "Heatmaps": "explanation",
-        "SearchHit": "index",
-        "SearchIndex": "index",
-        "Searcher": "queries",
-        "TorchEmbedder": "torch_embedder",
+        "GroundingSearch": "torch_search",
+        "Heatmaps": "torch_search",
+        "SearchHit": "hits",
+        "SearchIndex": "index.index",
+        "Searcher": "search",
+        "TorchEmbedder": "torch_search",
     }
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

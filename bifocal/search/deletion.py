@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bifocal.search.approximate import ApproximateIndex
 from bifocal.search.arrays import save_array
-from bifocal.search.collection_format import (
+from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
     META,
@@ -27,12 +26,13 @@ from bifocal.search.collection_format import (
     read_items,
     shard_name,
 )
-from bifocal.search.file_states import STATES, stored_states
-from bifocal.search.index_files import read_index, without_values, write_vectors
-from bifocal.search.index_format import APPROXIMATE, BIAS, REMOVED
-from bifocal.search.index_format import ITEMS as INDEX_ITEMS
-from bifocal.search.index_format import VECTORS as INDEX_VECTORS
-from bifocal.search.sources import UNPACKED
+from bifocal.search.collection.sources import UNPACKED
+from bifocal.search.collection.stat_cache import STATES, stored_states
+from bifocal.search.index.approximate import ApproximateIndex
+from bifocal.search.index.files import read_index, without_values, write_vectors
+from bifocal.search.index.format import APPROXIMATE, BIAS, REMOVED
+from bifocal.search.index.format import ITEMS as INDEX_ITEMS
+from bifocal.search.index.format import VECTORS as INDEX_VECTORS
 
 
 def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Description:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from bifocal.registry import suggest
 from bifocal.search.filters import PREFIX
-from bifocal.search.index import SearchHit
+from bifocal.search.hits import SearchHit
 
 Ranking = Callable[[int], list[SearchHit]]
 """The first n results of a search, best first."""

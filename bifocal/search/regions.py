@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from bifocal.serving.heatmaps import HeatmapModel, dot_products, largest_dimensions
 
 Score = Callable[[NDArray[np.float32]], NDArray[np.float32]]

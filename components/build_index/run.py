@@ -9,12 +9,12 @@ import numpy as np
 
 from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
-from bifocal.search.build import IndexSettings, build_index, measure
-from bifocal.search.calibration import TooFewPairs, calibrate
-from bifocal.search.caption_relevance import relevant_rows
-from bifocal.search.collection import Collection
-from bifocal.search.from_collection import HeldOutCaptions, index_of_collection
-from bifocal.search.index import SearchIndex
+from bifocal.search.calibration.calibration import TooFewPairs, calibrate
+from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.build import IndexSettings, build_index, measure
+from bifocal.search.index.from_collection import HeldOutCaptions, index_of_collection
+from bifocal.search.index.index import SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.identity import model_hash
 from components.build_index.spec import BuildIndexParams

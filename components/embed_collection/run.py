@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
-from bifocal.search.collection import Collection
-from bifocal.search.embedding import CollectionEmbedder
-from bifocal.search.sources import dataset_source, files_source
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.sources import dataset_source, files_source
 from bifocal.serving.encoders import Array
 from bifocal.serving.pair_scorer import scores_pairs
 from components.embed_collection.spec import EmbedCollectionParams

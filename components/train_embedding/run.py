@@ -17,11 +17,11 @@ from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from bifocal.training import TrainingPhase, World, recompute_activations, torchrun_world, train_phases
 from bifocal.training.blending import choose_blend
-from bifocal.training.hubness import training_bank
 from bifocal.training.initialization.base import Initialization, initialize
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.loop import Row
 from bifocal.training.phases import TrainingResult
+from bifocal.training.query_bank import training_bank
 from bifocal.training.validators import Recall
 from components.train_embedding.spec import PhaseParams, TrainEmbeddingParams
 from runtime.mlflow import log_metrics

@@ -37,7 +37,7 @@ def export_command(destination: Path, folder: Path | None, name: str, collection
             raise click.UsageError(f"--collection needs a format of a collection: {', '.join(FORMATS)}")
         _copy_model(latest_run(folder) / ARTIFACTS / "onnx", destination)
     else:
-        from bifocal.search.collection import Collection
+        from bifocal.search.collection.collection import Collection
         from bifocal.search.exports import export_collection
 
         opened = Collection.open(collection or latest_run(folder) / ARTIFACTS / "collection")

@@ -31,16 +31,16 @@ def export_site_command(
     The model runs in the browser: the folder needs no program on the server. It holds captions, metadata and a
     thumbnail of every image. Heatmaps and search by an image need 'bifocal serve'.
     """
+    from bifocal.search.trained_model import ONNX
     from bifocal.serving.service.live.deletions import Deletions
     from bifocal.serving.service.live.sources import RunSource
     from bifocal.serving.site.writer import write_site
-    from bifocal.trained import ONNX
     from pipelines.app.run_folder import latest_run
 
     folder = latest_run(run)
     written = folder / "site" if destination is None else destination
-    engine = RunSource(folder, collection, index, images).load()
-    report = write_site(engine, folder / ONNX, written, frozenset(Deletions(deletions)))
+    served = RunSource(folder, collection, index, images).load()
+    report = write_site(served, folder / ONNX, written, frozenset(Deletions(deletions)))
     click.echo(f"{report.items:,} images, {report.pictures:,} of them with a thumbnail")
     click.echo(f"{report.megabytes:.1f} MB without the thumbnails")
     click.echo(f"text encoder of int8: cosine with that of the model at least {report.cosine:.4f}")

@@ -8,8 +8,8 @@ import click
 from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
 
 if TYPE_CHECKING:
-    from bifocal.search.calibration import Calibration
-    from bifocal.trained import ImageHit
+    from bifocal.search.calibration.calibration import Calibration
+    from bifocal.search.trained_model import ImageHit
 
 
 @click.command()

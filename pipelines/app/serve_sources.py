@@ -9,9 +9,9 @@ import click
 
 from bifocal.serving.canary.report import Mode
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.live.reloading import NoModel, Source
-from bifocal.serving.service.live.sources import RunSource, file_states, open_engine
+from bifocal.serving.service.live.sources import RunSource, file_states, open_served_model
+from bifocal.serving.service.served_model import ServedModel
 from pipelines.app.run_folder import latest_run
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ReleaseSource:
         version = self.model.version()
         return f"{version.number}-{read_digest(version)}"
 
-    def load(self) -> Engine:
+    def load(self) -> ServedModel:
         """Return the version with the alias, and its collection and index.
 
         Raises:
@@ -91,9 +91,9 @@ class ReleaseSource:
         with TemporaryDirectory() as folder:
             graphs, release = download_release(version, digest, Path(folder))
             name = f"{version.model} version {version.number}, release {digest[:12]}"
-            engine = open_engine(graphs, release / COLLECTION, release / INDEX, name, self.threads, self.images)
-        engine.version = replace(engine.version, number=version.number, release=digest)
-        return engine
+            served = open_served_model(graphs, release / COLLECTION, release / INDEX, name, self.threads, self.images)
+        served.version = replace(served.version, number=version.number, release=digest)
+        return served
 
 
 class CandidateSource(ReleaseSource):
@@ -157,7 +157,7 @@ class RegistrySource:
         folders = [self.collection, *([] if self.index is None else [self.index])]
         return f"{self.model.version().number}-{file_states(folders)}"
 
-    def load(self) -> Engine:
+    def load(self) -> ServedModel:
         """Return the version with the alias, and the collection.
 
         Raises:
@@ -165,10 +165,10 @@ class RegistrySource:
             ValueError: collection or index belong to another model.
         """
         version = self.model.version()
-        with TemporaryDirectory() as folder:  # the graphs are in memory once the engine is open
+        with TemporaryDirectory() as folder:  # the graphs are in memory once the served model is open
             graphs = version.download_graphs(Path(folder))
             name = f"{version.model} version {version.number}"
-            return open_engine(graphs, self.collection, self.index, name, self.threads, self.images)
+            return open_served_model(graphs, self.collection, self.index, name, self.threads, self.images)
 
 
 def open_source(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bifocal.datasets import read_dataset
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from pipelines.app.addresses import FolderOrAddress
 from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
 from pipelines.app.budget import SAMPLE, choose, measure, parse_budget, read_choice, write_choice

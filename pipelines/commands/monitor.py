@@ -65,7 +65,7 @@ def monitor(
     BIFOCAL_NOTICE_URL, and the exit code is 3.
     """
     from bifocal.monitoring.page import value_text
-    from bifocal.trained import COLLECTION, INDEX, ONNX
+    from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
     from components.cluster.monitor.week import Artifacts, Monitor
     from pipelines.monitor import thresholds as policies
     from runtime.s3.remote_files import fetch_remote_files

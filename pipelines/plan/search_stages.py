@@ -2,8 +2,8 @@
 
 from bifocal.planning.simulation import Work
 from bifocal.planning.training import EmbeddingCost
-from bifocal.search.approximate import TRAINING_PER_LIST, choose_factory
-from bifocal.search.build import EXACT
+from bifocal.search.index.approximate import TRAINING_PER_LIST, choose_factory
+from bifocal.search.index.build import EXACT
 from components.build_index.spec import BuildIndexParams
 from components.embed_collection.spec import EmbedCollectionParams
 from pipelines.plan.devices import processor

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bifocal.search.collection_format import DESCRIPTION as COLLECTION
+from bifocal.search.collection.format import DESCRIPTION as COLLECTION
 from runtime.artifacts import MANIFEST, hash_files, read_manifest
 from tests.faults.processes import kill_group
 

@@ -11,10 +11,10 @@ import torch
 from bifocal.export.encoders import chosen_localizer
 from bifocal.features import RegionBatch
 from bifocal.models import build_model
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
-from bifocal.search.from_collection import index_of_collection
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
+from bifocal.search.index.from_collection import index_of_collection
 from pipelines.plan.devices import DEVICES
 from pipelines.plan.make import make_plan
 from pipelines.plan.plan import Plan, StagePlan

@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import META
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import META
 
 FORMATS: Mapping[str, str] = {
     "fiftyone": "labels.csv of FiftyOne's CSVDataset, vectors.npy, and a program that imports both",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from bifocal.search.exports.base import blocks
 
 IMPORT = '''"""Import the dataset into FiftyOne, with the vectors as the field "embedding"."""

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import META
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import META
 from bifocal.search.exports.base import blocks
 
 IMPORT = """import lancedb

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from bifocal.search.exports.base import blocks
 
 COLUMNS = ("item_id", "image", "sha256", "width", "height", "captions", "meta", "embedding")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from bifocal.search.exports.base import blocks
 
 IMPORT = """# URL=http://localhost:6333 sh import.sh

@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from bifocal.serving.canary.clients import CLIENT
 from bifocal.serving.service.candidate import Candidate
+from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Source
 from bifocal.serving.service.observation import Metrics
@@ -21,7 +22,6 @@ from bifocal.serving.service.routes.api import api_router
 from bifocal.serving.service.routes.inference import health_router, inference_router
 from bifocal.serving.service.routes.pages import page_router, probe_router
 from bifocal.serving.service.schema import Error
-from bifocal.serving.service.searching import Searching
 from bifocal.serving.service.settings import Settings
 
 ERRORS: Mapping[int, str] = {
@@ -64,21 +64,21 @@ def create_app(
         candidate: second release to compare with; None for none.
     """
     metrics = Metrics()
-    searching = Searching(source, settings, metrics, deletions or Deletions(), candidate)
+    handlers = Handlers(source, settings, metrics, deletions or Deletions(), candidate)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await searching.current.refresh()
-        tasks = [searching.current.watch(poll_seconds)]
-        if searching.comparison is not None:
-            tasks += [searching.comparison.current.follow(poll_seconds), searching.comparison.shadow.run()]
+        await handlers.current.refresh()
+        tasks = [handlers.current.watch(poll_seconds)]
+        if handlers.comparison is not None:
+            tasks += [handlers.comparison.current.follow(poll_seconds), handlers.comparison.shadow.run()]
         running = [asyncio.create_task(task) for task in tasks]
         yield
         for task in running:
             task.cancel()
-        if searching.comparison is not None:
-            searching.comparison.close()
-        searching.executor.shutdown(cancel_futures=True)
+        if handlers.comparison is not None:
+            handlers.comparison.close()
+        handlers.executor.shutdown(cancel_futures=True)
 
     answers: dict[int | str, dict[str, Any]] = {
         status: {"model": Error, "description": text} for status, text in ERRORS.items()
@@ -88,8 +88,8 @@ def create_app(
         lifespan=lifespan, responses=answers, openapi_url=f"{API}openapi.json", docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    inference = health_router(searching), inference_router(searching)
-    for router in (api_router(searching), *inference, probe_router(searching, metrics), page_router()):
+    inference = health_router(handlers), inference_router(handlers)
+    for router in (api_router(handlers), *inference, probe_router(handlers, metrics), page_router()):
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _refused)

@@ -12,10 +12,10 @@ from bifocal.serving.canary.clients import Place
 from bifocal.serving.canary.counts import Counts
 from bifocal.serving.canary.report import Mode, Release, Report
 from bifocal.serving.canary.shadow import Shadow, shadow_executor
-from bifocal.serving.service.engine import Engine, Version
-from bifocal.serving.service.finding import Finder, Found
 from bifocal.serving.service.live.reloading import Current, Generation, Source
+from bifocal.serving.service.queries import QueryResult, QueryRunner
 from bifocal.serving.service.schema import SearchRequest
+from bifocal.serving.service.served_model import ServedModel, Version
 
 logger = logging.getLogger(__name__)
 RUNNING = "running"
@@ -43,7 +43,7 @@ class Comparison:
 
     Args:
         candidate: second release.
-        finder: of results.
+        runner: of results.
         executor: threads that compute for clients.
 
     Attributes:
@@ -53,13 +53,13 @@ class Comparison:
         answers: whose clients may choose a result.
     """
 
-    def __init__(self, candidate: Candidate, finder: Finder, executor: Executor) -> None:
+    def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
         self.mode, self.share = candidate.mode, candidate.share
         threads = shadow_executor() if candidate.mode == "shadow" else executor
-        self.current = Current(candidate.source, threads, lambda engine: None)
+        self.current = Current(candidate.source, threads, lambda served: None)
         self.report: Report | None = None
         self.shadow, self.answers = Shadow(), Answers()
-        self._finder, self._threads = finder, threads
+        self._runner, self._threads = runner, threads
         self._versions: tuple[Version, Version] | None = None
 
     @property
@@ -78,22 +78,22 @@ class Comparison:
 
     async def find(
         self, champion: Generation, request: SearchRequest, upload: bytes | None, client: str
-    ) -> tuple[Found, str | None]:
+    ) -> tuple[QueryResult, str | None]:
         """Return the results of a request, and the id under which the client may say which result it chose.
 
         Args:
             champion: generation in use.
 
         Raises:
-            HTTPException: the request is at fault, see ``Finder.find``.
+            HTTPException: the request is at fault, see ``QueryRunner.find``.
         """
         candidate = self.current.generation
         if candidate is None or request.offset:
-            return await self._finder.find(self.generation(client) or champion, request, upload), None
-        report, place = self._report(champion.engine, candidate.engine), self._place(candidate, client)
+            return await self._runner.find(self.generation(client) or champion, request, upload), None
+        report, place = self._report(champion.served, candidate.served), self._place(candidate, client)
         within = place.is_within(self.share)
         if self.mode == "shadow":
-            found = await self._finder.find(champion, request, upload)
+            found = await self._runner.find(champion, request, upload)
             if within and upload is None:  # image files are too large to wait in a queue
                 repeat = partial(self._repeat, report, candidate, request, place.group, found)
                 report.dropped += not self.shadow.offer(repeat)
@@ -103,7 +103,7 @@ class Comparison:
         try:
             return await self._answer(report.counts_candidate, candidate, request, upload, place.group)
         except Exception as error:
-            found = await self._finder.find(champion, request, upload)  # raises if the request is at fault
+            found = await self._runner.find(champion, request, upload)  # raises if the request is at fault
             report.counts_candidate.add_error(place.group)
             logger.exception("the candidate failed, the champion answers", exc_info=error)
             return found, None
@@ -114,18 +114,18 @@ class Comparison:
 
     async def _answer(
         self, counts: Counts, generation: Generation, request: SearchRequest, upload: bytes | None, group: int
-    ) -> tuple[Found, str]:
-        found = await self._finder.find(generation, request, upload)
+    ) -> tuple[QueryResult, str]:
+        found = await self._runner.find(generation, request, upload)
         counts.add_answer(group, found.found, found.relevance, found.seconds)
         return found, self.answers.add(found.ids, partial(counts.add_click, group))
 
     async def _repeat(
-        self, report: Report, candidate: Generation, request: SearchRequest, group: int, found: Found
+        self, report: Report, candidate: Generation, request: SearchRequest, group: int, found: QueryResult
     ) -> None:
         """Repeat a search by the candidate, and compare its results with the champion's."""
         report.counts_champion.add_answer(group, found.found, found.relevance, found.seconds)
         try:
-            repeated = await self._finder.find(candidate, request)
+            repeated = await self._runner.find(candidate, request)
         except Exception as error:
             report.counts_candidate.add_error(group)
             level = logging.INFO if isinstance(error, HTTPException) else logging.ERROR
@@ -136,10 +136,10 @@ class Comparison:
 
     def _place(self, candidate: Generation, client: str) -> Place:
         """Return the place of a client, which another candidate draws anew."""
-        version = candidate.engine.version
+        version = candidate.served.version
         return Place.of(client, version.release or version.model_hash)
 
-    def _report(self, champion: Engine, candidate: Engine) -> Report:
+    def _report(self, champion: ServedModel, candidate: ServedModel) -> Report:
         versions = champion.version, candidate.version
         if self.report is None or self._versions != versions:
             self._versions = versions

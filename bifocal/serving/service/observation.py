@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
-from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.served_model import ServedModel
 
 logger = logging.getLogger("bifocal.requests")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -48,11 +48,11 @@ class Metrics:
         self.swaps = Counter("bifocal_swaps", "Models with their index that came into use", registry=registry)
         self.model = Info("bifocal_model", "Model in use", registry=registry)
 
-    def use(self, engine: Engine, items: int) -> None:
-        """Record the engine that came into use, and the number of its items."""
+    def use(self, served: ServedModel, items: int) -> None:
+        """Record the served model that came into use, and the number of its items."""
         self.swaps.inc()
         self.items.set(items)
-        self.model.info({"model": engine.version.model, "sha256": engine.version.model_hash})
+        self.model.info({"model": served.version.model, "sha256": served.version.model_hash})
 
     def text(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from bifocal.search.filters import PREFIX
 from bifocal.search.groups import group_column, limit_groups
-from bifocal.search.index import SearchHit, SearchIndex
+from bifocal.search.hits import SearchHit
+from bifocal.search.index.index import SearchIndex
 from bifocal.search.keywords import Keywords
-from bifocal.search.queries import fused_hits
 from bifocal.search.regions import phrase_scores, search_regions
+from bifocal.search.search import fused_hits
 from bifocal.serving.heatmaps import HeatmapModel
 from bifocal.serving.service.schema import Mode
 

@@ -14,36 +14,36 @@ from numpy.typing import NDArray
 
 from bifocal.export.quantization import quantize_rows
 from bifocal.search.filters import PREFIX
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.live.description import describe
 from bifocal.serving.service.schema import Column
+from bifocal.serving.service.served_model import ServedModel
 
 
-def write_vectors(engine: Engine, rows: NDArray[np.int64], folder: Path) -> None:
+def write_vectors(served: ServedModel, rows: NDArray[np.int64], folder: Path) -> None:
     """Write the vectors of rows of the index as int8 with a scale each, and their biases, if the index has them."""
-    values, scales = quantize_rows(np.asarray(engine.index.vectors[rows], dtype=np.float32))
+    values, scales = quantize_rows(np.asarray(served.index.vectors[rows], dtype=np.float32))
     (folder / "vectors.i8").write_bytes(values.tobytes())
     (folder / "scales.f32").write_bytes(scales.astype("<f4").tobytes())
-    if engine.index.bias is not None:
-        (folder / "bias.f32").write_bytes(engine.index.bias[rows].astype("<f4").tobytes())
+    if served.index.bias is not None:
+        (folder / "bias.f32").write_bytes(served.index.bias[rows].astype("<f4").tobytes())
 
 
-def write_collection(engine: Engine, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path) -> None:
+def write_collection(served: ServedModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path) -> None:
     """Write ``collection.json``: model, calibration, captions and metadata of rows of the index.
 
     Args:
         pictures: whether each row has a thumbnail.
     """
-    ids = [engine.index.ids[row] for row in rows]
-    table, items, calibration = engine.index.items.take(rows), engine.items, engine.index.calibration
+    ids = [served.index.ids[row] for row in rows]
+    table, items, calibration = served.index.items.take(rows), served.items, served.index.calibration
     description = describe(ids, items, table)
     metadata = [items.metadata(item_id) for item_id in ids]
     names = dict.fromkeys(name for values in metadata for name in values)
     content = {
-        "model": engine.version.model,
-        "model_hash": engine.version.model_hash,
-        "dimension": engine.index.description.dimension,
-        "corrected": engine.index.bias is not None,
+        "model": served.version.model,
+        "model_hash": served.version.model_hash,
+        "dimension": served.index.description.dimension,
+        "corrected": served.index.bias is not None,
         "calibration": None if calibration is None else asdict(calibration),
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
         "languages": description.languages,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.progress import track
-from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.site.contents import write_collection, write_json, write_vectors
 from bifocal.serving.site.npm import vendored_files
@@ -46,8 +46,8 @@ class SiteReport:
     cosine: float
 
 
-def write_site(engine: Engine, onnx: Path, destination: Path, deleted: Collection[str] = ()) -> SiteReport:
-    """Write the search page of an engine as a folder for any web server.
+def write_site(served: ServedModel, onnx: Path, destination: Path, deleted: Collection[str] = ()) -> SiteReport:
+    """Write the search page of a served model as a folder for any web server.
 
     Args:
         onnx: directory of the exported model.
@@ -62,7 +62,7 @@ def write_site(engine: Engine, onnx: Path, destination: Path, deleted: Collectio
     """
     readers, vendored = describe_readers(onnx), vendored_files()
     rows = np.array(
-        [row for row, item_id in enumerate(engine.index.ids) if item_id in engine and item_id not in deleted], np.int64
+        [row for row, item_id in enumerate(served.index.ids) if item_id in served and item_id not in deleted], np.int64
     )
     if not len(rows):
         raise ValueError("the collection has no images: embed a folder of images first")
@@ -72,10 +72,10 @@ def write_site(engine: Engine, onnx: Path, destination: Path, deleted: Collectio
         data = partial / "data" / "new"
         data.mkdir(parents=True)
         write_json(data / READERS, readers)
-        cosine = _write_graph(engine, onnx, rows, data / GRAPH)
-        write_vectors(engine, rows, data)
-        pictures = _write_thumbnails(engine, rows, data / THUMBNAILS)
-        write_collection(engine, rows, pictures, data)
+        cosine = _write_graph(served, onnx, rows, data / GRAPH)
+        write_vectors(served, rows, data)
+        pictures = _write_thumbnails(served, rows, data / THUMBNAILS)
+        write_collection(served, rows, pictures, data)
         digest = _digest(data)
         data.rename(data.with_name(digest))
         write_json(partial / "site.json", {"data": f"data/{digest}"})
@@ -111,16 +111,16 @@ def _write_page(folder: Path) -> None:
         target.write_text(content, "utf-8")
 
 
-def _write_graph(engine: Engine, onnx: Path, rows: NDArray[np.int64], file: Path) -> float:
+def _write_graph(served: ServedModel, onnx: Path, rows: NDArray[np.int64], file: Path) -> float:
     """Write the text encoder with weights of int8; return its lowest cosine with that of the model."""
     shutil.copy(onnx / GRAPH, file)
     quantize_weights(file)
-    captions = [text for row in rows[: 10 * SENTENCES] for text in engine.items.captions(engine.index.ids[row])[:1]]
+    captions = [text for row in rows[: 10 * SENTENCES] for text in served.items.captions(served.index.ids[row])[:1]]
     sentences = captions[:SENTENCES]
     if not sentences:
         return 1.0
-    (vectors,) = run_graph(open_session(file), engine.embedder.sentences.read(sentences))[:1]
-    expected = engine.embed_sentences(sentences)
+    (vectors,) = run_graph(open_session(file), served.embedder.sentences.read(sentences))[:1]
+    expected = served.embed_sentences(sentences)
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
     cosine = float(((vectors * expected).sum(axis=1) / norms).min())
     if cosine < LEAST_COSINE:
@@ -130,12 +130,12 @@ def _write_graph(engine: Engine, onnx: Path, rows: NDArray[np.int64], file: Path
     return cosine
 
 
-def _write_thumbnails(engine: Engine, rows: NDArray[np.int64], folder: Path) -> list[bool]:
+def _write_thumbnails(served: ServedModel, rows: NDArray[np.int64], folder: Path) -> list[bool]:
     """Write a thumbnail per item, named by its number; return whether each image could be read."""
     folder.mkdir()
 
     def write(number: int) -> bool:
-        file = engine.items.file(engine.index.ids[rows[number]])
+        file = served.items.file(served.index.ids[rows[number]])
         if file is None:
             return False
         try:

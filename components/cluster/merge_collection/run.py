@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bifocal.search.collection_merge import merge_collections
+from bifocal.search.collection.merge import merge_collections
 from components.cluster.merge_collection.spec import MergeCollectionParams
 from runtime.merging import link, read_shards
 

@@ -31,8 +31,8 @@ from bifocal.monitoring.discrepancy import unusual
 from bifocal.monitoring.drift import Thresholds
 from bifocal.monitoring.page import value_text
 from bifocal.report.html import render
-from bifocal.search.collection import Collection
-from bifocal.search.index import SearchIndex
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.index import SearchIndex
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.identity import model_hash
 from components.cluster.monitor.spec import MonitorPolicy

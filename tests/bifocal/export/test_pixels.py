@@ -18,9 +18,9 @@ from bifocal.export.parity import compare_encoder
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
 from bifocal.models import build_model, save_model
-from bifocal.search.embedding import CollectionEmbedder
-from bifocal.search.image_vectors import ImageVectors
-from bifocal.search.sources import Source
+from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.search.collection.sources import Source
 from bifocal.serving.encoders import read_pixels
 
 

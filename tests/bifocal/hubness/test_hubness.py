@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from bifocal.hubness import CSLS, InvertedSoftmax
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
-from bifocal.search.index import SearchIndex
+from bifocal.search.index.index import SearchIndex
 
 
 def csls(bank: list[float], k: int) -> float:

@@ -9,9 +9,9 @@ from PIL import Image
 
 from bifocal.monitoring import Count, Ledger, inspect_arrivals
 from bifocal.monitoring.arrivals import unusable
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
 
 MONDAY, NEXT_MONDAY = date(2026, 11, 16), date(2026, 11, 23)
 

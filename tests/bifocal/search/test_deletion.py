@@ -8,13 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from bifocal.search import SearchIndex
-from bifocal.search.build import IndexSettings, build_index
-from bifocal.search.changes import add_items
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.deletion import delete_from_collection, delete_from_index
-from bifocal.search.index_format import IndexDescription
+from bifocal.search.index.build import IndexSettings, build_index
+from bifocal.search.index.changes import add_items
+from bifocal.search.index.format import IndexDescription
 from bifocal.search.vectors import unit_vectors
 
 COUNT, D = 400, 16

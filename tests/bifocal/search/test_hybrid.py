@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from bifocal.search import Searcher, SearchIndex
-from bifocal.search.calibration import Calibration
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.keywords import Keywords, fuse
 from bifocal.search.regions import search_regions
 
@@ -75,7 +75,7 @@ def test_hybrid_search_fuses_vectors_and_words(searcher: Searcher) -> None:
 def test_an_item_found_by_words_alone_has_a_score(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:
     searcher.index.calibration = Calibration(-2.0, 3.0, 1.0, 0.5, 0.0, 0.0, 1.0, 10)
     every = {hit.row: hit for hit in searcher.text("harbor", k=5)}
-    monkeypatch.setattr("bifocal.search.queries.FUSED", 1)
+    monkeypatch.setattr("bifocal.search.search.FUSED", 1)
     hits = searcher.hybrid("harbor", k=2)
     assert {hit.row for hit in hits} == {3, 4}
     assert {hit.row: hit.score for hit in hits} == {row: every[row].score for row in (3, 4)}

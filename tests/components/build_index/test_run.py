@@ -9,8 +9,8 @@ import pytest
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.search import SearchIndex
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.identity import model_hash
 from components.build_index.run import run

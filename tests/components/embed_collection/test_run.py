@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bifocal.datasets import open_image, read_dataset
-from bifocal.search.collection import Collection
-from bifocal.search.image_vectors import ImageVectors
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.search.trained_model import encode_file
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.heatmaps import HeatmapModel, image_vectors
-from bifocal.trained import encode_file
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
 from runtime import artifacts
 from runtime.stage import run_stage

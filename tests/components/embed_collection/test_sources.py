@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from bifocal.datasets import open_image
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from tests.components.embed_collection.conftest import SCENES, embed, rejected
 
 

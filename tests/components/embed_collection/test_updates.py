@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from bifocal.datasets import read_dataset
-from bifocal.search import file_states
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.collection import stat_cache as file_states
+from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.deletion import delete_from_collection
-from bifocal.search.image_vectors import ImageVectors
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
 from runtime.artifacts import artifact_hash
 from runtime.stage import run_stage

@@ -10,7 +10,7 @@ from bifocal.datasets.scenes.captions import ADJECTIVES, NOUNS, ON, Sentence
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, SHAPES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.search import SearchIndex
-from bifocal.search.calibration import Calibration, calibrate, calibration_error
+from bifocal.search.calibration.calibration import Calibration, calibrate, calibration_error
 from bifocal.serving.embedder import Embedder
 from pipelines.app.demo_folder import SHIPPED
 

@@ -15,15 +15,15 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model
 from bifocal.models.embedding import embed
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
-from bifocal.search.from_collection import index_of_collection
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
+from bifocal.search.index.from_collection import index_of_collection
 from bifocal.text import TextStore
 from bifocal.text.vectorizers import TFIDF
 from bifocal.text.vectorizers.base import load_vectorizer, write_text
-from bifocal.training.hubness import training_bank
 from bifocal.training.inputs import TrainingInputs
+from bifocal.training.query_bank import training_bank
 
 
 @pytest.fixture

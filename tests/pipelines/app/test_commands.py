@@ -9,7 +9,7 @@ from PIL import Image
 
 import bifocal
 from bifocal.datasets import read_dataset
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from pipelines.app.backbones import recognize
 from tests.pipelines.app.conftest import Command
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import bifocal
-from bifocal.search.collection import Collection
+from bifocal.search.collection.collection import Collection
 from pipelines.app.demo_folder import unpack
 from runtime import artifacts
 from tests.pipelines.app.conftest import Command

@@ -15,7 +15,7 @@ from bifocal.datasets.corpora import Scenes
 from bifocal.datasets.scenes.drawing import box_of, draw_scene
 from bifocal.datasets.scenes.layout import SceneObject
 from bifocal.hubness.bank import HubnessBank
-from bifocal.trained import TrainedModel
+from bifocal.search.trained_model import TrainedModel
 from docs import make_demo
 from pipelines.app import demo_folder
 from pipelines.app.demo import QUERIES

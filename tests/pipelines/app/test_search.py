@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.search.calibration import Calibration
+from bifocal.search.calibration.calibration import Calibration
 from pipelines.app.demo_folder import unpack
 from tests.pipelines.app.conftest import Command
 

@@ -20,14 +20,14 @@ from click.testing import CliRunner, Result
 from PIL import ImageFilter, ImageOps
 
 from bifocal.datasets import open_image
-from bifocal.search.calibration import Calibration
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
-from bifocal.search.from_collection import index_of_collection
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.observation import JSONFormatter, Metrics, log_request
-from bifocal.trained import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.app.demo_folder import unpack
 from pipelines.commands.monitor import CROSSED, monitor
 from pipelines.monitor.thresholds import FILE, load

@@ -7,8 +7,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from bifocal.search.from_collection import index_of_collection
-from bifocal.trained import COLLECTION, INDEX, ONNX
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from components.cluster.monitor.run import run
 from components.cluster.monitor.spec import MonitorParams
 from pipelines.app.demo_folder import unpack

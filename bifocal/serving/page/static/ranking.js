@@ -1,4 +1,4 @@
-// Exact search in int8 vectors, with the biases and the calibration of the index: bifocal/search/index.py and calibration.py.
+// Exact search in int8 vectors, with the biases and the calibration of the index: bifocal/search/index/index.py and calibration.py.
 const DEPTH = 10;
 
 export async function openVectors({ ids, dimension, corrected }, read) {

@@ -1,4 +1,4 @@
-"""The engine in use, and its replacement while requests are answered."""
+"""The served model in use, and its replacement while requests are answered."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol
 
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.live.batching import SentenceBatcher
+from bifocal.serving.service.served_model import ServedModel
 
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
@@ -23,7 +23,7 @@ class Source(Protocol):
 
     @property
     def reversible(self) -> bool:
-        """Whether a former key may come back: the former engine then stays loaded."""
+        """Whether a former key may come back: the former served model then stays loaded."""
 
     def key(self) -> str:
         """Return a text that changes with the model or the index; called every few seconds.
@@ -33,7 +33,7 @@ class Source(Protocol):
             Exception: the source cannot be read now.
         """
 
-    def load(self) -> Engine:
+    def load(self) -> ServedModel:
         """Return the present model with its index.
 
         Raises:
@@ -43,9 +43,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Generation:
-    """An engine with the batches of its text encoder and its threads. A request keeps the one that it started with."""
+    """A served model with its batches of sentences and its threads; a request keeps the one it started with."""
 
-    engine: Engine
+    served: ServedModel
     batcher: SentenceBatcher
     executor: Executor
 
@@ -56,16 +56,16 @@ class Current:
     Args:
         source: of the engines.
         executor: threads that compute.
-        on_swap: called with each engine that comes into use.
+        on_swap: called with each served model that comes into use.
 
     Attributes:
         generation: in use; None before the first one is loaded.
         failure: why the newest model or index is not in use; None if it is.
 
-    A reversible source is rolled back without loading: the engine that was in use before stays in memory.
+    A reversible source is rolled back without loading: the served model that was in use before stays in memory.
     """
 
-    def __init__(self, source: Source, executor: Executor, on_swap: Callable[[Engine], None]) -> None:
+    def __init__(self, source: Source, executor: Executor, on_swap: Callable[[ServedModel], None]) -> None:
         self.source, self.executor, self.on_swap = source, executor, on_swap
         self.generation: Generation | None = None
         self.failure: str | None = None
@@ -83,9 +83,9 @@ class Current:
             if self._former is not None and self._former[0] == key:
                 generation = self._former[1]
             else:
-                engine = await loop.run_in_executor(None, self._load, key)
-                batcher = SentenceBatcher(engine.embed_sentences, self.executor)
-                generation = Generation(engine, batcher, self.executor)
+                served = await loop.run_in_executor(None, self._load, key)
+                batcher = SentenceBatcher(served.embed_sentences, self.executor)
+                generation = Generation(served, batcher, self.executor)
         except NoModel as reason:
             if self.failure != str(reason):
                 logger.info("no model in use", extra={"fields": {"reason": str(reason)}})
@@ -100,17 +100,17 @@ class Current:
         if self.source.reversible and self._key is not None and self.generation is not None:
             self._former = self._key, self.generation
         self._key, self.failure, self.generation = key, None, generation
-        engine = generation.engine
-        self.on_swap(engine)
-        logger.info("model in use", extra={"fields": {"model": engine.version.model, "items": len(engine)}})
+        served = generation.served
+        self.on_swap(served)
+        logger.info("model in use", extra={"fields": {"model": served.version.model, "items": len(served)}})
 
-    def _load(self, key: str) -> Engine:
-        engine = self.source.load()
+    def _load(self, key: str) -> ServedModel:
+        served = self.source.load()
         if self.source.key() != key:
             raise RuntimeError("model or index were replaced while they were loaded: trying again")
-        engine.embed_sentences([WARM_UP])
-        assert engine.description is not None  # computed before the first request asks
-        return engine
+        served.embed_sentences([WARM_UP])
+        assert served.description is not None  # computed before the first request asks
+        return served
 
     async def watch(self, seconds: float) -> None:
         """Refresh every ``seconds`` until the task is canceled."""

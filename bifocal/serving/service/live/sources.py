@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.datasets.remote_files import is_address
-from bifocal.search.changes import remove_items
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import DESCRIPTION, META
-from bifocal.search.from_collection import index_of_collection
-from bifocal.search.index import SearchIndex
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import DESCRIPTION, META
+from bifocal.search.index.changes import remove_items
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from bifocal.serving.identity import model_hash
-from bifocal.serving.service.engine import Engine, Version
-from bifocal.trained import COLLECTION, INDEX, ONNX
+from bifocal.serving.service.served_model import ServedModel, Version
 
 
 class CollectionItems:
@@ -90,7 +90,7 @@ class RunSource:
         folders = [self.folder / ONNX, self.collection, *([] if self.index is None else [self.index])]
         return file_states(folders)
 
-    def load(self) -> Engine:
+    def load(self) -> ServedModel:
         """Return the model of the run with its collection.
 
         Raises:
@@ -98,13 +98,13 @@ class RunSource:
             ValueError: collection or index belong to another model.
         """
         name = self.folder.resolve().name
-        return open_engine(self.folder / ONNX, self.collection, self.index, name, self.threads, self.images)
+        return open_served_model(self.folder / ONNX, self.collection, self.index, name, self.threads, self.images)
 
 
-def open_engine(
+def open_served_model(
     onnx: Path, collection: Path, index: Path | None, name: str, threads: int = 1, images: Path | None = None
-) -> Engine:
-    """Return the engine of an exported model with its collection.
+) -> ServedModel:
+    """Return the served model of an exported model with its collection.
 
     Args:
         index: folder of the index; None for exact search in the vectors of the collection.
@@ -121,7 +121,7 @@ def open_engine(
         searched = index_of_collection(opened, None)
     else:
         searched = without_deleted(SearchIndex.open(index, model=digest), opened)
-    return Engine(onnx, searched, CollectionItems(opened, images), opened, Version(name, digest), threads)
+    return ServedModel(onnx, searched, CollectionItems(opened, images), opened, Version(name, digest), threads)
 
 
 def without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.canary.clients import client_of
+from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.thumbnails import SIDES
 from bifocal.serving.service.routes.admission import API
 from bifocal.serving.service.routes.uploads import BINARY, check_content_type
@@ -21,7 +22,6 @@ from bifocal.serving.service.schema import (
     SearchRequest,
     Sentence,
 )
-from bifocal.serving.service.searching import Searching
 
 ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
 IMAGE_BODY = {
@@ -32,9 +32,9 @@ IMAGE_BODY = {
 }
 
 
-def api_router(searching: Searching) -> APIRouter:
+def api_router(handlers: Handlers) -> APIRouter:
     """Return the routes."""
-    router, settings = APIRouter(prefix=API.rstrip("/")), searching.settings
+    router, settings = APIRouter(prefix=API.rstrip("/")), handlers.settings
 
     def log(request: Request, results: int, **query: Any) -> None:
         request.state.log = {"results": results, **(query if settings.log_queries else {})}
@@ -42,12 +42,12 @@ def api_router(searching: Searching) -> APIRouter:
     @router.get("/info")
     async def info(request: Request) -> Information:
         """Return the facts on the page: model, columns of metadata, examples, limits."""
-        return searching.information(client_of(request))
+        return handlers.information(client_of(request))
 
     @router.post("/search")
     async def search(body: SearchRequest, request: Request) -> Results:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
-        found = await searching.search(body, client=client_of(request))
+        found = await handlers.search(body, client=client_of(request))
         log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
         return found
 
@@ -69,36 +69,36 @@ def api_router(searching: Searching) -> APIRouter:
             plus=plus or [], minus=minus or [], where=_condition(where), group=group, per_group=per_group, k=k,
             offset=offset,
         )  # fmt: skip
-        found = await searching.search(query, await request.body(), client_of(request))
+        found = await handlers.search(query, await request.body(), client_of(request))
         log(request, len(found.results), plus=query.plus, minus=query.minus)
         return found
 
     @router.post("/explain")
     async def explain(body: ExplainRequest, request: Request) -> Explanation:
         """Return where the phrases of a sentence are in the image of an item."""
-        found = await searching.explain(body.id, body.text, client_of(request))
+        found = await handlers.explain(body.id, body.text, client_of(request))
         log(request, len(found.phrases), text=body.text)
         return found
 
     @router.post("/click", status_code=204)
     async def click(body: Click) -> None:
         """Note which result of an answer the client chose; it counts once for each answer."""
-        searching.choose(body.answer, body.item)
+        handlers.choose(body.answer, body.item)
 
     @router.get("/comparison")
     async def comparison() -> ComparisonState:
         """Return the state and the report of the comparison of two releases."""
-        return searching.compared()
+        return handlers.compared()
 
     @router.get("/item")
     async def item(id: ItemId, request: Request) -> Item:
         """Return captions and metadata of an item."""
-        return searching.item(id, client_of(request))
+        return handlers.item(id, client_of(request))
 
     @router.delete("/item", status_code=204)
     async def delete(id: ItemId) -> None:
         """Delete an item from vectors, thumbnails and index; needs the admin key."""
-        await searching.delete(id)
+        await handlers.delete(id)
 
     @router.get("/thumbnail", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}, 304: {}})
     async def thumbnail(
@@ -110,7 +110,7 @@ def api_router(searching: Searching) -> APIRouter:
         """Return a small picture of an item, without the metadata of its file."""
         if side not in SIDES:
             raise HTTPException(400, f"side is {side}, expected one of {', '.join(map(str, SIDES))}")
-        picture, tag = await searching.thumbnail(id, side, client_of(request))
+        picture, tag = await handlers.thumbnail(id, side, client_of(request))
         # A browser asks again each time, because the item may have been deleted.
         headers = {"etag": tag, "cache-control": "private, no-cache"}
         if if_none_match == tag:

@@ -12,9 +12,9 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.limits import chunks
-from bifocal.serving.service.engine import Engine
+from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.routes.admission import INFERENCE
-from bifocal.serving.service.searching import Searching
+from bifocal.serving.service.served_model import ServedModel
 
 MODEL = "bifocal"
 TEXT, IMAGE, OUTPUT = "text", "image", "embedding"
@@ -111,7 +111,7 @@ class InferenceResponse:
     outputs: list[InferenceOutput]
 
 
-def health_router(searching: Searching) -> APIRouter:
+def health_router(handlers: Handlers) -> APIRouter:
     """Return the routes of probes, which need no key."""
     router = APIRouter(prefix=f"{INFERENCE}/health")
 
@@ -123,20 +123,20 @@ def health_router(searching: Searching) -> APIRouter:
     @router.get("/ready")
     async def ready() -> Ready:
         """Return 200 once a model is loaded, else 503."""
-        searching.generation()
+        handlers.generation()
         return Ready(True)
 
     return router
 
 
-def inference_router(searching: Searching) -> APIRouter:
+def inference_router(handlers: Handlers) -> APIRouter:
     """Return the other routes."""
     router = APIRouter(prefix=INFERENCE)
 
-    def engine(model: str) -> Engine:
+    def served(model: str) -> ServedModel:
         if model != MODEL:
             raise HTTPException(404, f"there is no such model; this service has {MODEL}")
-        return searching.generation().engine
+        return handlers.generation().served
 
     @router.get("")
     async def server() -> ServerMetadata:
@@ -146,7 +146,7 @@ def inference_router(searching: Searching) -> APIRouter:
     @router.get("/models/{model}")
     async def metadata(model: str) -> ModelMetadata:
         """Return inputs and outputs of the model."""
-        found = engine(model)
+        found = served(model)
         names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
         inputs = [Tensor(name, "BYTES", [-1]) for name in names]
         output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
@@ -155,23 +155,23 @@ def inference_router(searching: Searching) -> APIRouter:
     @router.get("/models/{model}/ready")
     async def model_ready(model: str) -> Ready:
         """Return 200 once the model is loaded, else 503."""
-        engine(model)
+        served(model)
         return Ready(True)
 
     @router.post("/models/{model}/infer")
     async def infer(model: str, body: InferenceRequest) -> InferenceResponse:
         """Return the embeddings of sentences, or of image files in base64."""
-        found = engine(model)
-        strings, limits = _strings(body), searching.settings.limits
-        await searching.run(limits.check_rows, len(strings))
+        found = served(model)
+        strings, limits = _strings(body), handlers.settings.limits
+        await handlers.run(limits.check_rows, len(strings))
         if body.inputs[0].name == TEXT:
-            searching.finder.check_sentences(strings)
-            parts = [await searching.run(found.embed_sentences, part) for part in chunks(strings, SENTENCES)]
+            handlers.runner.check_sentences(strings)
+            parts = [await handlers.run(found.embed_sentences, part) for part in chunks(strings, SENTENCES)]
         else:
             if not found.accepts_images:
                 raise HTTPException(409, "this model reads published features, not image files: send text")
-            files = list((await searching.run(limits.read_images, dict(enumerate(strings)))).values())
-            parts = [await searching.run(found.embedder.embed_images, part) for part in chunks(files, IMAGES)]
+            files = list((await handlers.run(limits.read_images, dict(enumerate(strings)))).values())
+            parts = [await handlers.run(found.embedder.embed_images, part) for part in chunks(files, IMAGES)]
         vectors = np.concatenate(parts).astype(np.float32)
         output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", vectors.ravel().tolist())
         return InferenceResponse(MODEL, found.version.model_hash, body.id, [output])

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
+from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.schema import State
-from bifocal.serving.service.searching import Searching
 
 TYPES: Mapping[str, str] = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
@@ -41,7 +41,7 @@ def page_router() -> APIRouter:
     return router
 
 
-def probe_router(searching: Searching, metrics: Metrics) -> APIRouter:
+def probe_router(handlers: Handlers, metrics: Metrics) -> APIRouter:
     """Return the routes for operators."""
     router = APIRouter()
 
@@ -53,9 +53,9 @@ def probe_router(searching: Searching, metrics: Metrics) -> APIRouter:
     @router.get("/readyz")
     async def ready() -> State:
         """Return 200 once a model is loaded, with the reason if a newer one could not be loaded; else 503."""
-        engine = searching.generation().engine
-        failure = searching.current.failure
-        return State("ready" if failure is None else f"ready with an older model: {failure}", engine.version.model)
+        served = handlers.generation().served
+        failure = handlers.current.failure
+        return State("ready" if failure is None else f"ready with an older model: {failure}", served.version.model)
 
     @router.get("/metrics", response_class=Response)
     async def measurements() -> Response:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.exports import FORMATS, base, export_collection
 from bifocal.search.exports.qdrant import point_id
 

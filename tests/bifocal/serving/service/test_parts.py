@@ -17,13 +17,13 @@ from PIL import Image
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.limits import Limits
-from bifocal.serving.service.engine import SIDE, Heatmap
 from bifocal.serving.service.live.batching import SentenceBatcher
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.thumbnails import Thumbnails
 from bifocal.serving.service.phrases import ARTICLES, MAX_PHRASES, SEPARATORS, Phrase, split_phrases
 from bifocal.serving.service.routes.admission import RateLimit
 from bifocal.serving.service.routes.uploads import check_content_type, check_upload
+from bifocal.serving.service.served_model import SIDE, Heatmap
 
 
 @settings(max_examples=50)

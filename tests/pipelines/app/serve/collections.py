@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pyarrow as pa
 
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
-from bifocal.search.image_vectors import ImageVectors
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.search.collection.writer import CollectionWriter, Item
+from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
-from bifocal.trained import ONNX, TrainedModel
 from pipelines.app.run_folder import PARAMETERS
 
 COLLECTION = Path("artifacts") / "collection"

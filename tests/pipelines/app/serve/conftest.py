@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bifocal.serving.service.engine import Engine
-from bifocal.trained import TrainedModel
+from bifocal.search.trained_model import TrainedModel
+from bifocal.serving.service.served_model import ServedModel
 from pipelines.app.demo_folder import unpack
 from tests.mlflow_server import free_port
 from tests.pipelines.app.serve.collections import write_run
@@ -40,6 +40,6 @@ def server(run_folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
-def copied(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Engine, str]:
-    """The static copy, the engine of the service, and the output of the command."""
+def copied(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ServedModel, str]:
+    """The static copy, the served model of the service, and the output of the command."""
     return write_copy(run_folder, tmp_path_factory.mktemp("copied"))

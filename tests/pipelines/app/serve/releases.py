@@ -9,10 +9,10 @@ import numpy as np
 from click.testing import CliRunner
 
 from bifocal.hubness.bank import HubnessBank
-from bifocal.search.calibration import Calibration
-from bifocal.search.collection import Collection
-from bifocal.search.from_collection import index_of_collection
-from bifocal.trained import COLLECTION, INDEX, ONNX, TrainedModel
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.commands.release import release
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from tests.pipelines.app.serve.collections import write_run

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bifocal.search.calibration import Calibration
-from bifocal.search.collection import Collection
-from bifocal.search.from_collection import index_of_collection
-from bifocal.search.index import SearchIndex
-from bifocal.serving.service.engine import Engine
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.trained_model import COLLECTION
 from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site.npm import vendored_files
-from bifocal.trained import COLLECTION
 from pipelines.app import bifocal
 
 REMOVED, DELETED = "test-00103", "test-00013"
@@ -39,11 +39,11 @@ def required_site_files() -> None:
         pytest.skip(str(error))
 
 
-def write_copy(run: Path, folder: Path) -> tuple[Path, Engine, str]:
+def write_copy(run: Path, folder: Path) -> tuple[Path, ServedModel, str]:
     """Write an index with biases, a calibration and a removed item, and a static copy with it.
 
     Returns:
-        The copy, the engine of the service with the same index, and the output of the command.
+        The copy, the served model of the service with the same index, and the output of the command.
     """
     required_site_files()
     exact = index_of_collection(Collection.open(run / COLLECTION), None)

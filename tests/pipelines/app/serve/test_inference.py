@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bifocal.trained import TrainedModel
+from bifocal.search.trained_model import TrainedModel
 from tests.pipelines.app.serve.server import JSON, Server
 
 INFER = "/v2/models/bifocal/infer"

@@ -10,14 +10,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from bifocal.monitoring import read_queries
-from bifocal.search.calibration import Calibration
-from bifocal.search.collection import Collection
-from bifocal.search.from_collection import index_of_collection
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.from_collection import index_of_collection
 from bifocal.serving.limits import Limits
 from bifocal.serving.service.app import create_app
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.observation import JSONFormatter
+from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 from tests.pipelines.app.serve.collections import COLLECTION
 
@@ -25,18 +25,18 @@ SEARCH = "/api/v1/search"
 
 
 class LoadedSource:
-    """A source whose engine is loaded once for all tests."""
+    """A source whose served is loaded once for all tests."""
 
     reversible = False
 
     def __init__(self, folder: Path) -> None:
-        self.engine = RunSource(folder).load()
+        self.served = RunSource(folder).load()
 
     def key(self) -> str:
         return "loaded"
 
-    def load(self) -> Engine:
-        return self.engine
+    def load(self) -> ServedModel:
+        return self.served
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,14 @@ def test_requests_per_second_are_limited_for_each_key(source: LoadedSource) -> N
 def test_requests_at_a_time_are_limited(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
     with client(source, max_requests=1) as opened:
         entered, leave = threading.Event(), threading.Event()
-        search = source.engine.search
+        search = source.served.search
 
         def slow(*arguments: object) -> object:
             entered.set()
             leave.wait(30)
             return search(*arguments)
 
-        monkeypatch.setattr(source.engine, "search", slow)
+        monkeypatch.setattr(source.served, "search", slow)
         statuses: list[int] = []
         first = threading.Thread(target=lambda: statuses.append(opened.post(SEARCH, json={"text": "a"}).status_code))
         first.start()
@@ -162,7 +162,7 @@ def test_results_of_a_calibrated_index_are_relevant_or_maybe(
 
 
 def test_pixels_of_uploads_are_limited(source: LoadedSource, demo: object) -> None:
-    body = source.engine.items.file("test-00000").read_bytes()
+    body = source.served.items.file("test-00000").read_bytes()
     with client(source, limits=Limits(pixels=100)) as opened:
         answer = opened.post(f"{SEARCH}/image", content=body, headers={"content-type": "image/jpeg"})
         assert answer.status_code == 413

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from bifocal.search.calibration import Calibration
-from bifocal.search.collection import Collection
-from bifocal.search.collection_format import DESCRIPTION, ITEMS
-from bifocal.search.from_collection import index_of_collection
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import DESCRIPTION, ITEMS
+from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.keywords import Keywords
+from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings
-from bifocal.trained import TrainedModel
 from tests.pipelines.app.serve.collections import COLLECTION, SIDE, write_run
 
 QUERY = "three red stars on a beach"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from bifocal.trained import TrainedModel
+from bifocal.search.trained_model import TrainedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
 from tests.pipelines.app.serve.server import Server

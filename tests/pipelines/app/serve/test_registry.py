@@ -7,8 +7,8 @@ import click
 import numpy as np
 import pytest
 
+from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.service.ranking import Query
-from bifocal.trained import ONNX, TrainedModel
 from pipelines.app.serve_sources import RegistrySource, open_source
 from tests.pipelines.app.serve.collections import COLLECTION, write_run
 
@@ -43,11 +43,11 @@ def test_a_promoted_version_comes_into_use_when_its_collection_is_there(
         source.load()
     shutil.rmtree(folder)
     shutil.copytree(second / COLLECTION, folder)
-    engine = source.load()
-    assert engine.version.model == "bifocal version 2"
+    served = source.load()
+    assert served.version.model == "bifocal version 2"
     sentence = ["three red stars on a beach"]
     order = np.argsort(-(np.asarray(demo.collection.vectors[:], np.float64) @ demo.encode_text(sentence)[0]))
-    hits = engine.search(Query(engine.embed_sentences(sentence)[0], sentence[0]), 3)
+    hits = served.search(Query(served.embed_sentences(sentence)[0], sentence[0]), 3)
     assert [hit.item_id for hit in hits] == [demo.collection.ids[row] for row in order[:3]]
 
 

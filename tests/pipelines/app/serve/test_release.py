@@ -10,12 +10,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from bifocal.hubness.bank import HubnessBank
-from bifocal.search.collection import Collection
-from bifocal.search.file_states import FIELDS, write_states
-from bifocal.search.from_collection import index_of_collection
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.stat_cache import FIELDS, write_states
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.settings import Settings
-from bifocal.trained import COLLECTION, INDEX, ONNX, TrainedModel
 from components.cluster.fetch_release import run as fetch_release
 from components.cluster.fetch_release.spec import COMPONENT as FETCH_RELEASE
 from components.cluster.fetch_release.spec import FetchReleaseParams

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bifocal.search.deletion import delete_from_collection
-from bifocal.trained import TrainedModel
+from bifocal.search.trained_model import TrainedModel
 from tests.pipelines.app.serve.collections import COLLECTION, replace_run, write_run
 from tests.pipelines.app.serve.server import JSON, Server
 

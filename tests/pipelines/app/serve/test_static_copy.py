@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.ranking import Query
+from bifocal.serving.service.served_model import ServedModel
 from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
 from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
 from tests.pipelines.app.serve.static_copy import CALIBRATION, DELETED, REMOVED, serve_files
@@ -22,8 +22,8 @@ SEARCH = "async query => (await import('./page/api.js')).search(query, null, new
 
 
 @pytest.fixture(scope="module")
-def engine(copied: tuple[Path, Engine, str]) -> Engine:
-    """The engine of the service."""
+def served(copied: tuple[Path, ServedModel, str]) -> ServedModel:
+    """The served model of the service."""
     return copied[1]
 
 
@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def address(copied: tuple[Path, Engine, str]) -> Iterator[str]:
+def address(copied: tuple[Path, ServedModel, str]) -> Iterator[str]:
     """Address of the copy; like a project of GitHub Pages, it is in a folder."""
     with serve_files(copied[0].parent) as host:
         yield f"{host}/copy/"
@@ -64,10 +64,10 @@ def ask(page: Page, **query: Any) -> Any:
     return page.evaluate(SEARCH, {"plus": [], "minus": [], "where": {}, "k": 24, "offset": 0} | query)
 
 
-def check(engine: Engine, answer: Any, query: Query, k: int = 24) -> None:
+def check(served: ServedModel, answer: Any, query: Query, k: int = 24) -> None:
     """Compare an answer with that of the service; images of nearly the same score may change places."""
-    hits = {hit.item_id: hit for hit in engine.search(query, len(engine))}
-    bias = engine.index.bias if query.sentence is not None else None
+    hits = {hit.item_id: hit for hit in served.search(query, len(served))}
+    bias = served.index.bias if query.sentence is not None else None
     keys = {hit.item_id: hit.score + (0 if bias is None else bias[hit.row]) for hit in hits.values()}
     found = [result["id"] for result in answer["results"]]
     for result in answer["results"]:
@@ -76,31 +76,31 @@ def check(engine: Engine, answer: Any, query: Query, k: int = 24) -> None:
         assert result["probability"] == (None if bias is None else pytest.approx(hit.probability, abs=0.03))
         if bias is not None:
             assert result["relevance"] == ("relevant" if result["probability"] >= 0.5 else "maybe")
-        assert result["captions"] == engine.items.captions(result["id"])
-        assert result["metadata"] == engine.items.metadata(result["id"])
+        assert result["captions"] == served.items.captions(result["id"])
+        assert result["metadata"] == served.items.metadata(result["id"])
     assert (np.diff([keys[item_id] for item_id in found]) < 2 * TOLERANCE).all()
     last = keys[found[-1]] if len(found) == k else -1
     assert {item_id for item_id, key in keys.items() if key > last + 2 * TOLERANCE} <= set(found)
 
 
-def test_sentences_are_answered_as_by_the_service(tab: Page, engine: Engine) -> None:
+def test_sentences_are_answered_as_by_the_service(tab: Page, served: ServedModel) -> None:
     answers = {text: ask(tab, text=text) for text in QUERIES}
     for text in QUERIES:
-        (vector,) = engine.embed_sentences([text])
-        check(engine, answers[text], Query(vector, text, exclude=[DELETED]))
+        (vector,) = served.embed_sentences([text])
+        check(served, answers[text], Query(vector, text, exclude=[DELETED]))
         first = answers[text]["results"][0]["probability"]
         assert answers[text]["found"] == (first >= CALIBRATION.threshold)
         assert ask(tab, text=text, offset=24)["found"]  # a later page is not judged
     assert {answer["found"] for answer in answers.values()} == {True, False}
 
 
-def test_images_and_words_added_and_taken_away(tab: Page, engine: Engine) -> None:
-    star, red, snow = engine.embed_sentences(["a star", "red", "snow"])
+def test_images_and_words_added_and_taken_away(tab: Page, served: ServedModel) -> None:
+    star, red, snow = served.embed_sentences(["a star", "red", "snow"])
     answer = ask(tab, text="a star", plus=["red"], minus=["snow"], k=10)
-    check(engine, answer, Query(star + red - snow, exclude=[DELETED]), k=10)
-    like, exclude = engine.index.vector("test-00030"), [DELETED, "test-00030"]
-    check(engine, ask(tab, like="test-00030"), Query(like, exclude=exclude))
-    check(engine, ask(tab, like="test-00030", minus=["snow"]), Query(like - snow, exclude=exclude))
+    check(served, answer, Query(star + red - snow, exclude=[DELETED]), k=10)
+    like, exclude = served.index.vector("test-00030"), [DELETED, "test-00030"]
+    check(served, ask(tab, like="test-00030"), Query(like, exclude=exclude))
+    check(served, ask(tab, like="test-00030", minus=["snow"]), Query(like - snow, exclude=exclude))
 
 
 def test_pages_follow_each_other(tab: Page) -> None:
@@ -115,17 +115,17 @@ def test_pages_follow_each_other(tab: Page) -> None:
     "where",
     [{"parity": "odd"}, {"parity": ["odd", "even"], "number": {"min": 10, "max": 20}}, {"number": 7}, {"number": []}],
 )
-def test_filters(tab: Page, engine: Engine, where: dict[str, Any]) -> None:
-    query = Query(engine.index.vector("test-00030"), where=where, exclude=[DELETED, "test-00030"])
+def test_filters(tab: Page, served: ServedModel, where: dict[str, Any]) -> None:
+    query = Query(served.index.vector("test-00030"), where=where, exclude=[DELETED, "test-00030"])
     answer = ask(tab, like="test-00030", where=where, k=256)
-    assert {result["id"] for result in answer["results"]} == {hit.item_id for hit in engine.search(query, 256)}
+    assert {result["id"] for result in answer["results"]} == {hit.item_id for hit in served.search(query, 256)}
 
 
-def test_groups(tab: Page, engine: Engine) -> None:
-    (vector,) = engine.embed_sentences([QUERIES[0]])
+def test_groups(tab: Page, served: ServedModel) -> None:
+    (vector,) = served.embed_sentences([QUERIES[0]])
     query = Query(vector, QUERIES[0], exclude=[DELETED], group="parity")
     found = ask(tab, text=QUERIES[0], group="parity")["results"]
-    assert [result["id"] for result in found] == [hit.item_id for hit in engine.search(query, 24)]
+    assert [result["id"] for result in found] == [hit.item_id for hit in served.search(query, 24)]
     assert len(found) == 2
 
 
@@ -150,7 +150,7 @@ def test_bad_requests_have_a_reason(tab: Page, query: dict[str, Any], reason: st
     assert re.match(reason, found)
 
 
-def test_the_page_searches_filters_and_links(page: Page, engine: Engine) -> None:
+def test_the_page_searches_filters_and_links(page: Page, served: ServedModel) -> None:
     expect(page.locator("#about")).to_contain_text("254 images. Model: run. The model reads English.")
     expect(page.locator("#choose")).to_be_hidden()
     assert not violations(page)

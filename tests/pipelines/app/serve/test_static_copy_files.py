@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.search.collection_format import Description, ModelIdentity
-from bifocal.search.collection_writer import CollectionWriter, Item
+from bifocal.search.collection.format import Description, ModelIdentity
+from bifocal.search.collection.writer import CollectionWriter, Item
+from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
-from bifocal.serving.service.engine import Engine
-from bifocal.serving.service.live.sources import open_engine
+from bifocal.serving.service.live.sources import open_served_model
+from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site.writer import write_site
-from bifocal.trained import ONNX, TrainedModel
 from tests.pipelines.app.serve.static_copy import DELETED, REMOVED, required_site_files
 
 
-def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, Engine, str]) -> None:
-    copy, engine, output = copied
+def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, ServedModel, str]) -> None:
+    copy, served, output = copied
     assert "254 images, 254 of them with a thumbnail" in output
     (data,) = (copy / "data").iterdir()
     texts = (data / "collection.json").read_text()
     for item_id in (DELETED, REMOVED):
         assert json.dumps(item_id) not in texts
-        assert json.dumps(engine.items.captions(item_id)[0]) not in texts
+        assert json.dumps(served.items.captions(item_id)[0]) not in texts
     thumbnails = list((data / "thumbnails").iterdir())
     assert len(thumbnails) == 254
     assert max(file.stat().st_size for file in thumbnails) <= 6000
@@ -43,15 +43,15 @@ def test_the_size_of_a_copy_of_5000_images(demo: TrainedModel, tmp_path: Path) -
     for number, item_id in enumerate(ids):
         writer.add(Item(item_id, None, "0" * 64, 0, 0), vectors[number % len(vectors)])
     writer.finish({item_id: shipped.captions(number % len(vectors)) for number, item_id in enumerate(ids)}, None)
-    engine = open_engine(onnx, tmp_path / "collection", None, "demo")
-    engine.index.bias = np.zeros(5000, np.float32)
-    report = write_site(engine, onnx, tmp_path / "site")
+    served = open_served_model(onnx, tmp_path / "collection", None, "demo")
+    served.index.bias = np.zeros(5000, np.float32)
+    report = write_site(served, onnx, tmp_path / "site")
     assert (report.items, report.pictures) == (5000, 0)
     files = sum(file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file())
     assert report.megabytes == pytest.approx(files / 1e6)
     assert report.megabytes <= 25
     with pytest.raises(FileExistsError, match="name a new folder"):
-        write_site(engine, onnx, tmp_path / "site")
+        write_site(served, onnx, tmp_path / "site")
     with pytest.raises(ValueError, match="the collection has no images"):
-        write_site(engine, onnx, tmp_path / "empty", ids)
+        write_site(served, onnx, tmp_path / "empty", ids)
     assert not (tmp_path / "empty").exists()

@@ -9,11 +9,11 @@ from urllib.request import Request, urlopen
 
 import uvicorn
 
-from bifocal.search.index import SearchHit
+from bifocal.search.hits import SearchHit
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.engine import Engine
 from bifocal.serving.service.ranking import Query
+from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource
 from tests.mlflow_server import free_port
@@ -58,9 +58,9 @@ class Damaged(CandidateSource):
 
     go = threading.Event()
 
-    def load(self) -> Engine:
-        engine = super().load()
-        find = engine.search
+    def load(self) -> ServedModel:
+        served = super().load()
+        find = served.search
 
         def search(query: Query, k: int, offset: int = 0) -> list[SearchHit]:
             if query.sentence == "fail":
@@ -69,8 +69,8 @@ class Damaged(CandidateSource):
                 self.go.wait(60)
             return find(query, k, offset)
 
-        vars(engine)["search"] = search
-        return engine
+        vars(served)["search"] = search
+        return served
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from bifocal.search.calibration import Calibration
-from bifocal.trained import TrainedModel
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.trained_model import TrainedModel
 from runtime.mlflow import VETO
 from runtime.mlflow.connection import connect
 from tests.pipelines.app.serve.comparison.comparing import BAD, GOOD

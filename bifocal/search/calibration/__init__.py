@@ -1,0 +1,1 @@
+"""Calibration of scores: the probability that a result is relevant."""

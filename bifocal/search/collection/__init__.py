@@ -1,0 +1,1 @@
+"""Collections: ids, metadata and vectors of many images by one exported model."""

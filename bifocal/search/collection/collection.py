@@ -1,0 +1,158 @@
+"""A collection: ids, metadata and vectors of many images by one exported model. Needs no torch."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bifocal.datasets.remote_files import is_address
+from bifocal.search.collection.format import (
+    DESCRIPTION,
+    ITEMS,
+    REGIONS,
+    VECTORS,
+    Description,
+    ModelIdentity,
+    read_items,
+    shard_name,
+)
+from bifocal.search.vectors import Vectors
+
+
+class Regions(NamedTuple):
+    """Regions of one image, for the localizer.
+
+    Attributes:
+        vectors: (R, d) float16, in the joint space.
+        boxes: (R, 4) float32, x0 y0 x1 y1, pixels of the image after EXIF rotation.
+    """
+
+    vectors: NDArray[np.float16]
+    boxes: NDArray[np.float32]
+
+
+class Collection:
+    """A collection that :class:`~bifocal.search.collection.writer.CollectionWriter` wrote; vectors stay on disk.
+
+    Args:
+        directory: of the collection; ``bifocal.search.collection.format`` describes its files.
+
+    Attributes:
+        description: contents of ``collection.json``.
+        items: one row per item, see ``ITEMS_SCHEMA``; row k has vector k.
+        vectors: (N, D) float16, of unit length; zero for deleted items.
+
+    Raises:
+        FileNotFoundError: the directory holds no complete collection.
+        ValueError: a file does not have its schema, or two files contradict each other.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.description = Description.read(directory / DESCRIPTION)
+        self.items: pa.Table = read_items(directory / ITEMS)
+        shard, row = (self.items.column(name).to_numpy() for name in ("shard", "row"))
+        self._shard, self._row = shard, row
+        self._check_rows()
+        files = [self._open(VECTORS, number, (count, self.dimension)) for number, count in self._counts]
+        self.vectors = Vectors(files, shard, row, self.dimension)
+
+    @classmethod
+    def open(cls, directory: Path) -> "Collection":
+        """Return the collection in ``directory``."""
+        return cls(directory)
+
+    @property
+    def model(self) -> ModelIdentity:
+        """The model that computed the vectors."""
+        return self.description.model
+
+    @property
+    def dimension(self) -> int:
+        """D of a vector."""
+        return self.description.dimension
+
+    def __len__(self) -> int:
+        """Return N, the number of items with the deleted ones."""
+        return len(self.items)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Ids of the N items."""
+        ids: list[str] = self.items.column("item_id").to_pylist()
+        return ids
+
+    @cached_property
+    def deleted(self) -> NDArray[np.bool_]:
+        """(N,), True for tombstones."""
+        deleted: NDArray[np.bool_] = self.items.column("deleted").to_numpy()
+        return deleted
+
+    def image(self, row: int) -> Path | str | None:
+        """Return the file or the address of an item's image; None if its corpus publishes only features."""
+        name, root = self.items.column("image")[row].as_py(), self.description.root
+        if name is None:
+            return None
+        return f"{root.rstrip('/')}/{name}" if is_address(root) else (self.directory / root / name).resolve()
+
+    def captions(self, row: int) -> list[str]:
+        """Return the sentences of an item; they may be none."""
+        captions: list[str] = self.items.column("captions")[row].as_py()
+        return captions
+
+    def regions(self, row: int) -> Regions | None:
+        """Return the regions of an item; None if the collection has no regions, or the item is deleted."""
+        shard = int(self._shard[row])
+        if self.description.region_dimension is None or shard < 0:
+            return None
+        offsets, vectors, boxes = self._region_files[shard]
+        start, end = offsets[self._row[row]], offsets[self._row[row] + 1]
+        return Regions(vectors[start:end], boxes[start:end])
+
+    @property
+    def _counts(self) -> Sequence[tuple[int, int]]:
+        return list(enumerate(self.description.shards))
+
+    @cached_property
+    def _region_files(self) -> list[tuple[NDArray[Any], NDArray[np.float16], NDArray[np.float32]]]:
+        found = []
+        for number, count in self._counts:
+            offsets = self._open(REGIONS, number, (count + 1,), ".offsets")
+            rows = int(offsets[-1])
+            vectors = self._open(REGIONS, number, (rows, self.description.region_dimension or 0))
+            found.append((offsets, vectors, self._open(REGIONS, number, (rows, 4), ".boxes")))
+        return found
+
+    def _open(self, folder: str, number: int, shape: tuple[int, ...], suffix: str = "") -> NDArray[Any]:
+        path = self.directory / folder / f"{shard_name(number)}{suffix}.npy"
+        try:
+            # NumPy cannot map an empty file.
+            array: NDArray[Any] = np.load(path, mmap_mode="r" if np.prod(shape) else None)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path} cannot be read ({error}): embed the collection again") from error
+        if array.shape != shape:
+            raise ValueError(f"{path} has shape {array.shape}, expected {shape}: embed the collection again")
+        return array
+
+    def _check_rows(self) -> None:
+        """Raise ``ValueError`` unless each item that is not deleted has a vector of its own."""
+        live = ~self.deleted
+        shard, row = self._shard[live], self._row[live]
+        counts = np.array(self.description.shards, np.int64)
+        valid = (shard >= 0) & (shard < len(counts)) & (row >= 0)
+        valid[valid] &= row[valid] < counts[shard[valid]]
+        places = np.stack([shard, row], axis=1)
+        if not valid.all() or len(np.unique(places, axis=0)) != len(places):
+            raise ValueError(
+                f"{self.directory / ITEMS} refers to vectors that the shards do not have, or to one vector twice: "
+                "embed the collection again"
+            )
+        if (live.sum(), (~live).sum()) != (self.description.items, self.description.deleted):
+            raise ValueError(
+                f"{self.directory / ITEMS} has {live.sum()} items and {(~live).sum()} tombstones, but {DESCRIPTION} "
+                f"states {self.description.items} and {self.description.deleted}: embed the collection again"
+            )

@@ -1,0 +1,158 @@
+"""Files of a collection: names, the description ``collection.json`` and the table ``items.parquet``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bifocal.search.collection.stat_cache import STATE_FIELDS
+
+SCHEMA_VERSION = 1
+DESCRIPTION, ITEMS, REJECTED = "collection.json", "items.parquet", "rejected.parquet"
+VECTORS, REGIONS = "vectors", "regions"
+META = "meta."
+"""Prefix of the columns that hold the user's own values of an item."""
+NOWHERE = -1
+"""Shard and row of a deleted item, which has no vector."""
+
+ITEMS_SCHEMA = pa.schema(
+    [
+        pa.field("item_id", pa.string(), nullable=False),
+        pa.field("image", pa.string()),
+        pa.field("sha256", pa.string(), nullable=False),
+        pa.field("width", pa.int32(), nullable=False),
+        pa.field("height", pa.int32(), nullable=False),
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("row", pa.int32(), nullable=False),
+        pa.field("deleted", pa.bool_(), nullable=False),
+        pa.field("captions", pa.list_(pa.string()), nullable=False),
+    ]
+)
+"""One row per item, and any columns ``meta.*`` with their own types. ``image`` is a path or an address, relative to the
+root of the collection; null if the corpus publishes only features, and width and height are 0 then. They are pixels
+after EXIF rotation. ``row`` counts within the shard. A deleted item is a tombstone without a vector, captions and
+values."""
+
+PART_SCHEMA = pa.schema(
+    [
+        *(field for field in ITEMS_SCHEMA if field.name not in ("shard", "row", "deleted", "captions")),
+        *STATE_FIELDS,
+    ]
+)
+"""One row per vector of a shard, while a collection is written: the item, and the state of its file."""
+
+REJECTED_SCHEMA = pa.schema(
+    [pa.field("image", pa.string(), nullable=False), pa.field("reason", pa.string(), nullable=False)]
+)
+"""One row per image that is not in the collection."""
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """The model that computed the vectors.
+
+    Attributes:
+        name: of the registered model, or of its folder.
+        version: in the registry; None if the model is not registered.
+        sha256: hash of the exported model, see ``bifocal.serving.identity.model_hash``.
+    """
+
+    name: str
+    version: str | None
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """Contents of ``collection.json``.
+
+    Attributes:
+        model: the model that computed the vectors.
+        root: folder or address that the images are relative to; a relative folder is relative to the collection.
+        dimension: D of a vector.
+        region_dimension: d of the vector of a region; None without regions.
+        preprocessing: of the images, as the exported model has it.
+        shards: vectors in each shard, in order.
+        items, deleted, rejected: numbers of items with a vector, of tombstones, and of images that were rejected.
+    """
+
+    model: ModelIdentity
+    root: str
+    dimension: int
+    region_dimension: int | None
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    shards: tuple[int, ...] = ()
+    items: int = 0
+    deleted: int = 0
+    rejected: int = 0
+
+    def write(self, file: Path) -> None:
+        """Write the description as JSON; a crash leaves no incomplete file."""
+        content = {"schema_version": SCHEMA_VERSION, "dtype": "float16", **asdict(self)}
+        temporary = file.with_name(file.name + ".new")
+        temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        temporary.replace(file)
+
+    @classmethod
+    def read(cls, file: Path) -> "Description":
+        """Read a description.
+
+        Raises:
+            FileNotFoundError: the folder holds no complete collection.
+            ValueError: another version of the project wrote it.
+        """
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{file.parent} holds no complete collection (it has no {file.name}): embed it again"
+            )
+        content = json.loads(file.read_text(encoding="utf-8"))
+        found = content.pop("schema_version", None), content.pop("dtype", None)
+        if found != (SCHEMA_VERSION, "float16"):
+            raise ValueError(
+                f"{file} has schema version {found[0]} and dtype {found[1]}, expected {SCHEMA_VERSION} and float16: "
+                "embed the collection again"
+            )
+        model = ModelIdentity(**content.pop("model"))
+        return cls(model=model, shards=tuple(content.pop("shards")), **content)
+
+
+def read_items(file: Path) -> pa.Table:
+    """Read ``items.parquet``, with the columns of ``ITEMS_SCHEMA`` first.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a column is missing, unknown, of another type or has nulls, or an item occurs twice.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; the folder holds no complete collection")
+    table = pq.read_table(file)
+    for expected in ITEMS_SCHEMA:
+        if expected.name not in table.column_names:
+            raise ValueError(f"{file} has no column {expected.name!r}: embed the collection again")
+        column = table.column(expected.name)
+        if column.type != expected.type or (column.null_count and not expected.nullable):
+            raise ValueError(
+                f"{file}, column {expected.name!r}: type {column.type} with {column.null_count} nulls, expected "
+                f"{expected.type}{'' if expected.nullable else ' without nulls'}: embed the collection again"
+            )
+    own = [name for name in table.column_names if name not in ITEMS_SCHEMA.names]
+    unknown = [name for name in own if not name.startswith(META)]
+    if unknown:
+        raise ValueError(f"{file} has the column {unknown[0]!r}: columns of users start with {META!r}")
+    if pc.count_distinct(table.column("item_id")).as_py() != len(table):
+        raise ValueError(f"{file} has an item_id twice: embed the collection again")
+    return table.select([*ITEMS_SCHEMA.names, *own])
+
+
+def shard_name(number: int) -> str:
+    """Return the name of the files of a shard, without their suffix.
+
+    >>> shard_name(3)
+    '00003'
+    """
+    return f"{number:05d}"

@@ -1,0 +1,227 @@
+"""Images that a collection is made of: those of a dataset, or a folder, table or archive without captions or splits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bifocal.datasets.dataset import Dataset
+from bifocal.datasets.formats.archives import remove_all_but, unpack
+from bifocal.datasets.formats.caption_columns import recognize
+from bifocal.datasets.formats.caption_table import SUFFIXES, CaptionTable, read_caption_table, tables_in
+from bifocal.datasets.formats.folder import Folder, list_folder
+from bifocal.datasets.formats.sidecars import read_sidecars
+from bifocal.datasets.remote_files import is_address
+from bifocal.datasets.tables import METADATA_FILE
+from bifocal.search.collection.stat_cache import UNKNOWN, file_states
+
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
+"""Names of a table beside the images, without their suffix."""
+UNPACKED = "images"
+"""Folder below the collection for images of archives."""
+EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a table (.csv, .tsv, .jsonl, .parquet)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An image to embed.
+
+    Attributes:
+        item_id: id in the collection.
+        image: path relative to the root of the source; None if the corpus publishes only features.
+        sha256: hash of the file, or of the features, if it is known without reading it.
+        size: width and height in pixels, if they are known.
+    """
+
+    item_id: str
+    image: str | None
+    sha256: str | None = None
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Images to embed, with their captions and metadata.
+
+    Attributes:
+        root: folder or address that the images are relative to, as ``collection.json`` names it.
+        folder: where the files are; None if ``dataset`` opens them.
+        entries: the images, in order; ids are unique.
+        captions: sentences by item id.
+        metadata: one row per item with the column ``item_id`` and the user's own columns; None without such values.
+        rejected: images, or rows of tables, that are no entries, with reasons.
+        unpacked: the folder was unpacked into the collection.
+        dataset: opens the images, if they are those of a dataset.
+    """
+
+    root: str
+    folder: Path | None
+    entries: Sequence[Entry]
+    captions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    metadata: pa.Table | None = None
+    rejected: Sequence[tuple[str, str]] = ()
+    unpacked: bool = False
+    dataset: Dataset | None = None
+
+    def open(self, entry: Entry) -> Path:
+        """Return the file of an image; an image of a dataset at an address is downloaded.
+
+        Raises:
+            ValueError: the image has no file.
+            OSError: it cannot be downloaded.
+        """
+        if self.dataset is not None:
+            return self.dataset.image_path(entry.item_id)
+        assert self.folder is not None
+        return self.folder / str(entry.image)
+
+    def states(self, entries: Sequence[Entry]) -> NDArray[np.int64]:
+        """Return the states (n, 4) of image files; unknown for copies, and for a dataset, which knows the hashes."""
+        if self.folder is None or self.unpacked or is_address(self.root):
+            return np.zeros((len(entries), len(UNKNOWN)), np.int64)
+        return file_states(self.folder, [str(entry.image) for entry in entries])
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Delete all other files of unpacked archives."""
+        if self.unpacked and self.folder is not None:
+            remove_all_but(self.folder, [entry.image for entry in entries])
+
+
+def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
+    """Return the images of a dataset, with their captions, metadata and splits.
+
+    Args:
+        directory: of the dataset.
+        place: of the dataset relative to the collection, where both are used later.
+    """
+    images = dataset.images
+    entries = [
+        Entry(image_id, path if isinstance(path, str) else None, sha256, (width, height))
+        for image_id, path, sha256, width, height in zip(
+            *(images[name].tolist() for name in ("image_id", "path", "sha256", "width", "height")), strict=True
+        )
+    ]
+    file = directory / METADATA_FILE
+    if file.is_file():
+        own = pq.read_table(file)
+        metadata = own.rename_columns(["item_id" if name == "image_id" else name for name in own.column_names])
+    else:
+        metadata = pa.table({"item_id": images["image_id"].tolist()})
+    if "split" not in metadata.column_names:
+        splits = dict(zip(images["image_id"], images["split"], strict=True))
+        names = metadata.column("item_id").to_pylist()
+        metadata = metadata.append_column("split", pa.array([splits[name] for name in names], pa.string()))
+    captions = dataset.captions.groupby("image_id", sort=False)["text"].agg(list)
+    root = dataset.image_root.resolve()
+    # Relative, if the images are in the artifact: a run folder may be moved.
+    inside = root.is_relative_to(directory.resolve())
+    folder = f"{place}/{root.relative_to(directory.resolve()).as_posix()}" if inside else str(root)
+    sentences = {str(image_id): list(texts) for image_id, texts in captions.items()}
+    return Source(dataset.image_address or folder, None, entries, sentences, metadata, dataset=dataset)
+
+
+def files_source(source: Path, collection: Path, address: str | None = None) -> Source:
+    """Return the images of a folder, a table or an archive; captions and metadata are optional.
+
+    - A folder has images, or tar shards (WebDataset), or zip files. ``captions.*`` or ``metadata.*`` (csv, tsv, jsonl,
+      parquet) in it, ``photo.txt`` and ``photo.json`` beside ``photo.jpg`` are read if they are there.
+    - A table has one row per image, and names it in a column such as ``image`` or ``file_name``, relative to its own
+      folder. Its captions are optional; other columns are metadata.
+    - Archives are unpacked into the collection.
+
+    Args:
+        collection: directory that the collection is written to.
+        address: of ``source``, if that is a local copy.
+
+    Raises:
+        ValueError: there are no images, or the table cannot be read.
+    """
+    if source.suffix.lower() in SUFFIXES and source.is_file():
+        folder, table = list_folder(source.parent), read_caption_table(source)
+        root = str(PurePosixPath(address).parent).replace(":/", "://", 1) if address else str(source.parent.resolve())
+        return _with_rows(root, folder, table, listed=True)
+    archive = source.is_file() and source.suffix.lower() in ARCHIVES
+    if not archive and not source.is_dir():
+        raise ValueError(f"{source} is no collection of images: expected {EXPECTED}")
+    folder = Folder(source, [], []) if archive else list_folder(source)
+    names = [] if archive else [name for name in folder.others if "/" not in name and name.lower().endswith(ARCHIVES)]
+    archives = [source] if archive else [source / name for name in names]
+    rejected: list[tuple[str, str]] = []
+    unpacked = not folder.images and bool(archives)
+    if unpacked:
+        target = collection / UNPACKED
+        for path in archives:
+            inside = target if len(archives) == 1 else target / path.name.partition(".")[0]
+            rejected += [(entry.entry, entry.reason) for entry in unpack(path, inside)]
+        folder = list_folder(target)
+    if not folder.images:
+        raise ValueError(f"{source} has no images: expected {EXPECTED}")
+    root = UNPACKED if unpacked else address or str(source.resolve())
+    return _with_rows(root, folder, _table_beside(folder), listed=False, rejected=rejected, unpacked=unpacked)
+
+
+def _table_beside(folder: Folder) -> CaptionTable:
+    found = tables_in(folder)
+    if len(found) > 1:
+        names = ", ".join(str(path.relative_to(folder.root)) for path in found)
+        raise ValueError(f"{folder.root} has several tables, {names}: name one of them as the source")
+    return read_caption_table(found[0]) if found else read_sidecars(folder)
+
+
+def _with_rows(
+    root: str,
+    folder: Folder,
+    table: CaptionTable,
+    *,
+    listed: bool,
+    rejected: Sequence[tuple[str, str]] = (),
+    unpacked: bool = False,
+) -> Source:
+    """Return a source with the rows of a table; with ``listed``, the images are those of its rows alone."""
+    column, caption = recognize(table.columns, "image"), recognize(table.columns, "caption")
+    if column is None:
+        raise ValueError(
+            f"{table.path.name}: no column is recognized as the image's (image, file_name, path ...); it has "
+            f"{', '.join(map(repr, table.columns))}"
+        )
+    problems = [*rejected, *((entry.entry, entry.reason) for entry in table.rejected)]
+    captions: dict[str, list[str]] = {}
+    values: dict[str, Mapping[str, Any]] = {}
+    for place, row in table.rows:
+        name = row.get(column)
+        if not isinstance(name, str) or not name.strip():
+            problems.append((place, f"{column} is {name!r}: expected the path of an image"))
+            continue
+        image = folder.find(name)
+        if is_address(image) or PurePath(image).is_absolute() or ".." in PurePath(image).parts:
+            problems.append((place, f"{image!r} is outside the folder of the table"))
+            continue
+        values.setdefault(image, row)
+        captions.setdefault(image, []).extend(_texts(row.get(caption)) if caption else [])
+    others = [name for name in table.columns if name not in (column, caption)]
+    names = list(values) if listed else folder.images
+    metadata = _metadata(names, values, others) if others else None
+    entries = [Entry(name, name) for name in names]
+    return Source(root, folder.root, entries, captions, metadata, problems, unpacked)
+
+
+def _texts(value: Any) -> list[str]:
+    texts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return [text for text in texts if isinstance(text, str) and text.strip()]
+
+
+def _metadata(names: Sequence[str], values: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
+    """Return one row per image; a column with values of several types holds their texts."""
+    table = {"item_id": pa.array(names, pa.string())}
+    for column in columns:
+        of_images = [values.get(name, {}).get(column) for name in names]
+        try:
+            table[column] = pa.array(of_images)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            table[column] = pa.array([None if value is None else str(value) for value in of_images], pa.string())
+    return pa.table(table)

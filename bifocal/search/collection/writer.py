@@ -1,0 +1,238 @@
+"""Writer of a collection, shard by shard; a killed run goes on at the first incomplete shard."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bifocal.search.arrays import save_array
+from bifocal.search.collection.format import (
+    DESCRIPTION,
+    ITEMS,
+    PART_SCHEMA,
+    REGIONS,
+    REJECTED,
+    REJECTED_SCHEMA,
+    VECTORS,
+    Description,
+    shard_name,
+)
+from bifocal.search.collection.stat_cache import STATE_FIELDS, UNKNOWN, write_states
+from bifocal.search.collection.tables import items_table, with_metadata
+
+PARTS, STARTED = "parts", "started.json"
+NORM_TOLERANCE = 1e-2
+"""Largest difference of a vector's length from 1; float16 rounds to about 5e-4."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """An image of a collection; the attributes are columns of ``ITEMS_SCHEMA``, and the state of its file.
+
+    Attributes:
+        state: values of ``bifocal.search.collection.stat_cache.FIELDS``.
+    """
+
+    item_id: str
+    image: str | None
+    sha256: str
+    width: int
+    height: int
+    state: tuple[int, ...] = UNKNOWN
+
+
+class CollectionWriter:
+    """Writer of a collection; the directory holds a collection once :meth:`finish` has written ``collection.json``.
+
+    To resume after a kill, open a writer on the same directory and add the items that are not in ``written``, in the
+    same order: the files are then identical to those of an uninterrupted run.
+
+    Args:
+        directory: of the collection; created if it does not exist.
+        description: model, root, dimensions and preprocessing; the counts are set by ``finish``.
+        items_per_shard: vectors in a file; a killed run loses at most one shard.
+
+    Attributes:
+        written: items of complete shards, in order, with the columns of ``PART_SCHEMA``.
+
+    Raises:
+        ValueError: the directory holds shards of another model.
+    """
+
+    def __init__(self, directory: Path, description: Description, items_per_shard: int = 4096) -> None:
+        self.directory, self.description, self.items_per_shard = directory, description, items_per_shard
+        for folder in (PARTS, VECTORS, *([REGIONS] if description.region_dimension is not None else [])):
+            (directory / folder).mkdir(parents=True, exist_ok=True)
+        self._check_started()
+        self._parts = [pq.read_table(path) for path in sorted((directory / PARTS).glob("*.parquet"))]
+        self._rejected: list[dict[str, str]] = []
+        self._start_shard()
+
+    def _check_started(self) -> None:
+        file, content = self.directory / STARTED, json.loads(json.dumps(asdict(self.description)))
+        if not file.is_file():
+            file.write_text(json.dumps(content))
+        elif json.loads(file.read_text()) != content:
+            raise ValueError(f"{self.directory} holds shards of another model or root: delete it and start again")
+
+    def clear(self) -> None:
+        """Delete the complete shards of a killed run."""
+        for folder in (PARTS, VECTORS, REGIONS):
+            for path in (self.directory / folder).glob("*.*"):
+                path.unlink()
+        self._parts = []
+        self._start_shard()
+
+    @property
+    def written(self) -> pa.Table:
+        return pa.concat_tables([PART_SCHEMA.empty_table(), *self._parts])
+
+    def _start_shard(self) -> None:
+        self._items: list[Item] = []
+        self._vectors: list[NDArray[np.float16]] = []
+        self._regions: list[NDArray[np.float16]] = []
+        self._boxes: list[NDArray[np.float32]] = []
+
+    def add(
+        self,
+        item: Item,
+        vector: NDArray[Any],
+        regions: NDArray[Any] | None = None,
+        boxes: NDArray[Any] | None = None,
+    ) -> None:
+        """Add an item.
+
+        Args:
+            vector: (D,), of unit length.
+            regions: (R, d), if the collection has regions.
+            boxes: (R, 4) of the regions, x0 y0 x1 y1 in pixels of the image after EXIF rotation.
+
+        Raises:
+            ValueError: a shape is wrong, or the vector is not of unit length; the message names the item.
+        """
+        stored = np.asarray(vector, np.float32)
+        if stored.shape != (self.description.dimension,) or not abs(np.linalg.norm(stored) - 1) < NORM_TOLERANCE:
+            raise ValueError(
+                f"vector of item {item.item_id!r}: shape {stored.shape}, length {np.linalg.norm(stored):.3f}; expected "
+                f"({self.description.dimension},) and 1"
+            )
+        if (regions is None) != (self.description.region_dimension is None):
+            raise ValueError(f"item {item.item_id!r}: give regions for all items or for none")
+        if regions is not None:
+            if boxes is None or regions.shape != (len(boxes), self.description.region_dimension):
+                raise ValueError(
+                    f"regions of item {item.item_id!r} are {regions.shape} with {0 if boxes is None else len(boxes)} "
+                    "boxes: "
+                    f"expected (R, {self.description.region_dimension}) and (R, 4)"
+                )
+            self._regions.append(np.asarray(regions, np.float16))
+            self._boxes.append(np.asarray(boxes, np.float32).reshape(-1, 4))
+        self._items.append(item)
+        self._vectors.append(stored.astype(np.float16))
+        if len(self._items) == self.items_per_shard:
+            self._flush()
+
+    def take_over(self, former: Path, number: int, items: pa.Table) -> None:
+        """Add a shard of another collection by the same model, without reading its vectors.
+
+        Args:
+            former: directory of the collection; its files are linked, or copied if hard links are impossible.
+            number: of the shard.
+            items: of all vectors of the shard, in their order, with the columns of ``PART_SCHEMA``.
+        """
+        name = shard_name(len(self._parts))
+        for folder in (VECTORS, *([REGIONS] if self.description.region_dimension is not None else [])):
+            for file in (former / folder).glob(f"{shard_name(number)}.*"):
+                _link(file, self.directory / folder / f"{name}{file.name.removeprefix(shard_name(number))}")
+        self._write_part(items)
+
+    def reject(self, image: str, reason: str) -> None:
+        """List an image that is not in the collection."""
+        self._rejected.append({"image": image, "reason": reason})
+
+    def finish(
+        self,
+        captions: Mapping[str, Sequence[str]] | None = None,
+        metadata: pa.Table | None = None,
+        deleted: Iterable[Item] = (),
+        order: Sequence[str] | None = None,
+    ) -> Description:
+        """Write the last shard, the tables and ``collection.json``; return its contents.
+
+        Args:
+            captions: sentences by item id.
+            metadata: one row per item with its ``item_id`` and columns of any name and type, which the collection keeps
+                as ``meta.NAME``; items without a row have nulls.
+            deleted: items without a vector, the tombstones.
+            order: ids in the order of the table, which may have others too; None for the order of the vectors.
+
+        Raises:
+            ValueError: an item occurs twice.
+        """
+        if self._items:
+            self._flush()
+        write_states(self.directory, self.written)
+        tombstones = _part(list(deleted))
+        table = items_table(self._parts, captions or {}, tombstones, order)
+        if metadata is not None:
+            table = with_metadata(table, metadata)
+        pq.write_table(table, self.directory / ITEMS)
+        pq.write_table(pa.Table.from_pylist(self._rejected, REJECTED_SCHEMA), self.directory / REJECTED)
+        description = replace(
+            self.description,
+            shards=tuple(map(len, self._parts)),
+            items=sum(map(len, self._parts)),
+            deleted=len(tombstones),
+            rejected=len(self._rejected),
+        )
+        shutil.rmtree(self.directory / PARTS)
+        (self.directory / STARTED).unlink()
+        description.write(self.directory / DESCRIPTION)
+        return description
+
+    def _flush(self) -> None:
+        name = shard_name(len(self._parts))
+        _save(self.directory / VECTORS / f"{name}.npy", np.stack(self._vectors))
+        if self.description.region_dimension is not None:
+            offsets = np.cumsum([0, *(len(regions) for regions in self._regions)], dtype=np.int64)
+            _save(self.directory / REGIONS / f"{name}.npy", np.concatenate(self._regions))
+            _save(self.directory / REGIONS / f"{name}.offsets.npy", offsets)
+            _save(self.directory / REGIONS / f"{name}.boxes.npy", np.concatenate(self._boxes))
+        self._write_part(_part(self._items))
+        self._start_shard()
+
+    def _write_part(self, items: pa.Table) -> None:
+        """Write the items of a shard after its vectors: a shard is complete if its part exists."""
+        part = self.directory / PARTS / f"{shard_name(len(self._parts))}.parquet"
+        pq.write_table(items, f"{part}.new")
+        Path(f"{part}.new").replace(part)
+        self._parts.append(items)
+
+
+def _part(items: Sequence[Item]) -> pa.Table:
+    """Return items as a table of ``PART_SCHEMA``."""
+    states = np.array([item.state for item in items], np.int64).reshape(len(items), len(STATE_FIELDS))
+    values = [[getattr(item, field.name) for item in items] for field in PART_SCHEMA if field not in STATE_FIELDS]
+    return pa.table([*values, *states.T], schema=PART_SCHEMA)
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    temporary = path.with_name(path.name + ".new")
+    save_array(temporary, array)
+    temporary.replace(path)
+
+
+def _link(file: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)  # of a killed run
+    try:
+        os.link(file, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(file, target)

@@ -1,0 +1,1 @@
+"""The index of a collection: nearest items to a query, exact or approximate."""

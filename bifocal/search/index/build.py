@@ -1,0 +1,160 @@
+"""Builds an index, and measures its recall against exact search and its latency."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.search.index.approximate import ApproximateIndex, choose_factory
+from bifocal.search.index.exact import rank
+from bifocal.search.index.format import Measured
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.vectors import unit_vectors
+
+Array = NDArray[Any]
+K = 10
+STANDARD_ERRORS = 1.645 * 2**0.5
+"""Distance of a mean recall from the wanted recall, in standard errors. As many other queries then reach the wanted
+recall too, in 95 % of cases: 1.645 is the 95 % quantile of the normal distribution, and the difference of two means has
+twice the variance of one."""
+EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """How an index is built.
+
+    Attributes:
+        factory: "auto" to choose by size, memory and latency, see ``choose_factory``; "exact"; or an
+            ``index_factory`` string of faiss.
+        memory_mb: memory for a search, megabytes of 10^6 bytes; read with "auto".
+        latency_ms: time of a query on one core, milliseconds; read with "auto".
+        recall: least recall@10 against exact search. The effort of an approximate index is the least with which
+            as many other queries reach it too, with a confidence of 95 %, or else the greatest.
+        max_removed_share: share of removed items from which ``rebuilt`` builds a new index.
+        seed: of the vectors that an approximate index is trained with.
+    """
+
+    factory: str = "auto"
+    memory_mb: float = 1200.0
+    latency_ms: float = 20.0
+    recall: float = 0.95
+    max_removed_share: float = 0.2
+    seed: int = 0
+
+
+def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
+    """Return an index of the items of an exact one that are not removed, with its measured recall and latency.
+
+    Args:
+        exact: items, vectors, biases and description.
+        queries: (Q, d), such as embeddings of held-out captions; the searches that are measured use the biases.
+
+    Raises:
+        ValueError: faiss does not know the factory, the items do not fit into the memory, or no effort reaches the
+            recall.
+    """
+    kept = np.flatnonzero(~exact.removed)
+    vectors = exact.vectors if len(kept) == len(exact.ids) else exact.vectors[kept]
+    bias = None if exact.bias is None else exact.bias[kept]
+    index = SearchIndex(exact.items.take(kept), vectors, bias, replace(exact.description, factory=None, effort=None))
+    dimension = index.description.dimension
+    factory: str | None = None if settings.factory == EXACT else settings.factory
+    if factory == "auto":
+        factory = choose_factory(len(index), dimension, settings.memory_mb, settings.latency_ms)
+    if factory is not None:
+        index.approximate = ApproximateIndex.build(vectors, factory, settings.seed)
+        index.description = replace(index.description, factory=factory)
+        index.description = replace(index.description, effort=_least_effort(index, settings.recall, queries))
+    return index
+
+
+def rebuilt(index: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
+    """Return the index itself, or a new one without the removed items if their share is too large."""
+    return build_index(index, settings, queries) if index.removed_share > settings.max_removed_share else index
+
+
+def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | None:
+    assert index.approximate is not None
+    units = unit_vectors(queries, index.description.dimension)
+    truth = index.nearest(units, K, None, index.bias, exact=True)[0]
+
+    def recalls(effort: int | None) -> NDArray[np.float64]:
+        assert index.approximate is not None
+        candidates = index.approximate.search(units, min(K * index.description.candidates, len(index)), effort)
+        return recalls_at(truth, rank(index.vectors, units, candidates, K, index.bias)[1])
+
+    found, below = np.zeros(1), 0
+    for effort in list[int | None](index.approximate.efforts()) or [None]:
+        found = recalls(effort)
+        if lower_bound(found) >= wanted:
+            return None if effort is None else _refined(recalls, wanted, below, effort)
+        below = effort or 0
+    if found.mean() >= wanted:
+        return below or None
+    raise ValueError(
+        f"{index.description.factory} finds {found.mean():.3f} of the exact ten best items with the greatest effort, "
+        f"expected {wanted}: give more memory, or another factory"
+    )
+
+
+def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int) -> int:
+    """Return the least effort above ``below`` whose lower bound of the recall is the wanted one.
+
+    Args:
+        recalls: returns the recall of each query.
+        effort: largest value; it is returned if no smaller one suffices.
+    """
+    while effort - below > 1:
+        middle = (effort + below) // 2
+        if lower_bound(recalls(middle)) >= wanted:
+            effort = middle
+        else:
+            below = middle
+    return effort
+
+
+def lower_bound(recalls: NDArray[np.float64]) -> float:
+    """Return the mean recall of queries less ``STANDARD_ERRORS``.
+
+    With the mean alone, an effort would be chosen because it is good with these queries by chance.
+
+    Args:
+        recalls: (Q,) of each query.
+    """
+    return float(recalls.mean() - STANDARD_ERRORS * recalls.std() / len(recalls) ** 0.5)
+
+
+def recall_at(truth: Array, found: Array) -> float:
+    """Return the mean share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
+    return float(recalls_at(truth, found).mean())
+
+
+def recalls_at(truth: Array, found: Array) -> NDArray[np.float64]:
+    """Return for each query (Q,) the share of the rows ``truth`` (Q, k) that are among the rows ``found`` (Q, k)."""
+    if not truth.size:
+        return np.ones(1)
+    return np.array([len(np.intersect1d(a, b)) / len(a) for a, b in zip(truth, found, strict=True)])
+
+
+def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
+    """Return recall@10 and latency of an index on this process's threads, one query at a time.
+
+    Args:
+        queries: (Q, d); their length has no effect.
+        directory: where the index was written.
+    """
+    units = unit_vectors(queries, index.description.dimension)
+    truth = index.nearest(units, K, None, index.bias, exact=True)[0]
+    seconds, rows = [], []
+    for query in units:
+        start = time.perf_counter()
+        rows.append(index.nearest(query[None], K, None, index.bias)[0])
+        seconds.append(time.perf_counter() - start)
+    p50, p99 = (1000 * np.percentile(seconds or [0.0], [50, 99])).tolist()
+    size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")
+    return Measured(recall_at(truth, np.concatenate([truth[:0], *rows])), p50, p99, size, len(units))

@@ -1,0 +1,84 @@
+"""Write and read the files of an index."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bifocal.search.arrays import save_array
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.index.approximate import ApproximateIndex
+from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
+from bifocal.search.vectors import FileVectors
+
+if TYPE_CHECKING:
+    from bifocal.search.index.index import SearchIndex
+
+Array = NDArray[Any]
+BATCH = 65_536
+
+
+class IndexParts(NamedTuple):
+    """Arguments of a ``SearchIndex``, in their order."""
+
+    items: pa.Table
+    vectors: FileVectors
+    bias: Array | None
+    description: IndexDescription
+    approximate: ApproximateIndex | None
+    removed: Array
+    calibration: Calibration | None
+
+
+def write_index(index: "SearchIndex", directory: Path) -> None:
+    """Write the files of an index to an existing directory; ``index.json`` is the last one.
+
+    Of a removed item, only its id is written.
+    """
+    pq.write_table(without_values(index.items, index.removed), directory / ITEMS)
+    write_vectors(index.vectors, index.removed, directory / VECTORS)
+    if index.bias is not None:
+        save_array(directory / BIAS, index.bias)
+    if index.approximate is not None:
+        index.approximate.write(directory / APPROXIMATE)
+    save_array(directory / REMOVED, index.removed)
+    if index.calibration is not None:
+        index.calibration.write(directory)
+    index.description.write(directory)
+
+
+def without_values(items: pa.Table, removed: Array) -> pa.Table:
+    """Return the items with nulls in place of all values of the removed items (N,), but their ids."""
+    kept = pa.array(np.arange(len(items)), mask=removed)
+    columns = [items[name] if name == "item_id" else items[name].take(kept) for name in items.column_names]
+    # A collection has columns without nulls, such as the hash of an image.
+    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in items.schema]))
+
+
+def write_vectors(vectors: Any, removed: Array, file: Path) -> None:
+    """Write vectors (N, d) as float16, with zeros for the removed items (N,)."""
+    with file.open("wb") as opened:
+        for start in range(0, len(vectors), BATCH):
+            block = np.array(vectors[start : start + BATCH], dtype=np.float16)
+            block[removed[start : start + BATCH]] = 0
+            opened.write(block.tobytes())
+
+
+def read_index(directory: Path, model: str | None) -> IndexParts:
+    """Read an index; its vectors and the index of faiss are memory-mapped. See ``SearchIndex.open``."""
+    description = IndexDescription.read(directory)
+    if model is not None:
+        description.check_model(model)
+    shape = (description.count, description.dimension)
+    return IndexParts(
+        pq.read_table(directory / ITEMS),
+        FileVectors(directory / VECTORS, shape),
+        np.load(directory / BIAS) if (directory / BIAS).is_file() else None,
+        description,
+        None if description.factory is None else ApproximateIndex.open(directory / APPROXIMATE),
+        np.load(directory / REMOVED),
+        Calibration.read(directory),
+    )

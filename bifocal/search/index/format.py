@@ -1,0 +1,100 @@
+"""Files of an index: names, and the description ``index.json``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bifocal.search.collection.format import ModelIdentity
+
+DESCRIPTION, ITEMS, VECTORS = "index.json", "items.parquet", "vectors.f16"
+BIAS, REMOVED, APPROXIMATE = "bias.npy", "removed.npy", "index.faiss"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What searches in the index cost and find; a search has one query and k = 10.
+
+    Attributes:
+        recall_at_10: mean share of the exact ten best items that a search finds.
+        p50_ms, p99_ms: latency, milliseconds.
+        bytes: of the files that a search reads: vectors, biases and the index of faiss.
+        queries: number of queries of the measurement.
+    """
+
+    recall_at_10: float
+    p50_ms: float
+    p99_ms: float
+    bytes: int
+    queries: int
+
+
+@dataclass(frozen=True)
+class IndexDescription:
+    """Contents of ``index.json``.
+
+    Attributes:
+        dimension: d of a vector.
+        count: items, with the removed ones.
+        model: the model that computed the vectors; None if unknown.
+        preprocessing: of the images, as the exported model has it.
+        hubness: correction that the biases come from, as its name and arguments; None without biases.
+        factory: ``index_factory`` string of faiss; None for an exact index.
+        effort: value of ``nprobe`` (inverted file) or ``efSearch`` (HNSW); None for the default of faiss.
+        candidates: items that faiss returns for each result, which are then ranked by their float16 vectors.
+        measured: recall and latency; None if they were not measured.
+        metric: always the cosine.
+    """
+
+    dimension: int
+    count: int
+    model: ModelIdentity | None = None
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    hubness: Mapping[str, Any] | None = None
+    factory: str | None = None
+    effort: int | None = None
+    candidates: int = 10
+    measured: Measured | None = None
+    metric: str = "cosine"
+
+    def write(self, directory: Path) -> None:
+        """Write ``index.json``; a crash leaves no incomplete file."""
+        temporary = directory / f"{DESCRIPTION}.new"
+        content = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.replace(directory / DESCRIPTION)
+
+    @classmethod
+    def read(cls, directory: Path) -> "IndexDescription":
+        """Read ``index.json``.
+
+        Raises:
+            FileNotFoundError: the directory holds no index.
+            ValueError: another version of the project wrote it.
+        """
+        file = directory / DESCRIPTION
+        if not file.is_file():
+            raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")
+        content = json.loads(file.read_text(encoding="utf-8"))
+        version = content.pop("schema_version", None)
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"{file} has schema version {version}, expected {SCHEMA_VERSION}: build the index again")
+        model, measured = content.pop("model"), content.pop("measured")
+        return cls(
+            model=None if model is None else ModelIdentity(**model),
+            measured=None if measured is None else Measured(**measured),
+            **content,
+        )
+
+    def check_model(self, sha256: str) -> None:
+        """Raise ``ValueError`` unless the model with this hash computed the vectors."""
+        if self.model is None or self.model.sha256 != sha256:
+            name = "an unknown model" if self.model is None else f"model {self.model.name!r}"
+            version = "" if self.model is None or self.model.version is None else f" version {self.model.version}"
+            digest = "" if self.model is None else f" with hash {self.model.sha256[:12]}"
+            raise ValueError(
+                f"the index holds vectors of {name}{version}{digest}, but the queries come from a model with hash "
+                f"{sha256[:12]}: build the index again with this model"
+            )

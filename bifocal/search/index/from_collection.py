@@ -1,0 +1,72 @@
+"""An exact index of a collection, and held-out captions as its queries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bifocal.hubness.bank import HubnessBank
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.format import IndexDescription
+from bifocal.search.index.index import SearchIndex
+
+BATCH = 65_536
+STORED = ("shard", "row", "deleted")
+"""Columns of a collection that an index does not need."""
+
+
+def index_of_collection(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
+    """Return an exact index of a collection, whose tombstones are removed items.
+
+    Args:
+        bank: of the model that computed the vectors, for biases; None for none.
+    """
+    description = IndexDescription(
+        collection.dimension,
+        len(collection),
+        collection.model,
+        collection.description.preprocessing,
+        None if bank is None else bank.reference,
+    )
+    bias: NDArray[np.float32] | None = None
+    if bank is not None:
+        biases = [bank.image_bias(vectors) for vectors in collection.vectors.batches(BATCH)]
+        bias = np.concatenate([np.zeros(0, dtype=np.float32), *biases])
+    items = collection.items.drop_columns(list(STORED))
+    return SearchIndex(items, collection.vectors, bias, description, removed=collection.deleted)
+
+
+@dataclass(frozen=True)
+class HeldOutCaptions:
+    """Captions that were held out of the training of a model.
+
+    Attributes:
+        texts: captions, as users would write queries.
+        item_ids: image of each caption.
+    """
+
+    texts: list[str]
+    item_ids: list[str]
+
+    @classmethod
+    def sample(cls, captions: pd.DataFrame, count: int, max_words: int, seed: int) -> "HeldOutCaptions":
+        """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short.
+
+        Args:
+            captions: table with the columns ``image_id`` and ``text``.
+
+        Example:
+            >>> table = pd.DataFrame({"image_id": ["1", "2"], "text": ["the sea", "a star is above a ring on grass"]})
+            >>> HeldOutCaptions.sample(table, 10, max_words=4, seed=0).texts
+            ['the sea']
+        """
+        short = captions[[len(str(text).split()) <= max_words for text in captions["text"]]]
+        kept = short if len(short) else captions
+        sampled = kept.sample(min(count, len(kept)), random_state=seed)
+        return cls(sampled["text"].tolist(), sampled["image_id"].astype(str).tolist())
+
+    def of(self, index: SearchIndex) -> NDArray[np.bool_]:
+        """Return for each caption whether the index has its image."""
+        known = set(index.ids)
+        return np.array([item_id in known for item_id in self.item_ids], dtype=bool)

@@ -1,0 +1,194 @@
+"""A trained model in three lines: ``bifocal.load("runs/mine").search("a red star")``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from bifocal.datasets.images import open_image
+from bifocal.report.overlay import overlay
+from bifocal.search.collection.collection import Collection
+from bifocal.search.hits import SearchHit
+from bifocal.search.index.index import SearchIndex
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.heatmaps import HeatmapModel
+from bifocal.serving.identity import model_hash
+
+ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
+SIDE = 96
+"""Pixels along each side of a heatmap."""
+
+
+class ImageHit(NamedTuple):
+    """One result of a search.
+
+    Attributes:
+        score: cosine with the query, without the bias that the order depends on.
+        path: the image file; None if the corpus publishes only features, or the image is at an address.
+        captions: sentences of the image; empty if it has none.
+        probability: probability that the image is relevant; None for an image as query, or without calibration.
+    """
+
+    image_id: str
+    score: float
+    path: Path | None
+    captions: list[str]
+    probability: float | None = None
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a phrase is in an image.
+
+    Attributes:
+        heatmap: (96, 96), over the image stretched to a square; higher where the image fits the phrase better.
+        point: x and y of the highest value, as fractions of the image's width and height.
+        image: the image.
+    """
+
+    heatmap: NDArray[np.floating]
+    point: tuple[float, float]
+    image: Image.Image
+
+    def picture(self) -> Image.Image:
+        """Return the image with the heatmap on it, and a ring around the point."""
+        return overlay(self.image, self.heatmap, self.point)
+
+
+class TrainedModel:
+    """The model of a run: sentences and images in one space.
+
+    The exported ONNX graphs encode sentences and images: nothing here needs torch.
+
+    Args:
+        directory: a run folder, as ``bifocal train`` and ``make repro`` write it.
+
+    Raises:
+        FileNotFoundError: the folder holds no exported model.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        onnx = self.directory / ONNX
+        if not onnx.is_dir():
+            raise FileNotFoundError(
+                f"{self.directory} holds no exported model: expected {ONNX} in it, as 'bifocal train' writes it"
+            )
+        self.embedder = Embedder(onnx)
+
+    def encode_text(self, sentences: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors (N, d), of unit norm, of N sentences."""
+        if isinstance(sentences, str):
+            raise TypeError(f"got the sentence {sentences!r}, expected a list of sentences")
+        vectors: NDArray[np.float32] = self.embedder.embed_sentences(list(sentences))
+        return vectors
+
+    def encode_image(self, images: Sequence[Path | str | Image.Image]) -> NDArray[np.float32]:
+        """Return the vectors (N, d), of unit norm, of N images: files, or images of Pillow.
+
+        Raises:
+            ValueError: the model reads published features alone, or a file is no image.
+        """
+        if "image" not in self.embedder.inputs:
+            raise ValueError(
+                "no exported graph computes this model's features from images: it reads published features"
+            )
+        vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
+        return vectors
+
+    def search(self, query: str | Path | Image.Image, k: int = 5) -> list[ImageHit]:
+        """Return the ``k`` images of the run's dataset that fit best, best first.
+
+        Args:
+            query: a sentence, or an image as a ``Path`` or an image of Pillow.
+
+        Raises:
+            FileNotFoundError: the run has no index or no collection.
+            ValueError: the index belongs to another model.
+        """
+        by_sentence = isinstance(query, str)
+        vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
+        (hits,) = self.index.search(vector, k, corrected=by_sentence)
+        return [self._hit(hit, hit.probability if by_sentence else None) for hit in hits]
+
+    def _hit(self, hit: SearchHit, probability: float | None) -> ImageHit:
+        row = self._rows[hit.item_id]
+        image, captions = self.collection.image(row), self.collection.captions(row)
+        return ImageHit(hit.item_id, hit.score, image if isinstance(image, Path) else None, captions, probability)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {item_id: row for row, item_id in enumerate(self.collection.ids)}
+
+    @cached_property
+    def index(self) -> SearchIndex:
+        """The index of the collection.
+
+        Raises:
+            FileNotFoundError: the run has no index.
+            ValueError: the index belongs to another model.
+        """
+        return SearchIndex.open(self.directory / INDEX, model_hash(self.directory / ONNX))
+
+    @cached_property
+    def collection(self) -> Collection:
+        """The images of the run's dataset.
+
+        Raises:
+            FileNotFoundError: the run has no collection.
+        """
+        return Collection.open(self.directory / COLLECTION)
+
+    def where(self, image: Path | str | Image.Image, phrase: str) -> Location:
+        """Return where ``phrase`` is in ``image``, by the localizer of the model's own paper.
+
+        Raises:
+            FileNotFoundError: the model has no localizer, or reads published features.
+        """
+        opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+        heatmap = self.heatmaps.heatmap(encode_file(opened), self.encode_text([phrase])[0], SIDE)
+        return Location(heatmap, _peak(heatmap), opened.convert("RGB"))
+
+    @cached_property
+    def heatmaps(self) -> HeatmapModel:
+        """The localizer of the model.
+
+        Raises:
+            FileNotFoundError: the model has no localizer, or reads published features.
+        """
+        return HeatmapModel(self.directory / ONNX, self.embedder)
+
+
+def _peak(heatmap: NDArray[np.floating]) -> tuple[float, float]:
+    """Return the center of the highest values of a heatmap, x and y in [0, 1]; if it is outside them, the first one."""
+    rows, columns = np.nonzero(heatmap == heatmap.max())
+    row, column = int(rows.mean()), int(columns.mean())
+    if heatmap[row, column] < heatmap.max():
+        row, column = int(rows[0]), int(columns[0])
+    return (column + 0.5) / heatmap.shape[1], (row + 0.5) / heatmap.shape[0]
+
+
+def encode_file(image: Path | str | Image.Image) -> bytes:
+    """Return an image as ``Embedder`` reads it: a file without loss."""
+    buffer = BytesIO()
+    opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+    opened.convert("RGB").save(buffer, "PPM")
+    return buffer.getvalue()
+
+
+def load(directory: Path | str) -> TrainedModel:
+    """Return the model of a run folder.
+
+    Example::
+
+        import bifocal
+        model = bifocal.load("runs/mine")
+        model.search("a dog runs over grass", k=5)
+    """
+    return TrainedModel(directory)

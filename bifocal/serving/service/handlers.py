@@ -1,0 +1,209 @@
+"""Answers of the API: from requests to results, heatmaps and thumbnails of the generation in use."""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
+
+from bifocal.search.hits import SearchHit
+from bifocal.serving.canary.metrics import ComparisonCollector
+from bifocal.serving.service.candidate import Candidate, Comparison
+from bifocal.serving.service.live.deletions import Deletions
+from bifocal.serving.service.live.reloading import Current, Generation, Source
+from bifocal.serving.service.live.thumbnails import Thumbnails
+from bifocal.serving.service.observation import Metrics
+from bifocal.serving.service.phrases import split_phrases
+from bifocal.serving.service.queries import QueryRunner, compute
+from bifocal.serving.service.ranking import RegionSearchHit
+from bifocal.serving.service.schema import (
+    ComparisonState,
+    Explanation,
+    Information,
+    Item,
+    PhraseHeatmap,
+    Relevance,
+    Result,
+    Results,
+    SearchRequest,
+)
+from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.settings import Settings
+
+T = TypeVar("T")
+
+
+class Handlers:
+    """Search with the model and the index in use.
+
+    Args:
+        source: of models and indexes.
+        settings: limits of a request.
+        metrics: of the service.
+        deletions: items that are in no answer.
+        candidate: second release to compare with; None for none.
+    """
+
+    def __init__(
+        self, source: Source, settings: Settings, metrics: Metrics, deletions: Deletions,
+        candidate: Candidate | None = None,
+    ) -> None:  # fmt: skip
+        self.settings, self.metrics, self.deletions = settings, metrics, deletions
+        self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
+        self.current = Current(source, self.executor, self._use)
+        self.runner = QueryRunner(settings, deletions)
+        self.comparison: Comparison | None = None
+        if candidate is not None:
+            self.comparison = Comparison(candidate, self.runner, self.executor)
+            metrics.registry.register(ComparisonCollector(self.comparison))
+        self.thumbnails = Thumbnails(max_pixels=settings.limits.pixels)
+
+    def generation(self) -> Generation:
+        """Return the generation in use; a request calls this once.
+
+        Raises:
+            HTTPException: 503 while none is loaded.
+        """
+        if self.current.generation is None:
+            reason = self.current.failure or "the model is being loaded"
+            raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
+        return self.current.generation
+
+    def generation_for(self, client: str) -> Generation:
+        """Return the generation that answers a client: with a canary, a share of the clients have the candidate.
+
+        Raises:
+            HTTPException: 503 while none is loaded.
+        """
+        candidate = None if self.comparison is None else self.comparison.generation(client)
+        return candidate or self.generation()
+
+    async def search(self, request: SearchRequest, upload: bytes | None = None, client: str = "") -> Results:
+        """Return the results of a request, which may come with an image file.
+
+        Raises:
+            HTTPException: 400, 404, 409, 413 or 415 with the reason.
+        """
+        generation, answer = self.generation(), None
+        self.runner.check(request, upload)
+        if self.comparison is None:
+            found = await self.runner.find(generation, request, upload)
+        else:
+            found, answer = await self.comparison.find(generation, request, upload, client)
+        self.metrics.results.observe(len(found.hits))
+        self.metrics.nothing_found.inc(request.offset == 0 and not found.found)
+        more = found.more and request.offset + request.k < self.settings.max_depth
+        results = [self._result(found.served, hit) for hit in found.hits]
+        return Results(results, found.found, self.count(found.served), more, found.served.version.model, answer)
+
+    def _use(self, served: ServedModel) -> None:
+        """Note that a served model came into use."""
+        self.thumbnails.keep(served)
+        self.metrics.use(served, self.count(served))
+
+    def count(self, served: ServedModel) -> int:
+        """Return the number of items that are not deleted."""
+        return len(served) - sum(item_id in served for item_id in self.deletions)
+
+    def information(self, client: str = "") -> Information:
+        """Return model, columns of metadata, examples and limits."""
+        served, settings = self.generation_for(client).served, self.settings
+        description = served.description
+        examples = [example.text for example in description.examples if example.item_id not in self.deletions]
+        return Information(
+            model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
+            languages=description.languages, accepts_images=served.accepts_images,
+            explains=served.heatmap_model is not None, deletes=settings.admin_key is not None,
+            modes=served.rankings.modes, columns=description.columns, examples=examples,
+            max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
+        )  # fmt: skip
+
+    def item(self, item_id: str, client: str = "") -> Item:
+        """Return an item."""
+        served = self._served_with(item_id, client)
+        items = served.items
+        return Item(item_id, items.captions(item_id), items.metadata(item_id), items.file(item_id) is not None)
+
+    async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
+        """Return the JPEG of an item's thumbnail, and its ETag."""
+        file = self._file(self._served_with(item_id, client), item_id)
+        picture = await self.run(self.thumbnails.get, item_id, file, side)
+        self._served_with(item_id, client)
+        return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
+
+    async def explain(self, item_id: str, text: str, client: str = "") -> Explanation:
+        """Return the heatmaps of the phrases of a sentence in an item's image.
+
+        Raises:
+            HTTPException: 404 without the item or its image, 409 if the model has no localizer.
+        """
+        self.runner.check_sentences([text])
+        served = self._served_with(item_id, client)
+        if served.heatmap_model is None:
+            raise HTTPException(409, "this model has no localizer: it cannot show where a phrase is")
+        file, phrases = self._file(served, item_id), split_phrases(text)
+        heatmaps = await self.run(served.heatmaps, file, phrases)
+        found = [PhraseHeatmap(*heatmap.phrase, heatmap.point, heatmap.data_url()) for heatmap in heatmaps]
+        return Explanation(item_id, found)
+
+    async def delete(self, item_id: str) -> None:
+        """Delete an item from all answers, at once."""
+        candidate = None if self.comparison is None else self.comparison.current.generation
+        if candidate is None or item_id not in candidate.served or item_id in self.deletions:
+            self._served_with(item_id, "")
+        try:
+            await self.run(self.deletions.add, item_id)
+        except OSError as error:
+            raise HTTPException(503, f"deletions cannot be written: {error.strerror}") from error
+        self.thumbnails.drop(item_id)
+        self.metrics.items.set(self.count(self.generation().served))
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return the result of a function that computes, in a thread; a ``ValueError`` becomes 400."""
+        return await compute(self.executor, function, *arguments)
+
+    def choose(self, answer: str, item_id: str) -> None:
+        """Note that the client of an answer chose a result.
+
+        Raises:
+            HTTPException: 404 without such an answer, or if it does not have the item.
+        """
+        if self.comparison is None or not self.comparison.answers.choose(answer, item_id):
+            raise HTTPException(404, "there is no such answer with this item: it may be too old")
+
+    def compared(self) -> ComparisonState:
+        """Return the state and the report of the comparison.
+
+        Raises:
+            HTTPException: 404 without a second release.
+        """
+        compared = self.comparison
+        if compared is None:
+            raise HTTPException(404, "this service compares no second release")
+        report = None if compared.report is None else compared.report.to_json()
+        return ComparisonState(compared.mode, compared.share, compared.state, report)
+
+    def _served_with(self, item_id: str, client: str) -> ServedModel:
+        served = self.generation_for(client).served
+        if item_id not in served or item_id in self.deletions:
+            raise HTTPException(404, "there is no item with this id")
+        return served
+
+    def _file(self, served: ServedModel, item_id: str) -> Path:
+        file = served.items.file(item_id)
+        if file is None or not file.is_file():
+            raise HTTPException(404, "this machine does not have the image of this item")
+        return file
+
+    def _result(self, served: ServedModel, hit: SearchHit) -> Result:
+        items, probability, calibration = served.items, hit.probability, served.index.calibration
+        relevance: Relevance | None = None
+        if probability is not None and calibration is not None:
+            relevance = "relevant" if calibration.is_relevant(probability) else "maybe"
+        return Result(
+            hit.item_id, round(hit.score, 6), probability, relevance, items.captions(hit.item_id),
+            items.metadata(hit.item_id), items.file(hit.item_id) is not None,
+            hit.box if isinstance(hit, RegionSearchHit) else None,
+        )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Items that a sentence describes, and a calibration by them, against loops over all captions."""
+
+from collections import Counter
+from math import log, sqrt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bifocal.search import SearchIndex
+from bifocal.search.calibration.calibration import DEPTH, first_results
+from bifocal.search.calibration.caption_relevance import relevant_rows
+
+CAPTIONS = [
+    ["a dog runs on grass", "a brown dog on the grass"],
+    ["two dogs play on grass", "dogs play"],
+    [],
+    ["the sea", "waves of the sea", "a ship on the sea"],
+    ["a dog runs on the grass"],
+]
+SENTENCES = ["a dog on grass", "a ship", "nothing known here"]
+OWN = [1, 3, 2]
+
+
+def cosine(first: dict[str, float], second: dict[str, float]) -> float:
+    return sum(value * second.get(word, 0.0) for word, value in first.items())
+
+
+def expected_rows() -> list[list[int]]:
+    """Return the rows by the definition: tf-idf with logarithms of counts, and the median of the best siblings."""
+    texts = [text for texts in CAPTIONS for text in texts]
+    words = {text: Counter(word for word in text.split() if len(word) > 1) for text in [*texts, *SENTENCES]}
+    documents = Counter(word for text in texts for word in words[text])
+
+    def vector(text: str) -> dict[str, float]:
+        known = {word: 1 + log(count) for word, count in words[text].items() if word in documents}
+        weights = {word: tf * (1 + log((1 + len(texts)) / (1 + documents[word]))) for word, tf in known.items()}
+        norm = sqrt(sum(value**2 for value in weights.values())) or 1.0
+        return {word: value / norm for word, value in weights.items()}
+
+    best = [
+        max(cosine(vector(text), vector(other)) for other in texts if other != text)
+        for texts in CAPTIONS
+        for text in texts
+        if len(texts) > 1
+    ]
+    level = float(np.median(best))
+    return [
+        sorted({row} | {
+            number for number, texts in enumerate(CAPTIONS)
+            if any(cosine(vector(sentence), vector(text)) >= level for text in texts)
+        })
+        for sentence, row in zip(SENTENCES, OWN, strict=True)
+    ]  # fmt: skip
+
+
+def test_a_sentence_describes_items_with_a_similar_caption() -> None:
+    items = pa.table({"item_id": [str(row) for row in range(5)], "captions": CAPTIONS})
+    found = [rows.tolist() for rows in relevant_rows(items, SENTENCES, OWN)]
+    assert found == expected_rows()
+    assert found[0] == [0, 1, 4]
+    assert found[2] == [2]
+
+
+@pytest.mark.parametrize("captions", [None, [[], []], [["!", "?"], []], [["a dog"], ["a dog"]]])
+def test_without_captions_to_compare_only_own_items_fit(captions: list[list[str]] | None) -> None:
+    columns = {"item_id": ["1", "2"]}
+    items = pa.table(
+        columns if captions is None else {**columns, "captions": pa.array(captions, pa.list_(pa.string()))}
+    )
+    assert [rows.tolist() for rows in relevant_rows(items, ["a dog"], [1])] == [[1]]
+
+
+def test_first_results_leave_out_what_a_query_describes() -> None:
+    random = np.random.default_rng(0)
+    vectors, queries = random.normal(size=(150, 8)), random.normal(size=(4, 8))
+    index = SearchIndex.of([str(row) for row in range(150)], vectors, 0.1 * random.normal(size=150))
+    index.removed[:3] = True
+    # The third query describes more items than are searched at once, and the last one all but four.
+    described = [np.array([5]), np.arange(3, 40), np.arange(20, 145), np.arange(3, 146)]
+    scores, relevant = first_results(index, queries, described)
+    assert index.bias is not None
+    units = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    every = units @ np.asarray(index.vectors, dtype=np.float64).T + index.bias
+    for number, rows in enumerate(described):
+        order = [row for row in np.argsort(-every[number]) if row >= 3]
+        assert relevant[number] == (order[0] in rows)
+        others = [row for row in order if row not in rows][:DEPTH]
+        others += [others[-1]] * (DEPTH - len(others))
+        np.testing.assert_allclose(scores[number], every[number, order[:DEPTH]], atol=1e-6)
+        np.testing.assert_allclose(scores[4 + number], every[number, others], atol=1e-6)
+    assert not relevant[4:].any()

@@ -1,0 +1,90 @@
+"""Calibration on drawn vectors: probabilities follow the order of the results; shares are those of held-out folds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bifocal.search import SearchIndex
+from bifocal.search.calibration.calibration import (
+    CONFIDENCE,
+    FALSE_POSITIVES,
+    Calibration,
+    allowed_share,
+    calibrate,
+    first_results,
+)
+from bifocal.search.vectors import unit_vectors
+
+COUNT, D = 200, 12
+
+
+def drawn(noise: float) -> tuple[SearchIndex, np.ndarray]:
+    """Return an index with biases, and one query per item: its vector with noise."""
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(COUNT, D))
+    index = SearchIndex.of([str(row) for row in range(COUNT)], vectors, 0.1 * random.normal(size=COUNT))
+    return index, unit_vectors(unit_vectors(vectors) + noise * random.normal(size=(COUNT, D)))
+
+
+def test_probabilities_are_those_of_the_scores_with_biases() -> None:
+    index, queries = drawn(noise=0.2)
+    index.calibration = calibrate(index, queries, index.ids)
+    assert index.bias is not None
+    for hits in index.search(queries[:5], 12, corrected=True):
+        scores = [hit.score + float(index.bias[hit.row]) for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        margin = sum(scores[1:10]) / 9
+        for hit, score in zip(hits, scores, strict=True):
+            logit = index.calibration.intercept + index.calibration.score * score
+            expected = 1 / (1 + math.exp(-logit - index.calibration.margin * (score - margin)))
+            assert hit.probability == pytest.approx(expected, abs=1e-6)
+    (plain,) = index.search(queries[:1], 12)  # without biases in the order, there are none in the probability
+    best = np.array([[hit.score for hit in plain]])
+    assert [hit.probability for hit in plain] == pytest.approx(index.calibration.probabilities(best)[0].tolist())
+
+
+def test_good_queries_are_found_and_random_ones_rarely() -> None:
+    index, queries = drawn(noise=0.02)
+    good = calibrate(index, queries, index.ids)
+    assert good.recall > 0.5
+    assert good.false_positive_rate <= 0.1
+    index, queries = drawn(noise=0.6)
+    poor = calibrate(index, queries, index.ids)
+    assert poor.recall < 0.5
+    assert poor.false_positive_rate <= 0.1  # the threshold of the other folds holds for the held-out one
+
+
+@pytest.mark.parametrize(("threshold", "least"), [(0.2, 0.5), (0.8, 0.8)])
+def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(threshold: float, least: float) -> None:
+    calibration = Calibration(0.0, 1.0, 0.0, threshold, 0.0, 0.05, 0.5, 100)
+    assert calibration.is_relevant(least)
+    assert not calibration.is_relevant(least - 0.01)
+
+
+@pytest.mark.parametrize("items", [20, 58, 59, 200, 1000])
+def test_the_allowed_share_is_the_largest_that_shows_the_rate(items: int) -> None:
+    def chance_of_at_most(count: int) -> float:
+        """Probability of so few false positives if the true rate is the limit."""
+        return sum(
+            math.comb(items, k) * FALSE_POSITIVES**k * (1 - FALSE_POSITIVES) ** (items - k) for k in range(count + 1)
+        )
+
+    count = round(allowed_share(items) * items)
+    assert chance_of_at_most(count + 1) > 1 - CONFIDENCE
+    assert items < 59 or chance_of_at_most(count) <= 1 - CONFIDENCE
+
+
+def test_new_queries_exceed_the_rate_in_few_samples() -> None:
+    """Half of the items calibrate, the queries of the other half find another item: all their results are wrong."""
+    exceeded = 0
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        index, queries = drawn(noise=0.15)
+        order = random.permutation(COUNT)
+        fitted, asked = order[: COUNT // 2], order[COUNT // 2 :]
+        calibration = calibrate(index, queries[fitted], [index.ids[row] for row in fitted])
+        scores = first_results(index, queries[asked], list(asked[:, None]))[0][len(asked) :]
+        rate = float((calibration.probabilities(scores)[:, 0] >= calibration.threshold).mean())
+        exceeded += rate > FALSE_POSITIVES
+    assert exceeded <= 4  # half of them, if the threshold were the quantile of the rate itself

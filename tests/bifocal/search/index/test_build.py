@@ -1,0 +1,175 @@
+"""Approximate indexes, their measurements, and changes of an index."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from bifocal.search import SearchIndex
+from bifocal.search.index.approximate import choose_factory
+from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt, recall_at
+from bifocal.search.index.changes import add_items, remove_items
+
+D = 16
+PROBES = IndexSettings("IVF24,SQ8", recall=0.99)
+
+
+def clusters(count: int, seed: int) -> NDArray[np.float64]:
+    centers = np.random.default_rng(0).normal(size=(40, D))
+    random = np.random.default_rng(seed)
+    return centers[random.integers(40, size=count)] + 0.4 * random.normal(size=(count, D))
+
+
+@pytest.fixture(scope="module")
+def queries() -> NDArray[np.float64]:
+    return clusters(60, seed=1)
+
+
+@pytest.fixture(scope="module")
+def exact() -> SearchIndex:
+    index = SearchIndex.of([f"image {row}" for row in range(2000)], clusters(2000, seed=2))
+    items = index.items.append_column("meta.part", pa.array(np.arange(2000) % 50))
+    bias = 0.05 * np.random.default_rng(3).normal(size=2000).astype(np.float32)
+    return SearchIndex(items, index.vectors, bias)
+
+
+@pytest.fixture(scope="module")
+def inverted(exact: SearchIndex, queries: NDArray[np.float64]) -> SearchIndex:
+    return build_index(exact, PROBES, queries)
+
+
+def rows(index: SearchIndex, queries: NDArray[np.float64], where: dict[str, Any] | None = None) -> list[list[int]]:
+    return [[hit.row for hit in hits] for hits in index.search(queries, 10, corrected=True, where=where)]
+
+
+def overlap(a: list[list[int]], b: list[list[int]]) -> float:
+    return sum(len(set(x) & set(y)) for x, y in zip(a, b, strict=True)) / sum(map(len, a))
+
+
+@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8", "HNSW16", "OPQ8,IVF24,PQ8"])
+def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
+    factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
+) -> None:
+    index = build_index(exact, replace(PROBES, factory=factory), queries)
+    index.write(tmp_path)
+    opened = SearchIndex.open(tmp_path)
+    measured = measure(opened, queries, tmp_path)
+    assert measured.recall_at_10 == pytest.approx(overlap(rows(exact, queries), rows(opened, queries)))
+    assert measured.recall_at_10 >= 0.99
+    assert measured.queries == 60
+    assert 0 < measured.p50_ms <= measured.p99_ms
+    assert measured.bytes == sum(file.stat().st_size for file in tmp_path.iterdir()) - (
+        tmp_path / "index.json"
+    ).stat().st_size  # fmt: skip
+    by_row = {hit.row: hit.score for hit in exact.search(queries[:1], 2000)[0]}
+    assert all(hit.score == by_row[hit.row] for hit in opened.search(queries[:1], 10)[0])
+
+
+def test_the_effort_is_the_least_that_reaches_the_recall() -> None:
+    random = np.random.default_rng(0)
+    exact = SearchIndex.of([str(row) for row in range(1000)], random.normal(size=(1000, D)))
+    queries = random.normal(size=(50, D))
+    index = build_index(exact, IndexSettings("IVF15,SQ8", recall=0.7), queries)
+    effort, truth = index.description.effort, rows(exact, queries)
+    lower = {}
+    for value in range(1, 16):
+        index.description = replace(index.description, effort=value)
+        shares = np.array([overlap([a], [b]) for a, b in zip(truth, rows(index, queries), strict=True)])
+        lower[value] = shares.mean() - 1.645 * 2**0.5 * shares.std() / 50**0.5
+    assert effort == next(value for value in lower if lower[value] >= 0.7)
+    assert effort > 1
+
+
+@pytest.mark.parametrize("parts", [1, 40])
+def test_filters_of_few_and_of_many_items_lose_none(
+    parts: int, inverted: SearchIndex, exact: SearchIndex, queries: NDArray[np.float64]
+) -> None:
+    where = {"part": {"max": parts - 1}}
+    found, truth = rows(inverted, queries, where=where), rows(exact, queries, where=where)
+    assert all(len(hits) == 10 and all(row % 50 < parts for row in hits) for hits in found)
+    assert found == truth if parts == 1 else overlap(truth, found) > 0.85
+    assert [len(hits) for hits in inverted.search(queries[:2], 3000, where={"part": 1})] == [40, 40]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_filters_away_from_the_queries_keep_the_recall(
+    share: float, inverted: SearchIndex, exact: SearchIndex, queries: NDArray[np.float64]
+) -> None:
+    """The items of the filter are those on the other side of a plane, where the index searches few lists."""
+    side = np.asarray(exact.vectors[:, 0], dtype=np.float64)
+    away = pa.array(side < np.quantile(side, share))
+    chosen = queries[queries[:, 0] > 0]
+    items = exact.items.append_column("meta.away", away)
+    filtered = [
+        SearchIndex(items, exact.vectors, exact.bias, index.description, index.approximate)
+        for index in (exact, inverted)
+    ]
+    truth, found = (rows(index, chosen, where={"away": True}) for index in filtered)
+    assert all(len(hits) == 10 for hits in found)
+    assert overlap(truth, found) >= 0.9
+
+
+@pytest.mark.parametrize("factory", ["exact", "IVF24,SQ8"])
+def test_changes_find_what_a_rebuilt_index_finds(
+    factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
+) -> None:
+    settings = replace(PROBES, factory=factory)
+    new = SearchIndex.of([f"new {row}" for row in range(100)], clusters(100, seed=9))
+    bias = np.zeros(100, dtype=np.float32)
+    gone = [f"image {row}" for row in range(0, 2000, 3)]
+    build_index(exact, settings, queries).write(tmp_path)
+    changed = add_items(remove_items(SearchIndex.open(tmp_path), gone), new.items, new.vectors, bias)
+    assert (len(changed), changed.removed_share) == (2100 - len(gone), pytest.approx(len(gone) / 2100))
+    compact = rebuilt(changed, settings, queries)
+    assert (len(compact), compact.removed_share) == (len(changed), 0)
+    assert rebuilt(changed, replace(settings, max_removed_share=0.5), queries) is changed
+    (tmp_path / "changed").mkdir()
+    changed.write(tmp_path / "changed")
+    opened = SearchIndex.open(tmp_path / "changed")
+    truth = [[(hit.item_id, hit.score) for hit in hits] for hits in
+             build_index(changed, IndexSettings("exact"), queries).search(queries, 10, corrected=True)]  # fmt: skip
+    for index in (changed, opened, compact):
+        found = [[(hit.item_id, hit.score) for hit in hits] for hits in index.search(queries, 10, corrected=True)]
+        assert not {name for hits in found for name, _ in hits} & set(gone)
+        recall = sum(len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)) / 600
+        assert found == truth if factory == "exact" else recall > 0.85
+    assert not opened.vectors[0].any()
+    assert opened.items["meta.part"][0].as_py() is None
+    with pytest.raises(ValueError, match="no item 'image 0'"):
+        opened.vector("image 0")
+    # An id that was removed may come back.
+    assert add_items(opened, exact.items.slice(0, 1), exact.vectors[:1], bias[:1]).row("image 0") == 2100
+
+
+def test_changes_are_checked(exact: SearchIndex) -> None:
+    new = SearchIndex.of(["image 3"], np.ones((1, D)))
+    with pytest.raises(ValueError, match="give biases of new items"):
+        add_items(exact, new.items, new.vectors)
+    with pytest.raises(ValueError, match="2001 ids, 2000 of them different"):
+        add_items(exact, new.items, new.vectors, np.zeros(1, dtype=np.float32))
+
+
+def test_settings_that_cannot_be_met_are_errors(exact: SearchIndex, queries: NDArray[np.float64]) -> None:
+    with pytest.raises(ValueError, match="faiss cannot build 'IVFx' for 2000 vectors of 16"):
+        build_index(exact, replace(PROBES, factory="IVFx"), queries)
+    with pytest.raises(ValueError, match=r"PQ1x2 finds 0\.\d+ of the exact ten best items with the greatest effort"):
+        build_index(exact, IndexSettings("PQ1x2", recall=0.999), queries)
+    with pytest.raises(ValueError, match=r"1000000 vectors do not fit into 3 MB: .* needs at least 16 MB"):
+        choose_factory(1_000_000, 256, memory_mb=3, latency_ms=20)
+
+
+def test_the_factory_follows_size_memory_and_latency() -> None:
+    assert choose_factory(0, 256, 100, 10) is None
+    assert choose_factory(10_000, 256, 100, 10) is None
+    assert choose_factory(10_000, 256, 5, 10) == "IVF156,SQ8"
+    assert choose_factory(10_000, 256, 1, 10) == "IVF156,PQ64"
+    assert choose_factory(100_000, 256, 100, 1) == "IVF1264,SQ8"
+
+
+def test_recall_counts_common_rows() -> None:
+    assert recall_at(np.array([[1, 2], [3, 4]]), np.array([[2, 9], [4, 3]])) == 0.75
+    assert recall_at(np.zeros((3, 0)), np.zeros((3, 0))) == 1.0
