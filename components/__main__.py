@@ -1,7 +1,7 @@
 """Command line of the stages: ``python -m components STAGE``."""
 
 from components.catalog import all_components, configurable_components
-from runtime.cli import command_line, run
+from runtime.command_line.commands import command_line, run
 
 main = command_line(all_components(), configurable_components())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.catalog import all_components, configurable_components, pipeline_components
-from runtime.describe import Parameter, describe, parts_table
+from runtime.parameters.describe import Parameter, describe, parts_table
 from runtime.spec import Component
 
 BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runtime import artifacts, identity, shared_store
-from runtime.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.marks import replace_values
 from runtime.mlflow import log_datasets, log_metrics, stage_run
+from runtime.s3.checkpoints import delete_checkpoints, remote_checkpoints
 from runtime.s3.remote_files import fetch_remote_files
 from runtime.spec import Component, Params
 from runtime.torchrun import is_main_process

@@ -18,8 +18,8 @@ from pipelines.promotion.policy import load as load_policy
 from runtime import parameters
 from runtime.artifacts import artifact_hash
 from runtime.job import stage_job
-from runtime.mlflow.releases import find_version, log_release, read_digest
-from runtime.release import describe_release
+from runtime.mlflow.releases.release import describe_release
+from runtime.mlflow.releases.store import find_version, log_release, read_digest
 from runtime.workspace import Workspace
 
 SEARCH = ("embed_collection", "build_index")

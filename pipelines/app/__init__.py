@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from runtime.cli import run
+from runtime.command_line.commands import run
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {

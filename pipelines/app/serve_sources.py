@@ -70,7 +70,7 @@ class ReleaseSource:
 
     def key(self) -> str:
         """Return the number of the version with the hash of its release."""
-        from runtime.mlflow.releases import read_digest  # imports mlflow
+        from runtime.mlflow.releases.store import read_digest  # imports mlflow
 
         version = self.model.version()
         return f"{version.number}-{read_digest(version)}"
@@ -83,8 +83,8 @@ class ReleaseSource:
             OSError: the registry cannot be reached.
             ValueError: a file has another hash than the release names, or two parts belong to different models.
         """
-        from runtime.mlflow.releases import download_release, read_digest  # imports mlflow
-        from runtime.release import COLLECTION, INDEX
+        from runtime.mlflow.releases.release import COLLECTION, INDEX
+        from runtime.mlflow.releases.store import download_release, read_digest  # imports mlflow
 
         version = self.model.version()
         digest = read_digest(version)
@@ -118,7 +118,7 @@ class CandidateSource(ReleaseSource):
             NoModel: there is nothing to compare.
             OSError: the registry cannot be reached.
         """
-        from runtime.mlflow.promotion import VETO, version_tags  # imports mlflow
+        from runtime.mlflow.promotion.decisions import VETO, version_tags  # imports mlflow
 
         try:
             version, key = self.model.version(), super().key()

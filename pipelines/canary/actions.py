@@ -8,7 +8,7 @@ from components.cluster.promote.run import Decision as Promotion
 from components.cluster.promote.run import promote
 from components.cluster.promote.spec import PromotionPolicy
 from runtime.mlflow import Version, get_version, get_version_number, log_online_decision, promotion_lock, withdraw
-from runtime.mlflow.releases import read_digest
+from runtime.mlflow.releases.store import read_digest
 from runtime.s3.remote_files import fetch_remote_files
 
 

@@ -21,7 +21,7 @@ from pipelines.kubeflow.nodes import node_settings
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
-from runtime.checkpoints import FOLDER as CHECKPOINTS_FOLDER
+from runtime.s3.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.s3.uri import is_remote
 from runtime.shared_store import VARIABLE as STORE_FOLDER
 from runtime.spec import Component, Params

@@ -7,7 +7,7 @@ import yaml
 from kfp import components
 
 from components.cluster.notify.spec import COMPONENT as NOTIFY
-from runtime.kfp_executor import PAGE, SCORES
+from runtime.kubeflow.executor import PAGE, SCORES
 from runtime.spec import Component
 from runtime.torchrun import processes_of_one_machine
 

@@ -20,7 +20,7 @@ from components.cluster.release.spec import COMPONENT as RELEASE
 from pipelines.kubeflow.tasks import TaskFactory
 from pipelines.monitor.thresholds import load as load_thresholds
 from pipelines.promotion.policy import load as load_policy
-from runtime.kfp_executor import USER_FILES, VERSIONS
+from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
 

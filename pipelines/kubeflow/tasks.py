@@ -12,7 +12,7 @@ from pipelines.kubeflow.declaration import STRING, declare
 from pipelines.kubeflow.pods import configure_pod
 from pipelines.kubeflow.resources import Resources
 from runtime.identity import image_key
-from runtime.kfp_executor import CODE, PARAMETERS
+from runtime.kubeflow.executor import CODE, PARAMETERS
 from runtime.spec import Component
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from pipelines.local.engine import Engine, Exit, Pod
 from pipelines.local.metadata import MetadataStore, State
 from pipelines.local.retries import Phase
 from pipelines.local.store import ObjectStore
-from runtime.kfp_executor import local_path
+from runtime.kubeflow.executor import local_path
 
 VOLUMES = (".cache", ".config", ".local", "gcs", "minio", "s3", "tmp")
 """Folders of a pod that any user may write: the volumes of argocompiler/container.go:472-514, and /tmp of the image."""

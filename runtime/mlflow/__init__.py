@@ -12,10 +12,9 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 from runtime.mlflow.exported import register_exported
-from runtime.mlflow.lock import promotion_lock, remove_lock
 from runtime.mlflow.monitoring import log_monitoring
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
-from runtime.mlflow.promotion import (
+from runtime.mlflow.promotion.decisions import (
     VETO,
     get_version_number,
     log_online_decision,
@@ -26,6 +25,7 @@ from runtime.mlflow.promotion import (
     version_tags,
     withdraw,
 )
+from runtime.mlflow.promotion.lock import promotion_lock, remove_lock
 from runtime.mlflow.registry import (
     EVALUATION_DIR,
     RELEASE_TAG,

@@ -18,7 +18,7 @@ import mlflow
 from filelock import FileLock
 from mlflow.entities import Run, RunStatus
 
-from runtime.links import kfp_run_page
+from runtime.kubeflow.runs import kfp_run_page
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror, run_page, tracking_uri
 
 PIPELINE_TAG = "bifocal.pipeline"
@@ -45,7 +45,7 @@ def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str
     """Create the parent run of a pipeline run, or return the one that an earlier attempt of this step created.
 
     Call it in one step alone, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's. It links
-    to the run in Kubeflow if ``BIFOCAL_KFP_UI`` is set, see ``runtime.links``.
+    to the run in Kubeflow if ``BIFOCAL_KFP_UI`` is set, see ``runtime.kubeflow.runs``.
 
     Args:
         pipeline: id of the pipeline run: Kubeflow's, from ``KFP_RUN_ID``.

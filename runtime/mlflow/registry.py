@@ -19,8 +19,8 @@ from mlflow.types.schema import Array
 from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.datasets import DATASETS, digest
-from runtime.mlflow.lock import check_lock
 from runtime.mlflow.parents import kfp_tags
+from runtime.mlflow.promotion.lock import check_lock
 from runtime.mlflow.runs import git_commit
 
 EVALUATION_DIR = "evidence"

@@ -1,21 +1,29 @@
-"""Copies of checkpoints on S3, from which a stage resumes on another machine."""
+"""Copies of a stage's checkpoints on S3, from which it resumes on another machine."""
 
+import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 from uuid import uuid4
 
 from bifocal.progress import log_line
+from bifocal.training.checkpoints.hook import checkpoint_hook
+from runtime import artifacts
 from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
 from runtime.s3.uri import check_relative
 
+FOLDER = "BIFOCAL_CHECKPOINTS"
+MINUTES = "BIFOCAL_CHECKPOINT_MINUTES"
+DEFAULT_MINUTES = "5"
 INDEX = "index.json"
 STAGING = ".upload-"
 Version = tuple[int, int]
@@ -152,3 +160,62 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # a file system without hard links
         shutil.copy(source, target)
+
+
+@contextmanager
+def remote_checkpoints(fingerprint: Mapping[str, Any], partials: Mapping[str, Path]) -> Iterator[None]:
+    """Restore the checkpoints of a stage, and copy each new one to S3; do nothing without ``BIFOCAL_CHECKPOINTS``.
+
+    ``BIFOCAL_CHECKPOINT_MINUTES`` is the time between two copies. There is one more copy after SIGTERM or an error.
+    On Kubeflow, that copy needs a TrainJob: a step of a pipeline has at most a second after SIGTERM. Argo's emissary
+    sends the signal to the whole process group (argo-workflows ``workflow/executor/osspecific/signal_darwin.go:19``,
+    which is Linux' file too); KFP's launcher has no handler (pipelines ``backend/src/v2/component/launcher_v2.go:707``)
+    and ends, and the emissary, which is process 1, sees that within a second (``Wait``, line 31).
+
+    Args:
+        fingerprint: of the stage, see ``artifacts.open_partial``.
+        partials: partial directory of each output.
+
+    Raises:
+        StorageError: the checkpoints cannot be read.
+    """
+    store = _store(fingerprint, {name: partial / artifacts.CHECKPOINTS for name, partial in partials.items()})
+    if store is None or not partials:  # a step without outputs trains nothing
+        yield
+        return
+    store.restore()
+    failed = True
+    try:
+        with checkpoint_hook(store):
+            yield
+        failed = False
+    finally:
+        store.close(failed=failed)
+
+
+def delete_checkpoints(inputs: Iterable[Path]) -> None:
+    """Delete the checkpoints on S3 behind complete artifacts, which a later stage reads.
+
+    The stage that writes an artifact does not delete them: on Kubeflow, the artifact is uploaded after the stage ends
+    (pipelines ``backend/src/v2/component/launcher_v2.go``, ``executeV2``), and its loss would cost the whole training.
+    """
+    for path in inputs:
+        store = _store(artifacts.fingerprint_of(artifacts.read_manifest(path)), {})
+        try:
+            if store is not None:
+                store.delete()
+        except StorageError as error:
+            log_line(f"warning: old checkpoints remain: {error}")
+
+
+def _store(fingerprint: Mapping[str, Any], folders: Mapping[str, Path]) -> RemoteCheckpoints | None:
+    root = os.environ.get(FOLDER)
+    if not root:
+        return None
+    text = os.environ.get(MINUTES, DEFAULT_MINUTES)
+    try:
+        seconds = 60 * float(text)
+    except ValueError as error:
+        raise ValueError(f"{MINUTES} is {text!r}: expected minutes, such as {DEFAULT_MINUTES}") from error
+    identity = hashlib.sha256(json.dumps(fingerprint, sort_keys=True, default=str).encode()).hexdigest()
+    return RemoteCheckpoints(f"{root.rstrip('/')}/{identity[:32]}", folders, seconds)

@@ -1,4 +1,4 @@
-"""``runtime.kfp_executor`` answers a message as ``kfp.dsl.executor`` does, though it imports no kfp."""
+"""``runtime.kubeflow.executor`` answers a message as ``kfp.dsl.executor`` does, though it imports no kfp."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ from kfp.dsl.executor import Executor
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from runtime import artifacts
-from runtime.kfp_executor import ExecutorInput
+from runtime.kubeflow.executor import ExecutorInput
 from runtime.spec import Component, Params
 
 TOY = Component(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from components.cluster.notify import run as notify
-from runtime.kfp_runs import RunState, parse_workflow
+from runtime.kubeflow.runs import RunState, parse_workflow
 from runtime.spec import Params
 
 RUN = "bifocal-x.root"

@@ -14,7 +14,7 @@ from components.catalog import pipeline_components
 from pipelines.local.engine import Pod
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
-from runtime.checkpoints import FOLDER, MINUTES
+from runtime.s3.checkpoints import FOLDER, MINUTES
 from tests.backend.pods import USER, PodEngine, isolation_skip_reason
 from tests.pipelines.compiled import SMALL_VALUES, compile_text
 

@@ -22,13 +22,13 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc")
 def serve() -> None:
     from components.__main__ import main
     from components.catalog import all_components
-    from runtime.cli import run
+    from runtime.command_line.commands import run
 
     for component in all_components().values():
         import_module(f"{component.module}.run")
     # torch imports its compiler, which takes seconds, when the first optimizer is built.
     import_module("torch._dynamo")
-    import_module("runtime.kfp_executor")
+    import_module("runtime.kubeflow.executor")
     import_module("runtime.stage")
     for line in sys.stdin:
         request = json.loads(line)

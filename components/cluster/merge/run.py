@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bifocal.features import FeatureStore
 from components.cluster.merge.spec import MergeParams
-from runtime.merging import check_equal_files, link, read_shards
+from runtime.shards import check_equal_files, link, read_shards
 
 
 def run(params: MergeParams, *, features: Path, **shards: Path) -> dict[str, float]:

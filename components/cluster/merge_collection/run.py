@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bifocal.search.collection.merge import merge_collections
 from components.cluster.merge_collection.spec import MergeCollectionParams
-from runtime.merging import link, read_shards
+from runtime.shards import link, read_shards
 
 
 def run(params: MergeCollectionParams, *, collection: Path, **shards: Path) -> dict[str, float]:

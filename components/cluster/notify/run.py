@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from runtime.kfp_runs import run_state
-from runtime.links import kfp_run_page
+from runtime.kubeflow.runs import kfp_run_page, run_state
 from runtime.mlflow import end_pipeline_run
 from runtime.notices import send_notice
 from runtime.redaction import redact

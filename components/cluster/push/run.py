@@ -14,7 +14,7 @@ import yaml
 from components.cluster.push.spec import PushParams
 from runtime.artifacts import MANIFEST
 from runtime.git import git_environment
-from runtime.kfp_executor import USER_FILES
+from runtime.kubeflow.executor import USER_FILES
 
 DVC_FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
 EXTRA_FILES = ("artifacts/.gitignore", "artifacts/registration/registration.json")

@@ -7,8 +7,8 @@ from bifocal.progress import log_line
 from components.cluster.release.spec import ReleaseParams
 from runtime.artifacts import write_json
 from runtime.mlflow import get_version_number
-from runtime.mlflow.releases import log_release, read_digest
-from runtime.release import describe_release
+from runtime.mlflow.releases.release import describe_release
+from runtime.mlflow.releases.store import log_release, read_digest
 
 
 def run(

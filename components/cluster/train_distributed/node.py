@@ -17,8 +17,8 @@ from typing import Any
 
 from bifocal.progress import log_line
 from runtime.artifacts import MANIFEST
-from runtime.checkpoints import FOLDER
-from runtime.kfp_executor import CODE, PARAMETERS
+from runtime.kubeflow.executor import CODE, PARAMETERS
+from runtime.s3.checkpoints import FOLDER
 from runtime.s3.storage import Storage
 
 JOB, SECRETS = "BIFOCAL_TRAIN_JOB", "/secrets"

@@ -12,7 +12,7 @@ import pytest
 
 from components.cluster.train_distributed import node
 from runtime import artifacts
-from runtime.kfp_executor import ExecutorInput
+from runtime.kubeflow.executor import ExecutorInput
 from runtime.s3.storage import Storage
 
 JOB: dict[str, Any] = {

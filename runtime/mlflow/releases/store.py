@@ -13,7 +13,7 @@ from bifocal.serving.identity import hash_of_files, model_hash
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.registry import ONNX_TAG, RELEASE_TAG, Version
-from runtime.release import BANK, COLLECTION, DESCRIPTION, HUBNESS, INDEX, Release
+from runtime.mlflow.releases.release import BANK, COLLECTION, DESCRIPTION, HUBNESS, INDEX, Release
 
 FOLDER = "releases"
 

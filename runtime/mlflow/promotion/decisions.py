@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from runtime.mlflow.connection import connect
-from runtime.mlflow.lock import check_lock
+from runtime.mlflow.promotion.lock import check_lock
 from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, move_alias
 
 VETO, LOOK = "promotion.veto", "promotion.look."

@@ -14,7 +14,7 @@ from mlflow.entities import Run
 from runtime.mlflow import create_pipeline_run, end_pipeline_run, stage_run
 from runtime.mlflow.parents import PARENT_TAG, PIPELINE_TAG
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 VALUES = {"seed": 1, "toy": {"rate": 0.5}, "other": {"rate": 0.1}}
 
 STAGES = """

@@ -9,9 +9,9 @@ import yaml
 from pydantic import BaseModel
 
 from bifocal import registry
-from runtime.docstrings import argument_descriptions, summary
+from runtime.parameters.docstrings import argument_descriptions, summary
+from runtime.parameters.type_text import type_text
 from runtime.spec import ClassRef, FromRegistry
-from runtime.type_text import type_text
 
 
 @dataclass(frozen=True)

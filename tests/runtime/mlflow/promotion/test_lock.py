@@ -9,9 +9,10 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from runtime.mlflow import lock, move_alias, promotion_lock, remove_lock
+from runtime.mlflow import move_alias, promotion_lock, remove_lock
+from runtime.mlflow.promotion import lock
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 MODEL = "locked"
 ME = rf"process {os.getpid()} on \S+"
 
@@ -88,7 +89,8 @@ def test_lease_is_renewed(client: mlflow.MlflowClient, monkeypatch: pytest.Monke
 PROCESSES = """
 import os, sys
 from pathlib import Path
-from runtime.mlflow import lock, promotion_lock
+from runtime.mlflow import promotion_lock
+from runtime.mlflow.promotion import lock
 lock.POLL_SECONDS = 0.05
 children = []
 for number in range(5):

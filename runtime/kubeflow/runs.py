@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from runtime.redaction import redact
 
 ENDPOINT = "KFP_ENDPOINT"
+PAGES = "BIFOCAL_KFP_UI"
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
 TIMEOUT_SECONDS = 20
 FAILED = ("Failed", "Error")
@@ -86,3 +87,16 @@ def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
         if nodes.get(task, node)["phase"] in FAILED:  # or else a later attempt succeeded
             failures[task.rpartition(".")[2]] = str(node.get("message") or "no message")
     return RunState(phase, failures)
+
+
+def kfp_run_page(run_id: str) -> str:
+    """Return the address of a run's page; "" unless ``BIFOCAL_KFP_UI`` holds the address of the interface.
+
+    Example:
+        >>> os.environ["BIFOCAL_KFP_UI"] = "https://kubeflow.example/_/pipeline/"
+        >>> kfp_run_page("c0de")
+        'https://kubeflow.example/_/pipeline/#/runs/details/c0de'
+        >>> del os.environ["BIFOCAL_KFP_UI"]
+    """
+    address = os.environ.get(PAGES, "").rstrip("/")
+    return f"{address}/#/runs/details/{quote(run_id)}" if address else ""

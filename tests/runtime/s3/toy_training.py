@@ -1,6 +1,6 @@
 """A stage that trains on little data and keeps checkpoints, in the place of ``train_embedding``.
 
-``python -m tests.runtime.toy_training FOLDER`` runs it on a machine of its own, which is killed after an upload.
+``python -m tests.runtime.s3.toy_training FOLDER`` runs it on a machine of its own, which is killed after an upload.
 """
 
 import os

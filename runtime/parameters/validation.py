@@ -1,94 +1,19 @@
-"""Parameters: ``params.yaml``, overlaid by recipes and ``--set``, checked before any work starts."""
+"""Validation of parameters against the declarations of the components and the classes of the parts."""
 
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from bifocal import registry
 from runtime.marks import FromRegistry, marked_values
+from runtime.parameters.values import ParameterError
 from runtime.spec import Component, Params
 
 ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
 """Allow annotations that pydantic cannot validate, such as torch.optim's ``float | Tensor``."""
-
-
-class ParameterError(ValueError):
-    """A value of ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what was expected."""
-
-
-def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the values of ``path``, overlaid by ``recipes`` in order and by ``settings``.
-
-    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the former part with all its
-    arguments; a setting of the name alone (``loss.name=TripletLoss``) keeps them. A list replaces the former list.
-    Everything else is merged key by key.
-
-    Args:
-        settings: such as ``"train_embedding.model.dim=512"``; a number is a position in a list, from 0:
-            ``"train_embedding.phases.0.epochs=3"``.
-    """
-    values = _read_yaml(path)
-    for recipe in recipes:
-        values = overlay(values, recipe)
-    return with_settings(values, settings)
-
-
-def overlay(values: Mapping[str, Any], recipe: Path) -> dict[str, Any]:
-    """Return ``values`` overlaid by a recipe."""
-    return merge(values, _read_yaml(recipe))
-
-
-def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Return ``values`` with single values set, see ``load``."""
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ParameterError(f"--set {setting!r}: expected KEY=VALUE, such as train_embedding.model.dim=512")
-        value = nested = yaml.safe_load(text)
-        for name in reversed(key.split(".")):
-            nested = {name: nested}
-        values = _merge(values, nested, keep_arguments=not isinstance(value, Mapping), where="--set " + key)
-    return values
-
-
-def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the former with its arguments."""
-    return _merge(base, top, keep_arguments=False, where="")
-
-
-def _merge(base: Mapping[str, Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in top.items():
-        former = base.get(key)
-        replaces = not isinstance(value, Mapping) or (not keep_arguments and "name" in value)
-        if replaces:
-            merged[key] = value
-        elif isinstance(former, list) and value and all(str(index).isdecimal() for index in value):
-            merged[key] = _merge_list(former, value, keep_arguments=keep_arguments, where=where)
-        elif isinstance(former, str) and keep_arguments:  # the bare name of a part gets an argument
-            merged[key] = {"name": former} | dict(value)
-        elif isinstance(former, Mapping):
-            merged[key] = _merge(former, value, keep_arguments=keep_arguments, where=where)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _merge_list(base: list[Any], top: Mapping[str, Any], *, keep_arguments: bool, where: str) -> list[Any]:
-    entries = {str(index): entry for index, entry in enumerate(base)}
-    for index in top:
-        if str(index) not in entries:
-            raise ParameterError(f"{where}: the list has no entry {index}; it has {len(base)}, counted from 0")
-    return list(
-        _merge(
-            entries, {str(index): value for index, value in top.items()}, keep_arguments=keep_arguments, where=where
-        ).values()
-    )
 
 
 def validate(values: Mapping[str, Any], components: Iterable[Component], *, parts: bool = True) -> dict[str, Params]:
@@ -148,18 +73,6 @@ def _former_keys(component: Component, section: Any) -> Iterator[str]:
             # A replacement may repeat the section's name, as a key does on the command line.
             replacement = component.former_keys[key].replace(f"{component.name}.", "")
             yield f"{component.name}.{key} is now {replacement}"
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ParameterError(f"{path}: no such file")
-    try:
-        values = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path} is not YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ParameterError(f"{path}: expected sections such as 'train_embedding:', got {type(values).__name__}")
-    return values
 
 
 def _explain(model: type[BaseModel], section: str, detail: Any) -> str:

@@ -16,7 +16,7 @@ from runtime.s3.errors import StorageError
 from runtime.s3.multipart import upload_parts
 from runtime.s3.storage import Storage
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PART = 5 << 20
 PARTS = 3
 OBJECT = {"Bucket": "bucket", "Key": "big/file"}

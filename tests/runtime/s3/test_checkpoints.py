@@ -10,12 +10,11 @@ import boto3
 import pytest
 from broken_s3 import Faults
 
-from runtime.checkpoints import FOLDER, MINUTES
-from runtime.s3.checkpoints import INDEX, RemoteCheckpoints
+from runtime.s3.checkpoints import FOLDER, INDEX, MINUTES, RemoteCheckpoints
 from runtime.s3.errors import StorageError
 from runtime.spec import Params
 from runtime.stage import run_stage
-from tests.runtime.toy_training import EPOCHS, STEPS, toy, train
+from tests.runtime.s3.toy_training import EPOCHS, STEPS, toy, train
 
 
 def keys() -> list[str]:
@@ -38,7 +37,7 @@ def test_killed_stage_resumes_on_another_machine(copies: None, tmp_path: Path, m
         without_s3.delenv(FOLDER)
         assert train(tmp_path / "whole") == EPOCHS * STEPS
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.toy_training", tmp_path / "pod1"], capture_output=True, timeout=120
+        [sys.executable, "-m", "tests.runtime.s3.toy_training", tmp_path / "pod1"], capture_output=True, timeout=120
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert STEPS <= EPOCHS * STEPS - train(tmp_path / "pod2") <= 2 * STEPS

@@ -12,7 +12,7 @@ from runtime.s3.cache import cache_folder
 from runtime.s3.errors import StorageError
 from runtime.s3.uri import cache_path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import click
 
 from bifocal.registry import registered
 from runtime import parameters
-from runtime.describe import Parameter, describe
+from runtime.parameters.describe import Parameter, describe
 from runtime.spec import Component
 
 

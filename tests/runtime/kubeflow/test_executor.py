@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from runtime import artifacts
-from runtime.kfp_executor import ExecutorInput, run_from_executor_input
+from runtime.kubeflow.executor import ExecutorInput, run_from_executor_input
 from runtime.spec import Component, Params
 
 TOY = Component(name="toy", summary="", image="cpu", params=Params, outputs=("toys",))

@@ -14,7 +14,7 @@ MEGABYTES = 128
 PROGRAM = f"""
 import resource, sys
 from pathlib import Path
-from tests.runtime.toy_training import train
+from tests.runtime.s3.toy_training import train
 import torch
 
 train(Path(sys.argv[1]))

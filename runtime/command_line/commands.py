@@ -43,7 +43,7 @@ class StageCommand(click.Command):
     def start(self, executor_input: str | None, **options: Any) -> None:
         """Run the component with Kubeflow's JSON, or else with the other options."""
         if executor_input is not None:
-            from runtime.kfp_executor import run_from_executor_input
+            from runtime.kubeflow.executor import run_from_executor_input
 
             _echo_metrics(run_from_executor_input(self.component, executor_input))
         elif self.component.has_parameters:
@@ -81,7 +81,7 @@ class StageCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the artifacts and the parameters of the component."""
-        from runtime.help import write_artifacts, write_parameters  # imports torch, which takes seconds
+        from runtime.command_line.help import write_artifacts, write_parameters  # imports torch, which takes seconds
 
         write_artifacts(formatter, self.component)
         if self.component.has_parameters:

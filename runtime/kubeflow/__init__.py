@@ -1,0 +1,1 @@
+"""Kubeflow: executor protocol of a step, state and pages of pipeline runs, training jobs."""

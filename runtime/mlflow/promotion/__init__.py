@@ -1,0 +1,1 @@
+"""Promotion of registered models: lock, aliases and journal."""

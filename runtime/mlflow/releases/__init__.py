@@ -1,0 +1,1 @@
+"""Releases: a registered version with the collection, the index and the hubness bank of its model."""
