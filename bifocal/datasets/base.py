@@ -21,21 +21,13 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class ImageEntry:
-    """One image of a corpus.
-
-    Attributes:
-        path: image file, relative to the image root of the corpus; None if the corpus publishes only features.
-        split: "train", "val", "test" or "uncaptioned".
-        size: (width, height) in pixels that the corpus states and its boxes refer to; None if it states no size.
-        features_sha256: hash of the image's published features, for an image without a file: the dataset then changes
-            if they do.
-    """
+    """One image of a corpus."""
 
     image_id: str
-    path: str | None
-    split: str
-    size: tuple[int, int] | None = None
-    features_sha256: str | None = None
+    path: str | None  # relative to the image root; None if the corpus publishes only features
+    split: str  # "train", "val", "test" or "uncaptioned"
+    size: tuple[int, int] | None = None  # (width, height) in pixels that the boxes refer to, if the corpus states it
+    features_sha256: str | None = None  # of the published features of an image without a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,55 +41,35 @@ class CaptionEntry:
 
 @dataclass(frozen=True, slots=True)
 class PhraseEntry:
-    """A noun phrase with the boxes of its objects.
-
-    Attributes:
-        caption_id: caption that contains the phrase; None for a phrase outside captions, such as a category name.
-        boxes: one box per object.
-        category: type of the objects, if the corpus has types; several types are joined by "/".
-        mask: joint pixels of the phrase's objects, encoded by ``bifocal.datasets.formats.masks``; None if the corpus
-            has no segmentation.
-    """
+    """A noun phrase with the boxes of its objects."""
 
     image_id: str
-    caption_id: int | None
+    caption_id: int | None  # None for a phrase outside captions, such as a category name
     phrase: str
-    boxes: tuple[Box, ...]
-    category: str | None = None
-    mask: str | None = None
+    boxes: tuple[Box, ...]  # one box per object
+    category: str | None = None  # several types are joined by "/"
+    mask: str | None = None  # joint pixels of the objects, see ``bifocal.datasets.formats.masks``
 
 
 @dataclass(frozen=True)
 class LabelEntry:
-    """One target value of an image; the columns are described at ``bifocal.datasets.tables.LABELS``.
-
-    Attributes:
-        task: labels that are predicted together, such as "shapes".
-        value: graded, or 1 for present and 0 for absent; None for present but excluded from metrics ("difficult").
-        group: images evaluated together, such as the frames of one video; None for a single image.
-    """
+    """One target value of an image; the columns are described at ``bifocal.datasets.tables.LABELS``."""
 
     image_id: str
-    task: str
+    task: str  # labels that are predicted together, such as "shapes"
     label: str
-    value: float | None
-    group: str | None = None
+    value: float | None  # graded, or 1 for present and 0 for absent; None is excluded from metrics ("difficult")
+    group: str | None = None  # images evaluated together, such as the frames of one video
 
 
 @dataclass(frozen=True)
 class RejectedEntry:
-    """An entry of the corpus that is not in the dataset, with the reason.
+    """An entry of the corpus that is not in the dataset, with the reason."""
 
-    Attributes:
-        kind: "image", "caption", "phrase" or "label".
-        entry: file name or id.
-        intentional: excluded by the corpus or by the user's options; False for a broken entry.
-    """
-
-    kind: str
-    entry: str
+    kind: str  # "image", "caption", "phrase" or "label"
+    entry: str  # file name or id
     reason: str
-    intentional: bool = False
+    intentional: bool = False  # excluded by the corpus or by the user's options; False for a broken entry
 
 
 @dataclass(frozen=True)
@@ -128,12 +100,8 @@ class CorpusReader(Protocol):
     """
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the entries of the corpus.
+        """List the entries of the corpus; only readers that draw or unpack images write to ``output_dir``.
 
-        Args:
-            output_dir: folder for images that the reader draws; readers of files do not use it.
-
-        Raises:
-            ValueError: a file of the corpus is missing or is not in its published format.
+        A file that is missing, or not in its published format, raises ``ValueError``.
         """
         ...

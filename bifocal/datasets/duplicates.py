@@ -26,13 +26,9 @@ class DuplicatePair(NamedTuple):
 
 
 def shared_captions(captions: pd.DataFrame) -> pd.DataFrame:
-    """Return the captions that describe more than one image; retrieval counts one of these images as correct.
+    """Return ``text`` and number of ``images`` of each caption with several images, the most frequent first.
 
-    Args:
-        captions: columns ``image_id`` and ``text``; case and white space are ignored.
-
-    Returns:
-        columns ``text`` and ``images``, the number of images, in descending order.
+    Retrieval counts only one of these images as correct. Case and white space are ignored.
     """
     text = captions["text"].str.lower().str.split().str.join(" ")
     counts = captions["image_id"].groupby(text).nunique()
@@ -50,10 +46,7 @@ def near_duplicates(
 
     Gray thumbnails of 16 x 16 pixels are compared by their correlation, which brightness and contrast do not change.
     This finds copies in other sizes and compressions, not crops. An image without contrast has no near-duplicate.
-
-    Args:
-        first, second: image ids.
-        read: opens an image; it may decode it at a lower resolution, at least the given pixels per side.
+    ``read`` opens an image with at least the given pixels per side.
     """
     with ThreadPoolExecutor(threads) as pool:
         left, right = (

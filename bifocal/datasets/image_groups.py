@@ -20,18 +20,8 @@ def drawn_splits(
 ) -> dict[str, str]:
     """Return the split of every image: the given one, or one that is drawn.
 
-    The splits of ``fractions`` that have no image are drawn from the images of train and from those without a split.
+    The splits of ``fractions`` that have no image are drawn from the images of train and from images without a split.
     Images of one group, and near-duplicates, stay together.
-
-    Args:
-        splits: given split of every image, None if there is none.
-        groups: group of an image, if the user names groups.
-        root: folder of the images.
-        fractions: fraction of the drawn images for each split, in [0, 1).
-        seed: of the draw.
-
-    Returns:
-        the splits, in the order of ``splits``.
     """
     given = {split for split in splits.values() if split is not None}
     missing = {split: fraction for split, fraction in fractions.items() if split not in given and fraction > 0}
@@ -47,7 +37,7 @@ def drawn_splits(
 
 
 def _joined(images: list[str], groups: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return a name for the group of every image: images of one group and near-duplicates have the same."""
+    """Return the group of every image, joined with the groups of its near-duplicates."""
     parent = {image: image for image in images}
 
     def find(image: str) -> str:
@@ -77,7 +67,7 @@ def _joined(images: list[str], groups: Mapping[str, str], root: Path) -> dict[st
 
 
 def _small(path: Path, side: int) -> Image.Image:
-    """Open an image at a low resolution; one that cannot be opened, and is rejected later, resembles no other."""
+    """Open an image at a low resolution; a broken image, which is rejected later, resembles no other."""
     try:
         return open_image(path, side=side)
     except ValueError:

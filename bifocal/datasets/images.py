@@ -48,14 +48,10 @@ def open_image(path: Path, max_pixels: int | None = None, side: int | None = Non
 def inspect_image(
     path: Path, max_pixels: int, size: tuple[int, int] | None = None, copy: Path | None = None
 ) -> ImageFile:
-    """Decode an image file, hash it and copy it, in one pass.
+    """Decode an image file, hash it and copy it to ``copy``, in one pass.
 
-    Args:
-        size: required (width, height) in pixels after EXIF rotation.
-        copy: file to copy the bytes to; None copies nothing.
-
-    Raises:
-        ValueError: the file is not a complete image, or has another size; the message does not contain the path.
+    A file that is not a complete image, or not of ``size`` (width, height) after EXIF rotation, raises ``ValueError``
+    without its path.
     """
     with _open(path) as file:
         width, height = decode_image(file, max_pixels).size
@@ -72,11 +68,7 @@ def inspect_image(
 
 
 def image_size(file: IO[bytes]) -> tuple[int, int]:
-    """Return width and height of an open image file in pixels after EXIF rotation, from its header alone.
-
-    Raises:
-        ValueError: the file is no image.
-    """
+    """Return width and height of an open image file in pixels after EXIF rotation, from its header."""
     try:
         with Image.open(file, formats=image_formats()) as image:
             width, height = image.size

@@ -28,12 +28,7 @@ def set_fetch(fetch: Fetch | None) -> None:
 
 
 def local_copy(address: str, sha256: str) -> Path:
-    """Return the local copy of the file at ``address``.
-
-    Raises:
-        ValueError: this process has no function for addresses.
-        OSError: the file cannot be read, or has another SHA-256.
-    """
+    """Return the local copy of the file at ``address``."""
     if _fetch is None:
         raise ValueError(
             f"{address} is not a file of this machine: copy the images into the dataset, or call "

@@ -15,11 +15,7 @@ central size x size square. The rest of the image is cut off."""
 
 
 def resize_image(image: Image.Image, size: int, resize: Resize, interpolation: str) -> Image.Image:
-    """Resize an image.
-
-    Args:
-        size: in pixels.
-        interpolation: Pillow's name ("bicubic").
+    """Resize an image to ``size`` pixels, by Pillow's ``interpolation`` ("bicubic").
 
     Example:
         >>> resize_image(Image.new("RGB", (80, 40)), 20, "aspect", "bicubic").size
@@ -46,9 +42,6 @@ def resized_size(width: int, height: int, size: int, resize: Resize) -> tuple[in
 
 def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Image.Image:
     """Resize an image so that its shorter side has ``shorter`` pixels, as ``torchvision.transforms.Resize``.
-
-    Args:
-        interpolation: Pillow's name ("bicubic").
 
     Example:
         >>> resize_shorter(Image.new("RGB", (90, 60)), 20, "bicubic").size

@@ -9,12 +9,7 @@ import numpy as np
 def check_fractions(corpus: str, val: str | float, test: str | float, name: str, unit: str) -> None:
     """Check the arguments ``val`` and ``test`` of a reader: each a published subset, or a fraction of train.
 
-    Args:
-        name: description of a subset's name, for the message.
-        unit: what train is divided into, for the message.
-
-    Raises:
-        ValueError: a fraction is negative, or the fractions leave nothing for train.
+    ``name`` describes a subset's name, and ``unit`` an element of train, for the message.
     """
     fractions = [part for part in (val, test) if not isinstance(part, str)]
     if any(fraction < 0 for fraction in fractions) or sum(fractions) >= 1:
@@ -27,11 +22,8 @@ def check_fractions(corpus: str, val: str | float, test: str | float, name: str,
 def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
     """Return the split of every item after moving fractions of train to other splits.
 
-    The draw depends on the seed and the set of ids, not on their order.
-
-    Args:
-        splits: split of every item, by its id.
-        subsets: name of a published subset, or fraction of train, of every split.
+    The draw depends on the seed and the set of ids, not on their order. ``subsets`` gives the name of a published
+    subset, or a fraction of train, for each split.
 
     Example:
         >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)
@@ -52,12 +44,8 @@ def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], s
 def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
     """Return a split for every item; the items of a group are in the same split.
 
-    Groups come in random order. Each split takes those that fit into its share of the items; what is left is train. The
+    Groups come in random order. Each split takes groups that fit into its share of the items; the rest is train. The
     draw depends on the seed and the groups, not on their order.
-
-    Args:
-        groups: group of every item, by its id.
-        fractions: share of the items for each split besides train.
 
     Example:
         >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
@@ -80,12 +68,9 @@ def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed:
 
 
 def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
-    """Return the split of randomly drawn items, as many of each split as ``counts`` says; the others have none.
+    """Return the split of randomly drawn items, ``counts`` for each split; the others have none.
 
     The draw depends on the seed and the set of ids, not on their order.
-
-    Raises:
-        ValueError: there are fewer items.
 
     Example:
         >>> draw_counts(["a", "b", "c"], {"train": 1, "val": 1}, seed=0)

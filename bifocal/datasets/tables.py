@@ -73,12 +73,7 @@ def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> N
 
 
 def write_metadata(path: Path, metadata: Mapping[str, Mapping[str, Any]], image_ids: Iterable[str]) -> None:
-    """Write one row per image; a column with values of several types holds their texts.
-
-    Args:
-        metadata: values of an image by its id.
-        image_ids: images of the dataset, in order.
-    """
+    """Write one row per image; a column with values of several types holds their texts."""
     names = list(dict.fromkeys(name for values in metadata.values() for name in values if name != "image_id"))
     ids = list(image_ids)
     columns: dict[str, Any] = {"image_id": pa.array(ids, pa.string())}
@@ -92,12 +87,7 @@ def write_metadata(path: Path, metadata: Mapping[str, Mapping[str, Any]], image_
 
 
 def read_table(path: Path, schema: Any) -> pd.DataFrame:
-    """Read a table in the order of the file; nullable integers become ``Int64``, boxes become (n, 4) float32 arrays.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ValueError: a column is missing, has another type, or has nulls that the schema does not allow.
-    """
+    """Read a table in the order of the file; nullable integers become ``Int64``, boxes become (n, 4) float32 arrays."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; the folder holds no complete dataset")
     try:

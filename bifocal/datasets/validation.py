@@ -23,14 +23,10 @@ from bifocal.progress import track
 
 @dataclass(frozen=True)
 class ValidatedCorpus:
-    """Valid entries of a corpus, and the rejected ones.
-
-    Attributes:
-        files: image file of every valid image, by image id.
-    """
+    """Valid entries of a corpus, and the rejected ones."""
 
     images: Sequence[ImageEntry]
-    files: dict[str, ImageFile]
+    files: dict[str, ImageFile]  # of every valid image, by image id
     captions: Sequence[CaptionEntry]
     phrases: Sequence[PhraseEntry]
     labels: Sequence[LabelEntry]
@@ -38,11 +34,9 @@ class ValidatedCorpus:
 
 
 def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> ValidatedCorpus:
-    """Check every entry of ``corpus``; open each image once.
+    """Check every entry of ``corpus``; open each image once, and copy valid images to ``copy_to`` if given.
 
-    Args:
-        copy_to: folder for copies of the valid images; None copies nothing.
-        max_pixels: reject larger images by their header, before they are decoded.
+    Images of more than ``max_pixels`` are rejected by their header, before they are decoded.
     """
     images, unlisted = _validate_listing(corpus)
     rejected = [*corpus.rejected, *unlisted]

@@ -114,7 +114,7 @@ def _first(rejected: Sequence[RejectedEntry]) -> str:
 
 
 def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> list[dict[str, str]]:
-    """Return a row for every image whose file, or published features, also occur in another split."""
+    """Return a row for every image whose file, or published features, also occurs in another split."""
     by_hash: dict[str, list[ImageEntry]] = defaultdict(list)
     for image in images:
         if files[image.image_id].sha256:

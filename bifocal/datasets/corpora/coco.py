@@ -46,11 +46,7 @@ class COCO:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: a JSON file is missing or is not in its published format.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "COCO", "dataset_coco.json, train2014/ and val2014/")
         corpus = read_karpathy(root / "dataset_coco.json", root, "COCO", restval=self.restval)
         if not self.instances:

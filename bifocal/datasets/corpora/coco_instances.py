@@ -45,11 +45,7 @@ class COCOInstances:
         self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: a file is missing or is not in COCO's format.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "COCOInstances", "annotations/ and the image folders")
         subsets = [_read_subset(root, name, split) for split, name in self.subsets.items() if isinstance(name, str)]
         images = [image for subset in subsets for image in subset.images]
@@ -84,11 +80,7 @@ def _read_subset(root: Path, name: str, split: str) -> Corpus:
 
 
 def read_instances(path: Path, image_ids: Collection[str]) -> tuple[list[PhraseEntry], list[RejectedEntry]]:
-    """Return the objects of these images in a file of instances: phrases, and excluded annotations.
-
-    Raises:
-        ValueError: the file is missing or is not in COCO's format.
-    """
+    """Return the objects of these images in a file of instances: phrases, and excluded annotations."""
     content = read_json(path, "COCOInstances", "images", "annotations", "categories")
     try:
         sizes = {str(item["id"]): (int(item["width"]), int(item["height"])) for item in content["images"]}
@@ -100,8 +92,6 @@ def read_instances(path: Path, image_ids: Collection[str]) -> tuple[list[PhraseE
 
 @dataclass
 class _Objects:
-    """Objects of one category in one image."""
-
     boxes: list[Box] = field(default_factory=list)
     segmentations: list[Segmentation] = field(default_factory=list)
 

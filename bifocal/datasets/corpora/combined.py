@@ -75,11 +75,7 @@ class Combined:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the split of each corpus.
-
-        Raises:
-            ValueError: no corpus is given, a corpus lacks its split, or a file is missing.
-        """
+        """List the split of each corpus."""
         if not self.readers:
             raise ValueError("Combined needs the reader of at least one of train, val and test")
         corpora = {split: _one_split(reader, split, output_dir) for split, reader in self.readers.items()}

@@ -36,10 +36,6 @@ class Flickr30k:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: the JSON file is missing or is not in Karpathy's format.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr30k", f"dataset_flickr30k.json and {self.images}/")
         return read_karpathy(root / "dataset_flickr30k.json", root / self.images, "Flickr30k")

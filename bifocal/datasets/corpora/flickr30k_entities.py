@@ -53,11 +53,7 @@ class Flickr30kEntities:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: all lists are missing, or a file is missing or is not in its published format.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr30kEntities", "Sentences/, Annotations/, test.txt and the photographs")
         lists = {split: root / f"{split}.txt" for split in SPLITS if (root / f"{split}.txt").is_file()}
         if not lists:
@@ -105,11 +101,7 @@ def marked_phrases(line: str) -> Iterator[tuple[str, str, str]]:
 
 
 def read_boxes(path: Path) -> tuple[tuple[int, int], defaultdict[str, list[Box]]]:
-    """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every coreference chain.
-
-    Raises:
-        ValueError: the file is missing or is not in its published format.
-    """
+    """Read an ``Annotations`` file: (width, height) of the image, and the boxes of every coreference chain."""
     if not path.is_file():
         raise ValueError(f"Flickr30kEntities needs {path}: no such file")
     boxes: defaultdict[str, list[Box]] = defaultdict(list)

@@ -30,11 +30,7 @@ class Flickr8k:
         self.root, self.images = root, images
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: the caption file or all lists are missing, or a line is not ``name#number<tab>caption``.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images")
         captions = _read_captions(root / TOKENS)
         entries = _read_lists(root)

@@ -77,11 +77,7 @@ class ImageFolder:
         self.uncaptioned, self.encoding, self.seed = uncaptioned, encoding, seed
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; archives are unpacked to ``output_dir``.
-
-        Raises:
-            ValueError: there are no images or no captions, or a table cannot be read.
-        """
+        """List the corpus; archives are unpacked to ``output_dir``."""
         folder, rejected = self._open(output_dir)
         table = self._table(folder)
         if table is None:

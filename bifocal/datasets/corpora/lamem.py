@@ -38,11 +38,7 @@ class LaMem:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: all lists are missing, or a line is not ``name score`` with a score in [0, 1].
-        """
+        """List the corpus; ``output_dir`` is not used."""
         lists = {split: f"splits/{split}_{self.fold}.txt" for split in SPLITS}
         root = require_root(self.root, "LaMem", f"{', '.join(lists.values())} and images/")
         present = {split: root / name for split, name in lists.items() if (root / name).is_file()}

@@ -78,11 +78,7 @@ class MediaEval:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: a file or a column is missing, or a score is not a number in [0, 1].
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "MediaEval", f"{self.subsets['train']} and the folder {self.frames} of frames")
         folder = root / self.frames
         if not folder.is_dir():
@@ -115,7 +111,6 @@ class MediaEval:
         return Corpus(root, entries, (), excluded=excluded, labels=labels)
 
     def _read_videos(self, root: Path) -> dict[str, tuple[str, dict[str, float]]]:
-        """Return split and scores of every video."""
         scores: dict[str, dict[str, float]] = {}
         splits: dict[str, str] = {}
         for split, subset in self.subsets.items():

@@ -57,11 +57,7 @@ class PrecomputedCaptions:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: a file is missing, or the counts of the files differ.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "PrecomputedCaptions", "{split}_ims.npy, {split}_caps.txt and {split}_ids.txt")
         entries: list[ImageEntry] = []
         captions: list[CaptionEntry] = []

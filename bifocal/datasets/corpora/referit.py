@@ -49,11 +49,7 @@ class ReferIt:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: a file is missing or is not in its published format.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "ReferIt", "referit_bbox.json, referit_query_test.json, referit_test_imlist.txt")
         boxes = read_json(root / "referit_bbox.json", "ReferIt")
         sizes = read_json(root / "referit_imsize.json", "ReferIt")

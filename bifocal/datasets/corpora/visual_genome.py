@@ -103,11 +103,7 @@ class VisualGenome:
         )
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: a file is missing or is not in its published format.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "VisualGenome", "image_data.json, region_descriptions.json and VG_100K/")
         data = read_json_list(root / "image_data.json", "VisualGenome")
         try:

@@ -68,7 +68,6 @@ class VOC:
         )
 
     def _counts(self, published: Mapping[str, int]) -> dict[str, int]:
-        """Return the number of images of each split."""
         images = {split: published.get(name, 0) for split, name in self.lists.items()}
         val = self.subsets["val"]
         if not isinstance(val, str):
@@ -77,12 +76,7 @@ class VOC:
         return images
 
     def read(self, output_dir: Path) -> Corpus:
-        """List the corpus; ``output_dir`` is not used.
-
-        Raises:
-            ValueError: all lists are missing, or an annotation is missing, is not in VOC's format or has an unknown
-                class.
-        """
+        """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "VOC", "Annotations/, ImageSets/Main/ and JPEGImages/")
         main = root / "ImageSets" / "Main"
         present = {

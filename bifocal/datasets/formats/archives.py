@@ -27,11 +27,7 @@ class Member(NamedTuple):
 
 
 def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
-    """Write the regular files of an archive to ``folder``; return the members that are not written, with reasons.
-
-    Raises:
-        ValueError: the file is no archive, is damaged, or unpacks to far more bytes than it has.
-    """
+    """Write the regular files of an archive to ``folder``; return the skipped members with reasons."""
     allowed = MAX_RATIO * archive.stat().st_size + SLACK
     rejected: list[RejectedEntry] = []
     written = 0
@@ -59,11 +55,7 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
 
 
 def remove_all_but(folder: Path, kept: Sequence[str | None]) -> None:
-    """Delete the other files of an unpacked archive, such as tables and texts.
-
-    Args:
-        kept: paths of the images, relative to ``folder``.
-    """
+    """Delete the files of an unpacked archive, such as tables and texts, except the images ``kept``."""
     wanted = {str(folder / path) for path in kept if path}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir():

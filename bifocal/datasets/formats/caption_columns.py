@@ -17,35 +17,18 @@ REQUIRED = ("image", "caption")
 
 @dataclass(frozen=True)
 class CaptionColumns:
-    """Names of the columns of a caption table.
+    """Names of the columns of a caption table."""
 
-    Attributes:
-        image: path of the image file, relative to the folder.
-        caption: a caption, or a list of captions.
-        split: "train", "val" or "test", None if the table has no such column.
-        phrases: phrases with boxes, None if the table has no such column.
-        others: the remaining columns, which are kept as metadata.
-        guessed: roles whose column was recognized by its name, and not given.
-    """
-
-    image: str
-    caption: str
+    image: str  # path of the image file, relative to the folder
+    caption: str  # a caption, or a list of captions
     split: str | None
     phrases: str | None
-    others: tuple[str, ...]
-    guessed: tuple[str, ...]
+    others: tuple[str, ...]  # kept as metadata
+    guessed: tuple[str, ...]  # roles whose column was recognized by its name
 
 
 def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], table: str) -> CaptionColumns:
-    """Return the column of each role.
-
-    Args:
-        columns: of the table.
-        given: column of a role, None to recognize it by its name.
-        table: name of the file, for messages.
-
-    Raises:
-        ValueError: a given column does not exist, or no column is recognized as the image's or the caption's.
+    """Return the column of each role: the ``given`` one, or the column that is recognized by its name.
 
     Example:
         >>> columns = choose_columns(["file_name", "text", "city"], {}, "metadata.csv")

@@ -23,31 +23,18 @@ SPLIT_NAMES = {
 
 @dataclass
 class CaptionRows:
-    """Entries that were read from the rows of a table, in the order of the rows.
+    """Entries that were read from the rows of a table, in the order of the rows."""
 
-    Attributes:
-        captions: image and text of every caption.
-        splits: split of every image, None if the table names none.
-        groups: group of every image, if there is a column of groups.
-        phrases: noun phrases with boxes.
-        metadata: values of the other columns, by image; the first row of an image counts.
-        rejected: rows that cannot be used.
-    """
-
-    captions: list[tuple[str, str]] = field(default_factory=list)
-    splits: dict[str, str | None] = field(default_factory=dict)
-    groups: dict[str, str] = field(default_factory=dict)
+    captions: list[tuple[str, str]] = field(default_factory=list)  # image and text
+    splits: dict[str, str | None] = field(default_factory=dict)  # of every image
+    groups: dict[str, str] = field(default_factory=dict)  # of every image
     phrases: list[PhraseEntry] = field(default_factory=list)
-    metadata: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metadata: dict[str, dict[str, Any]] = field(default_factory=dict)  # by image; its first row counts
     rejected: list[RejectedEntry] = field(default_factory=list)
 
 
 def read_rows(table: CaptionTable, columns: CaptionColumns, folder: Folder, group_column: str | None) -> CaptionRows:
-    """Return the entries of all rows of a table.
-
-    Raises:
-        ValueError: the table has no column ``group_column``.
-    """
+    """Return the entries of all rows of a table."""
     if group_column is not None and group_column not in table.columns:
         raise ValueError(f"{table.path.name} has no column {group_column!r} (group_column); it has {table.columns}")
     rows = CaptionRows()

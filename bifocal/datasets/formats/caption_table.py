@@ -24,21 +24,13 @@ MAX_FIELD = 2**31 - 1
 
 @dataclass
 class CaptionTable:
-    """Rows of a table, and the lines that are no rows.
-
-    Attributes:
-        path: the file.
-        columns: names of the columns, in the order of the file.
-        rows: place of each row, such as "captions.csv, line 3", and its values by column.
-        rejected: lines that cannot be read as rows.
-        delimiter: of a text table; empty for other formats.
-    """
+    """Rows of a table, and lines that cannot be read as rows."""
 
     path: Path
-    columns: list[str]
-    rows: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    columns: list[str]  # in the order of the file
+    rows: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # place ("a.csv, line 3"), values
     rejected: list[RejectedEntry] = field(default_factory=list)
-    delimiter: str = ""
+    delimiter: str = ""  # of a text table
 
     def reject(self, place: str, reason: str) -> None:
         """List a line that is no row."""
@@ -52,14 +44,7 @@ def tables_in(folder: Folder) -> list[Path]:
 
 
 def read_caption_table(path: Path, encoding: str = "utf-8") -> CaptionTable:
-    """Read a table by the suffix of its name.
-
-    Args:
-        encoding: of a text table; a byte order mark wins.
-
-    Raises:
-        ValueError: the file is empty, is not text in this encoding, or is not in the format of its suffix.
-    """
+    """Read a table by the suffix of its name; a byte order mark wins over ``encoding``."""
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: expected one row per caption")
     if path.suffix.lower() == ".parquet":

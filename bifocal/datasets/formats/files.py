@@ -10,15 +10,7 @@ CHUNK = 1 << 16
 
 
 def require_root(root: Path | str | None, corpus: str, files: str) -> Path:
-    """Return the root folder of a corpus that reads files.
-
-    Args:
-        corpus: name of the reader, for the message.
-        files: files and folders that the root must contain, for the message.
-
-    Raises:
-        ValueError: ``root`` is None or is not a folder.
-    """
+    """Return the root folder of a corpus; the error message says which ``files`` it must contain."""
     if root is None:
         raise ValueError(f"{corpus} needs root: the folder with {files}")
     if not Path(root).is_dir():
@@ -27,11 +19,7 @@ def require_root(root: Path | str | None, corpus: str, files: str) -> Path:
 
 
 def read_lines(path: Path, corpus: str) -> list[str]:
-    """Return the lines of a UTF-8 text file, including empty lines.
-
-    Raises:
-        ValueError: the file is missing or is not UTF-8.
-    """
+    """Return the lines of a UTF-8 text file, including empty lines."""
     if not path.is_file():
         raise ValueError(f"{corpus} needs {path}: no such file")
     try:
@@ -41,11 +29,7 @@ def read_lines(path: Path, corpus: str) -> list[str]:
 
 
 def read_json(path: Path, corpus: str, *keys: str) -> dict[str, Any]:
-    """Return the object in a JSON file, which must have a list under each of ``keys``.
-
-    Raises:
-        ValueError: the file is missing or is not JSON, or a list is missing.
-    """
+    """Return the object in a JSON file, which must have a list under each of ``keys``."""
     value = _parse_json(path, corpus)
     for key in keys:
         if not (isinstance(value, dict) and isinstance(value.get(key), list)):
@@ -56,11 +40,7 @@ def read_json(path: Path, corpus: str, *keys: str) -> dict[str, Any]:
 
 
 def read_json_list(path: Path, corpus: str) -> list[Any]:
-    """Return the list in a JSON file.
-
-    Raises:
-        ValueError: the file is missing, is not JSON or is not a list.
-    """
+    """Return the list in a JSON file."""
     value = _parse_json(path, corpus)
     if not isinstance(value, list):
         raise ValueError(f"{path}: expected a list, got {type(value).__name__}")
@@ -68,11 +48,7 @@ def read_json_list(path: Path, corpus: str) -> list[Any]:
 
 
 def stream_json_list(path: Path, corpus: str) -> Iterator[Any]:
-    """Yield the objects of the list in a JSON file one by one: a large file is never in memory as a whole.
-
-    Raises:
-        ValueError: the file is missing, is not JSON or is not a list of objects.
-    """
+    """Yield the objects of the list in a JSON file one by one: a large file is never in memory as a whole."""
     if not path.is_file():
         raise ValueError(f"{corpus} needs {path}: no such file")
     decoder = json.JSONDecoder()

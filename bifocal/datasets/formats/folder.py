@@ -16,26 +16,19 @@ TEXT_SUFFIXES = frozenset({".txt"})
 
 @dataclass(frozen=True)
 class Folder:
-    """Files below a folder, by their paths with "/", sorted.
-
-    Attributes:
-        root: the folder.
-        images: files with the suffix of an image.
-        texts: files that may have the captions of an image.
-        others: all other files.
-    """
+    """Files below a folder, by their paths with "/", sorted."""
 
     root: Path
     images: Sequence[str]
-    texts: Sequence[str]
+    texts: Sequence[str]  # files that may have the captions of an image
     others: Sequence[str] = ()
 
     def find(self, name: str) -> str:
         r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
 
         A table may have backslashes, a leading "./", the name of the folder in front, or other Unicode composition than
-        the file system: ``images\é.jpg`` for ``images/é.jpg``. The case of letters may differ, and the suffix may be
-        missing, if one image alone fits.
+        the file system: ``images\\é.jpg`` for ``images/é.jpg``. The case of letters may differ, and the suffix may be
+        missing, if only one image fits.
         """
         plain = unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
         if plain in self._by_name:

@@ -10,16 +10,10 @@ CHOICES = ("first", "second", "neither")
 
 
 def read_triplets(path: Path) -> pd.DataFrame:
-    """Read the votes of a CSV file of triplets.
+    """Read the votes of a CSV file: image ids ``query``, ``first``, ``second`` and counts ``o1``, ``o2``, ``o3``.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 3: o1 and o2 people chose the first
     and the second image, o3 people chose neither. A file of single decisions, see ``read_decisions``, is counted.
-
-    Returns:
-        Columns ``query``, ``first``, ``second`` (image ids, strings) and ``o1``, ``o2``, ``o3`` (counts).
-
-    Raises:
-        ValueError: the file or a column is missing, or a count is not an integer of at least 0.
     """
     decisions = read_decisions(path)
     if decisions is not None:
@@ -37,12 +31,8 @@ def read_triplets(path: Path) -> pd.DataFrame:
 def read_decisions(path: Path) -> pd.DataFrame | None:
     """Read the single decisions of a CSV file of triplets; None if the file has no column ``user``.
 
-    Returns:
-        Columns ``query``, ``first``, ``second`` (image ids, strings), ``user``, and ``choice``: "first", "second" or
-        "neither". A user decides on a triplet once.
-
-    Raises:
-        ValueError: the file or a column is missing, a choice is unknown, or a user decides on a triplet twice.
+    The columns are ``query``, ``first``, ``second`` (image ids), ``user``, and ``choice``: "first", "second" or
+    "neither". A user decides on a triplet once.
     """
     table = _read_csv(path)
     if "user" not in table.columns:

@@ -12,14 +12,8 @@ from bifocal.datasets.formats.files import read_json
 def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = True) -> Corpus:
     """Read the file at ``path``; an image file is ``filepath/filename`` below ``image_root``.
 
-    The image id is its ``cocoid`` if it has one, otherwise its file name; the caption id is its ``sentid``.
-
-    Args:
-        corpus: name of the reader, for messages.
-        restval: add images of the split "restval" to train; otherwise exclude and list them.
-
-    Raises:
-        ValueError: the file is missing or is not in this format; the message names the image and the key.
+    The image id is its ``cocoid`` if it has one, otherwise its file name; the caption id is its ``sentid``. With
+    ``restval``, the images of this split join train; otherwise they are excluded and listed.
     """
     images: list[ImageEntry] = []
     captions: list[CaptionEntry] = []

@@ -21,14 +21,7 @@ _OFFSET, _BITS, _SIGN, _CONTINUES = 48, 5, 0x10, 0x20
 def union_mask(segmentations: Sequence[Segmentation], width: int, height: int) -> str | None:
     """Encode the pixels that at least one of COCO's segmentations covers.
 
-    Args:
-        width, height: size of the image in pixels.
-
-    Returns:
-        The encoded mask; None if there is no segmentation or if one is empty, because the union would be incomplete.
-
-    Raises:
-        ValueError: a segmentation is not in COCO's format or does not have the size of the image.
+    Return None if there is no segmentation or if one is empty, because the union would be incomplete.
 
     Example:
         >>> union_mask([[[0, 0, 2, 0, 2, 1, 0, 1]]], width=3, height=2)
@@ -70,11 +63,7 @@ def encode_mask(mask: Mask) -> str:
 
 
 def decode_mask(encoded: str, width: int, height: int) -> Mask:
-    """Decode a mask to (height, width).
-
-    Raises:
-        ValueError: the text is not an encoded mask of ``width`` x ``height`` pixels.
-    """
+    """Decode a mask to (height, width)."""
     digits = np.array([ord(sign) - _OFFSET for sign in encoded], dtype=np.int64)
     if not len(digits) or digits.min() < 0 or digits.max() >= 2 * _CONTINUES or digits[-1] & _CONTINUES:
         raise ValueError(f"{encoded[:40]!r} is not a mask in COCO's run-length encoding")
@@ -94,11 +83,7 @@ def decode_mask(encoded: str, width: int, height: int) -> Mask:
 def fill_polygon(mask: Mask, polygon: Sequence[float]) -> None:
     """Set the pixels of ``mask`` (height, width) whose centers lie inside ``polygon`` (even-odd rule).
 
-    Args:
-        polygon: x0, y0, x1, y1, ... in pixels; a pixel center is at .5.
-
-    Raises:
-        ValueError: the polygon has fewer than three points, or a coordinate is not a finite number.
+    The polygon is x0, y0, x1, y1, ... in pixels; a pixel center is at .5.
     """
     values = np.asarray(polygon, dtype=np.float64)
     if values.ndim != 1 or len(values) < 6 or len(values) % 2 or not np.isfinite(values).all():

@@ -17,7 +17,7 @@ KEYS = ("caption", "text", "captions", "texts")
 def read_sidecars(folder: Folder) -> CaptionTable:
     """Return one row per image that has a text file or a JSON file of its own name.
 
-    A text file has one caption per line. Of a JSON file, ``caption`` or ``text`` is the caption unless there is a text
+    A text file has one caption per line. In a JSON file, ``caption`` or ``text`` is the caption unless there is a text
     file too; its other values are kept as metadata.
     """
     root, table = folder.root, CaptionTable(folder.root, ["image", "caption"])

@@ -52,19 +52,12 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class Scene:
-    """Groups of similar objects on a background.
+    """Groups of similar objects on a background."""
 
-    Attributes:
-        background: one of ``BACKGROUNDS``.
-        groups: objects in drawing order; later objects cover earlier ones.
-        light: direction of the light, in radians.
-        seed: seed of the noise in the background and in the pixels.
-    """
-
-    background: str
-    groups: tuple[tuple[SceneObject, ...], ...]
-    light: float
-    seed: int
+    background: str  # one of ``BACKGROUNDS``
+    groups: tuple[tuple[SceneObject, ...], ...]  # in drawing order; later objects cover earlier ones
+    light: float  # direction, in radians
+    seed: int  # of the noise in the background and in the pixels
 
 
 def draw_layout(random: Generator) -> Scene:

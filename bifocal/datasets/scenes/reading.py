@@ -13,11 +13,7 @@ from bifocal.progress import track
 
 
 def check_sizes(name: str, counts: Sequence[int], size: int) -> None:
-    """Check the number of images of each split, and their side in pixels.
-
-    Raises:
-        ValueError: a number is negative, or small objects would not be visible.
-    """
+    """Check the number of images of each split, and their side in pixels."""
     for split, count in zip(SPLITS, counts, strict=True):
         if count < 0:
             raise ValueError(f"{name}: {split} is {count}, expected at least 0 images")
@@ -30,10 +26,8 @@ def read_scenes(
 ) -> Corpus:
     """Draw every scene, save it below ``output_dir`` as ``<split>/<number>.jpg``, and return the corpus.
 
-    Args:
-        scene: returns scene ``number`` (from 0) of a split and its captions.
-        counts: number of images of train, val and test.
-        size: side of the images, in pixels.
+    ``scene`` returns a scene of a split, by its number from 0, with its captions; ``counts`` are for train, val and
+    test.
     """
     numbers = [(split, number) for split, count in zip(SPLITS, counts, strict=True) for number in range(count)]
 

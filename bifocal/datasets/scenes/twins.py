@@ -116,7 +116,7 @@ def describe_twins(
 
 
 def _appearances(background: str, random: Generator) -> tuple[Appearance, Appearance]:
-    """Return two appearances of different shapes and colors, and of one texture and size."""
+    """Return two appearances of different shapes and colors, but of one texture and size."""
     visible = [color for color in COLORS if color != CAMOUFLAGED.get(background)]
     shapes, colors = random.permutation(SHAPES)[:2], random.permutation(visible)[:2]
     one, other = (
@@ -126,7 +126,7 @@ def _appearances(background: str, random: Generator) -> tuple[Appearance, Appear
 
 
 def _related_positions(random: Generator) -> list[tuple[float, float]]:
-    """Return two centers, of which the first is left of the second, or above it."""
+    """Return two centers; the first is left of the second, or above it."""
     along = [float(random.uniform(*bounds)) for bounds in (NEAR, FAR)]
     across = [float(random.uniform(*ACROSS)) for _ in along]
     if random.random() < 0.5:
@@ -137,7 +137,6 @@ def _related_positions(random: Generator) -> list[tuple[float, float]]:
 def _groups(
     looks: Sequence[Appearance], counts: Sequence[int], random: Generator
 ) -> tuple[tuple[SceneObject, ...], ...]:
-    """Place groups of objects that overlap little."""
     placed: list[SceneObject] = []
     groups = []
     for look, count in zip(looks, counts, strict=True):
@@ -150,8 +149,6 @@ def _groups(
 
 
 def _words(kind: Kind, twins: tuple[Scene, Scene], random: Generator) -> _Words:
-    """Draw the words that the sentences of both twins share."""
-
     def one(words: Sequence[str]) -> str:
         return words[int(random.integers(len(words)))]
 
