@@ -6,16 +6,10 @@ from torch import Tensor, nn
 
 
 class Backbone(Protocol):
-    """A network with pretrained weights that its library can download.
-
-    Attributes:
-        network: holds the weights, under the names that its library uses.
-        classifier_prefix: first component of the names of the classifier's weights ("fc"). A weights file may hold
-            them although ``network`` has no classifier. Empty if there is none.
-    """
+    """A network with pretrained weights that its library can download."""
 
     network: nn.Module
-    classifier_prefix: str
+    classifier_prefix: str  # first component of the names of its weights ("fc"); empty without a classifier
 
     def describe(self) -> dict[str, Any]:
         """Return the name of the network as ``backbone``, and its preprocessing."""

@@ -19,22 +19,10 @@ INSTALL = "open_clip is not installed: pip install 'bifocal[clip]'"
 
 
 class OpenClipBackbone:
-    """A frozen contrastive model of open_clip with random weights.
+    """Both towers of a frozen contrastive model of open_clip ("ViT-B-32") with random weights.
 
-    Args:
-        name: name of the model ("ViT-B-32").
-        tag: tag of its published weights ("laion2b_s34b_b79k"), which also states mean, standard deviation and
-            resizing; None for the values of the model.
-        model_arguments: further keyword arguments of ``open_clip.create_model``, such as embed_dim and vision_cfg.
-
-    Attributes:
-        network: both towers.
-        size: side of the network's square input, pixels.
-        resize: "crop" or "square".
-
-    Raises:
-        ModuleNotFoundError: open_clip is not installed.
-        ValueError: open_clip has no such model or tag, or the model takes images of another shape.
+    The ``tag`` of its published weights ("laion2b_s34b_b79k") also states mean, standard deviation and resizing; None
+    for the values of the model. Its input is a square of ``size`` pixels, by the resizing "crop" or "square".
     """
 
     classifier_prefix = ""
@@ -79,11 +67,7 @@ class OpenClipBackbone:
         }
 
     def pretrained_state(self) -> dict[str, Tensor]:
-        """Download and return the published weights of both towers.
-
-        Raises:
-            ValueError: there is no tag.
-        """
+        """Download and return the published weights of both towers."""
         if self.tag is None:
             raise ValueError("no tag names the weights")
         model = open_clip_library().create_model(self.name, pretrained=self.tag, **self.model_arguments)
@@ -147,11 +131,7 @@ class OpenClipBackbone:
 
 
 def open_clip_library() -> Any:
-    """Return the module ``open_clip``.
-
-    Raises:
-        ModuleNotFoundError: it is not installed.
-    """
+    """Return the module ``open_clip``, or say how to install it."""
     try:
         import open_clip  # an extra; and it takes seconds
     except ModuleNotFoundError as error:

@@ -28,13 +28,9 @@ def normalize_pixels(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, 
 def map_by_shape(
     images: Sequence[Tensor], function: Callable[[Tensor], Iterable[T]], batch_size: int | None = None
 ) -> list[T]:
-    """Call ``function`` on stacks of images of one shape; return one result per image, in the order of the images.
+    """Call ``function`` on stacks (b, 3, h, w) of images of one shape; return one result per image, in order.
 
-    Images are not padded: padding would change the features at the border.
-
-    Args:
-        function: from a stack (b, 3, h, w) to b results.
-        batch_size: maximum b; None for all images of one shape at once.
+    Images are not padded: padding would change the features at the border. ``batch_size`` is the maximum b.
 
     Example:
         >>> images = [torch.ones(3, 2, 2), torch.ones(3, 4, 1), torch.zeros(3, 2, 2)]

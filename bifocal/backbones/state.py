@@ -19,29 +19,14 @@ CONVERT = "convert it with safetensors.torch.save_file(torch.load(path, weights_
 
 
 def load_weights_file(backbone: Backbone, path: Path) -> str:
-    """Load the weights in ``path`` into ``backbone``.
-
-    Returns:
-        SHA-256 of the file.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not a safetensors file, or its weights belong to another network.
-    """
+    """Load the weights in ``path`` into ``backbone``, and return the SHA-256 of the file."""
     load_into(backbone.network, read_safetensors(path), path, backbone.classifier_prefix)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_library_weights(backbone: Backbone) -> str:
-    """Download the library's weights and load them into ``backbone``.
-
-    Returns:
-        SHA-256 of the weights as a safetensors file.
-
-    Raises:
-        FileNotFoundError: the download failed; the message says which file to download by hand.
-    """
+    """Download the library's weights, load them, and return their SHA-256 as a safetensors file."""
     try:
         state = backbone.pretrained_state()
     except Exception as error:  # libraries, and their versions, raise different classes
@@ -57,14 +42,9 @@ def load_library_weights(backbone: Backbone) -> str:
 
 
 def load_feature_weights(network: nn.Module, directory: Path, classifier_prefix: str = "") -> dict[str, Tensor]:
-    """Load the weights that the extractors ImageFiles, Pixels and RMAC keep in a feature directory into ``network``.
+    """Load the weights that a feature directory keeps into ``network``; return other modules' tensors by name.
 
-    Returns:
-        The tensors of other modules in the same file, by name.
-
-    Raises:
-        FileNotFoundError: the directory holds no weights.
-        ValueError: the weights belong to another network.
+    The extractors ImageFiles, Pixels and RMAC keep them.
     """
     path = directory / WEIGHTS_FILE
     if not path.is_file():
@@ -78,12 +58,7 @@ def load_feature_weights(network: nn.Module, directory: Path, classifier_prefix:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file has another format, such as a pickle.
-    """
+    """Return the tensors of a safetensors file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file, expected a safetensors file with the weights of a backbone")
     try:
@@ -104,11 +79,8 @@ def extra_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = "") -> None:
     """Load ``tensors``, which were read from ``path``, into ``network``.
 
-    Tensors of a classifier (``classifier_prefix``) and of other modules (``EXTRA_PREFIXES``) are ignored if the
-    network has no weights of these names.
-
-    Raises:
-        ValueError: weights are missing, unknown or of another shape; the message names the first ones.
+    Tensors of a classifier (``classifier_prefix``) and of other modules (``EXTRA_PREFIXES``) are ignored if the network
+    has no weights of these names.
     """
     expected, optional = network.state_dict(), {classifier_prefix, *EXTRA_PREFIXES}
     state = {name: tensor for name, tensor in tensors.items() if name in expected or name.split(".")[0] not in optional}

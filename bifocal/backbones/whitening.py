@@ -14,14 +14,10 @@ class Whitening(NamedTuple):
     """The affine map ``projection (x - mean)``.
 
     On the vectors it was learned from, the components of its output are uncorrelated and have unit variance.
-
-    Attributes:
-        mean: (C,).
-        projection: (D, C), rows in order of decreasing variance.
     """
 
-    mean: Tensor
-    projection: Tensor
+    mean: Tensor  # (C,)
+    projection: Tensor  # (D, C), rows in order of decreasing variance
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Map vectors (..., C) to (..., D)."""
@@ -29,15 +25,9 @@ class Whitening(NamedTuple):
 
 
 def learn_whitening(batches: Iterable[Tensor], dim: int) -> Whitening:
-    """Learn a whitening from batches of vectors (n, C). Memory is C x C for any number of vectors.
+    """Learn a whitening to D = ``dim`` directions from batches (n, C). Memory is C x C for any number of vectors.
 
     Jegou, Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
-
-    Args:
-        dim: D, number of directions to keep.
-
-    Raises:
-        ValueError: the vectors span fewer than ``dim`` directions.
 
     Example:
         >>> learn_whitening([torch.randn(50, 4), torch.randn(30, 4)], dim=3).projection.shape

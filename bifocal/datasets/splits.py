@@ -49,7 +49,7 @@ def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed:
 
     Example:
         >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
-        {'a': 'train', 'b': 'train', 'c': 'train', 'd': 'val'}
+        {'a': 'train', 'b': 'train', 'c': 'val', 'd': 'train'}
     """
     members: dict[str, list[str]] = {}
     for item in sorted(groups):

@@ -12,29 +12,20 @@ from bifocal.datasets.published import Download
 
 
 class ImageRegions(NamedTuple):
-    """The r regions of one image.
+    """The r regions of one image."""
 
-    Attributes:
-        features: (r, D) float.
-        boxes: (r, 4), x0 y0 x1 y1 relative to the image's width and height; None if the source has none.
-        scores: (r,); None if all regions have equal weight.
-        truth: how many regions, the last ones, are ground-truth boxes: training alone sees them.
-    """
-
-    features: Tensor
-    boxes: Tensor | None = None
-    scores: Tensor | None = None
-    truth: int = 0
+    features: Tensor  # (r, D) float
+    boxes: Tensor | None = None  # (r, 4), x0 y0 x1 y1 relative to the image's width and height
+    scores: Tensor | None = None  # (r,); None if all regions have equal weight
+    truth: int = 0  # number of ground-truth boxes, which come last: only training sees them
 
 
 @runtime_checkable
 class FeatureExtractor(Protocol):
-    """Extractor of an image's features with a network.
+    """Extractor of an image's features with the network ``backbone``.
 
-    Attributes:
-        backbone: the network.
-        keeps_weights: whether the feature directory keeps the network's weights, for an encoder that starts from them
-            or for an exported graph.
+    ``keeps_weights`` says whether the feature directory keeps the network's weights, for an encoder that starts from
+    them or for an exported graph.
     """
 
     keeps_weights: bool
@@ -75,13 +66,9 @@ class GridExtractor(FeatureExtractor, Protocol):
 
 @runtime_checkable
 class BoxExtractor(FeatureExtractor, Protocol):
-    """Extractor that also computes the features of given boxes, such as the ground-truth boxes of phrases.
+    """Extractor that also computes the features of given boxes, such as the ground-truth boxes of phrases."""
 
-    Attributes:
-        truth_regions: maximum number of ground-truth boxes per image; they are part of ``regions``.
-    """
-
-    truth_regions: int
+    truth_regions: int  # maximum number of ground-truth boxes per image; they are part of ``regions``
 
     def preprocess(self, image: Image.Image, truth: Tensor | None = None) -> Any:
         """Return the input of ``extract`` for an image and its ground-truth boxes (t, 4), relative to its sides."""
@@ -89,15 +76,10 @@ class BoxExtractor(FeatureExtractor, Protocol):
 
 @runtime_checkable
 class FittedExtractor(FeatureExtractor, Protocol):
-    """Extractor with parameters besides the network's weights, which it learns from training images.
+    """Extractor with parameters besides the network's weights, which it learns from training images."""
 
-    Attributes:
-        fit_images: maximum number of training images to learn from.
-        extra_names: names of these parameters in a weights file.
-    """
-
-    fit_images: int
-    extra_names: tuple[str, ...]
+    fit_images: int  # maximum number of training images to learn from
+    extra_names: tuple[str, ...]  # names of these parameters in a weights file
 
     def fit(self, batches: Iterable[Sequence[Any]]) -> dict[str, Tensor]:
         """Learn the parameters from batches of preprocessed images; return them by name."""
@@ -107,25 +89,16 @@ class FittedExtractor(FeatureExtractor, Protocol):
 
 
 class FeatureSource(Protocol):
-    """The regions of a dataset's images.
+    """The regions of a dataset's images."""
 
-    Attributes:
-        regions: R, the maximum number of regions per image, ground-truth boxes included.
-        dim: D, the dimension of a region's features.
-    """
-
-    regions: int
-    dim: int
+    regions: int  # R, the maximum number of regions per image, ground-truth boxes included
+    dim: int  # D, the dimension of a region's features
 
     def describe(self) -> dict[str, Any]:
         """Return how the features were computed, for the metadata of the feature store."""
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Yield each of these images once, in an order that depends on the source only.
-
-        Raises:
-            ValueError: the features of an image are invalid; the message names the image.
-        """
+        """Yield each of these images once, in an order that depends on the source only."""
 
 
 class PublishedShape(NamedTuple):
@@ -156,8 +129,4 @@ class FeatureReader(Protocol):
     """Reader of published features from files; the images are not needed."""
 
     def open(self, dataset: Dataset) -> FeatureSource:
-        """Open the files with the features of the dataset's images.
-
-        Raises:
-            ValueError: a file is missing, has another format, or lacks an image of the dataset.
-        """
+        """Open the files with the features of the dataset's images."""

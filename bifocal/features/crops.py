@@ -14,9 +14,8 @@ def extract_cells(
 ) -> list[ImageRegions]:
     """Return the cells of each image (3, H, W), row by row.
 
-    Args:
-        cells: maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4).
-        crop: side of the central square that the network sees, pixels; None if it sees the whole image.
+    ``cells`` maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4). ``crop`` is the side in
+    pixels of the central square that the network sees, None for the whole image.
 
     Example:
         >>> import torch

@@ -17,14 +17,7 @@ from bifocal.progress import track
 
 
 def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureWriter, total: int) -> None:
-    """Add ``records`` to a feature store.
-
-    Args:
-        total: number of images, including those that ``writer`` has already written; for the progress bar.
-
-    Raises:
-        ValueError: a feature or a box is invalid; the message names the image. Complete files stay on disk.
-    """
+    """Add ``records`` to a feature store; ``total`` images are the end of the progress bar."""
     with writer:
         for image_id, regions in track(records, "extracting features", total=total, done=len(writer.written)):
             boxes, scores = (None if values is None else values.float().cpu().numpy() for values in regions[1:3])
@@ -33,14 +26,10 @@ def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureW
 
 
 class NetworkFeatures:
-    """Features that an extractor computes from the images of a dataset.
+    """Features that an extractor computes from a dataset's images, on the device of its backbone.
 
-    Images are decoded in threads while the network runs; at most three batches are in memory. On a GPU the network
-    runs in mixed precision.
-
-    Args:
-        extractor: its backbone is on the device to compute on.
-        batch_size: images per forward pass.
+    Images are decoded in threads while the network runs; at most three batches are in memory. On a GPU the network runs
+    in mixed precision.
     """
 
     def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
@@ -55,11 +44,7 @@ class NetworkFeatures:
         return self.extractor.describe()
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Yield the regions of each image, in the order of ``image_ids``.
-
-        Raises:
-            ValueError: an image cannot be read; the message names its file.
-        """
+        """Yield the regions of each image, in the order of ``image_ids``."""
         start = 0
         for images in self.batches(image_ids):
             device = next(self.extractor.backbone.network.parameters()).device

@@ -34,14 +34,7 @@ class ImageFileStore(FeatureStore):
     """Random access to the pixels of image files, with the interface of the feature store.
 
     Files are decoded by threads; ``batches`` decodes a batch while its consumer works on the one before. A batch is as
-    high and wide as its largest image.
-
-    Args:
-        directory: feature directory of the extractor ``ImageFiles``.
-        dataset: holds the image files; an image of the store that it lacks cannot be read.
-
-    Raises:
-        ValueError: an image of the dataset has another size than in the store.
+    high and wide as its largest image. ``directory`` is the output of the extractor ``ImageFiles``.
     """
 
     def __init__(self, directory: Path, dataset: Dataset) -> None:
@@ -54,12 +47,7 @@ class ImageFileStore(FeatureStore):
         self._next_batch = ThreadPoolExecutor(1)
 
     def gather(self, rows: ArrayLike | Tensor) -> RegionBatch:
-        """Return the pixels (B, 3, H, W) uint8 of the images in ``rows`` (B,), zero in the padding, in that order.
-
-        Raises:
-            KeyError: the dataset lacks the image.
-            ValueError: an image cannot be read; the message names its file.
-        """
+        """Return the pixels (B, 3, H, W) uint8 of the images in ``rows`` (B,), zero in the padding, in that order."""
         index = np.asarray(rows, dtype=np.int64)
         widths, heights = self._sizes[index].T
         width, height = int(widths.max(initial=0)), int(heights.max(initial=0))

@@ -32,11 +32,7 @@ def feature_type(metadata: Mapping[str, Any]) -> np.dtype[Any]:
 
 
 def open_store_file(path: Path) -> StoreFile:
-    """Map one file of a feature store to memory.
-
-    Raises:
-        ValueError: the file is truncated or has another format.
-    """
+    """Map one file of a feature store to memory."""
     try:
         with path.open("rb") as file:
             # Not pa.memory_map: it has no madvise, which releases the pages.

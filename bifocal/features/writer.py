@@ -193,14 +193,12 @@ class FeatureWriter:
         partial.replace(path)
 
     def _wait(self) -> None:
-        """Wait until the previous file is on disk; raise the error if writing failed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
 
 
 def _all_finite(values: NDArray[Any]) -> bool:
-    """Return whether all values are finite."""
     if values.dtype != np.float16:
         return True
     # NumPy's isfinite of float16 runs in software: test the bits, an exponent of ones is inf or NaN.

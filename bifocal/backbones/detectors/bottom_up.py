@@ -17,13 +17,10 @@ MAX_LOG_SCALE = 4.135166556742356
 
 
 class BottomUpBackbone:
-    """The detector with random weights, frozen.
+    """The detector with random weights, frozen; ``model_arguments`` are of ``BottomUpNetwork``.
 
     Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1. The published weights are converted by
     ``python -m pipelines convert bottom-up``.
-
-    Args:
-        model_arguments: of ``BottomUpNetwork``.
     """
 
     classifier_prefix = ""
@@ -37,11 +34,7 @@ class BottomUpBackbone:
         return {"backbone": "bottom_up_resnet101", "model_arguments": self.model_arguments}
 
     def pretrained_state(self) -> dict[str, Tensor]:
-        """Raise: no library provides these weights.
-
-        Raises:
-            FileNotFoundError: always.
-        """
+        """Raise ``FileNotFoundError``: no library provides these weights."""
         raise FileNotFoundError("no library provides these weights")
 
     def download_url(self) -> str:
@@ -82,15 +75,11 @@ class Bottleneck(nn.Module):
 
 
 class BottomUpNetwork(nn.Module):
-    """Map, proposals and regions of the detector. Its heads for boxes and attributes do not affect the features.
+    """Map, proposals and regions of the detector, without its heads for boxes and attributes.
 
-    Args:
-        blocks: residual blocks of the stages res2 to res5.
-        width: channels of the stem; a region has 32 times as many features.
-        classes: object classes, with the background first.
-
-    Shape:
-        BGR pixels (1, 3, H, W) less ``MEAN_BGR`` -> map (1, 16 width, h, w).
+    It maps BGR pixels (1, 3, H, W) less ``MEAN_BGR`` to (1, 16 width, h, w). ``blocks`` are the residual blocks of the
+    stages res2 to res5, ``width`` the channels of the stem; a region has 32 times as many features. The first of the
+    ``classes`` is the background.
     """
 
     def __init__(self, blocks: Sequence[int] = (3, 4, 23, 3), width: int = 64, classes: int = 1601) -> None:
@@ -118,10 +107,8 @@ class BottomUpNetwork(nn.Module):
     def proposals(self, maps: Tensor, height: int, width: int, scale: float) -> Tensor:
         """Return the boxes (P, 4) that probably hold an object, in pixels of the resized image, best first.
 
-        Args:
-            maps: of one image, (1, C, h, w).
-            height, width: of the resized image.
-            scale: of the resizing; a box has at least 16 pixels of the original image per side.
+        The map is (1, C, h, w). ``scale`` is the scale of the resizing; a box has at least 16 pixels of the original
+        image per side.
         """
         hidden = relu(self.rpn["conv"](maps))
         # The channels of the background come first, then those of the objects.

@@ -8,18 +8,10 @@ from bifocal.registry import suggest
 
 
 class Detector:
-    """A frozen detector of torchvision with random weights.
+    """A frozen detector of torchvision ("fasterrcnn_resnet50_fpn_v2") with random weights.
 
-    Args:
-        name: name of the detector ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2").
-        model_arguments: further keyword arguments of the detector, such as num_classes or min_size.
-
-    Attributes:
-        network: the detector.
-        two_stage: whether it has a head for boxes that it proposes, as Faster R-CNN, and not for the cells of its maps.
-
-    Raises:
-        ValueError: torchvision has no such detector.
+    ``two_stage`` says whether it has a head for boxes that it proposes, as Faster R-CNN, and not for the cells of its
+    maps.
     """
 
     classifier_prefix = ""

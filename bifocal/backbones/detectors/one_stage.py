@@ -9,31 +9,20 @@ POOLED_SIZE, CANDIDATES = 7, 300
 
 
 class Detections(NamedTuple):
-    """Detections of one image, in order of decreasing score.
+    """Detections of one image, in order of decreasing score."""
 
-    Attributes:
-        boxes: (n, 4), x0 y0 x1 y1 relative to the sides of the image.
-        scores: (n,), of the best class.
-        features: (n, D).
-    """
-
-    boxes: Tensor
-    scores: Tensor
-    features: Tensor
+    boxes: Tensor  # (n, 4), x0 y0 x1 y1 relative to the sides of the image
+    scores: Tensor  # (n,), of the best class
+    features: Tensor  # (n, D)
 
 
 def detect(network: Any, images: Sequence[Tensor], overlap: float, count: int) -> list[Detections]:
-    """Return the best detections of images of one shape.
+    """Return the best detections, at most ``count``, of each of the images (3, H, W) in [0, 1] of one shape.
 
     The features of a box are the means of 7 x 7 bins, which RoIAlign pools from the layers of the head before the
-    classifier of cells (RetinaNet, FCOS), or from the lowest map (SSD, whose head is the classifier alone).
-
-    Args:
-        network: detector in evaluation mode.
-        images: pixels (3, H, W) in [0, 1].
-        overlap: of two boxes whose intersection over union exceeds it, the one with the lower score is dropped; their
-            classes are not compared.
-        count: maximum number of detections of an image.
+    classifier of cells (RetinaNet, FCOS), or from the lowest map (SSD, whose head is only the classifier). Of two boxes
+    whose intersection over union exceeds ``overlap``, the box with the lower score is dropped; their classes are not
+    compared.
     """
     from torchvision.ops import nms
 

@@ -20,22 +20,8 @@ Pooling = Literal["network", "class_and_mean"]
 class TimmBackbone:
     """A frozen timm model with random weights; without its classifier, unless ``with_classifier``.
 
-    Args:
-        config: model and preprocessing.
-        with_classifier: keep the classifier, which ``class_maps`` needs.
-
-    Attributes:
-        network: the model.
-        classifier_prefix: first component of the names of its classifier's weights.
-        mean: per channel, of pixels in [0, 1].
-        std: per channel, of pixels in [0, 1].
-        interpolation: of the resized image, as Pillow names it.
-        size: side of the network's input, or its longer side, in pixels.
-        resize: how images are brought to this size.
-        scaled: with the resize "crop", pixels of the shorter side before the crop.
-
-    Raises:
-        ValueError: timm has no such model, or the model takes images of another size.
+    An image is resized to ``size`` pixels, its side or longer side; with the resize "crop", the shorter side has
+    ``scaled`` pixels before the crop. ``mean`` and ``std`` are per channel, of pixels in [0, 1].
 
     Example:
         >>> backbone = TimmBackbone(BackboneConfig("resnet10t", size=64))
@@ -113,14 +99,10 @@ class TimmBackbone:
         return torch.zeros(1, 3, self.size, self.size, dtype=torch.uint8)
 
     def feature_map(self, pixels: Tensor, stage: int | None) -> Tensor:
-        """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w) of a stage.
+        """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w) of a stage, counted from 0 as in timm.
 
-        Args:
-            stage: counted from 0, as timm's ``feature_info``; None for ``forward_features``. Tokens of a transformer
-                are normalized; class tokens and registers are left out.
-
-        Raises:
-            ValueError: the features are not a map of cells.
+        None is the output of ``forward_features``. Tokens of a transformer are normalized; class tokens and registers
+        are left out.
         """
         inputs = self.normalize(pixels)
         if stage is not None:
@@ -138,12 +120,8 @@ class TimmBackbone:
     def pooled(self, pixels: Tensor, pooling: Pooling) -> Tensor:
         """Map images (B, 3, H, W) uint8 to one vector each (B, C).
 
-        Args:
-            pooling: "network" for the input of timm's classifier, "class_and_mean" for the class token and the mean of
-                the patches' tokens, concatenated.
-
-        Raises:
-            ValueError: the network has no class token.
+        The pooling "network" gives the input of timm's classifier, "class_and_mean" the class token and the mean of the
+        patches' tokens, concatenated.
         """
         features = self.network.forward_features(self.normalize(pixels))
         if pooling == "class_and_mean":
@@ -188,16 +166,10 @@ class TimmBackbone:
             return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
 
     def class_maps(self, features: Tensor) -> Tensor:
-        """Return class probabilities per cell: apply the image classifier to every cell of the last map.
+        """Apply the classifier to every cell of the last map: (B, C, h, w) -> class probabilities (B, K, h, w).
 
         Class activation mapping: Zhou et al., "Learning deep features for discriminative localization", CVPR 2016,
         section 2.
-
-        Shape:
-            features (B, C, h, w) -> (B, K, h, w).
-
-        Raises:
-            ValueError: the classifier is not a linear map of the mean of this map.
         """
         classifier = self.network.get_classifier() if self.with_classifier else None
         if not isinstance(classifier, nn.Linear) or classifier.in_features != features.shape[1]:

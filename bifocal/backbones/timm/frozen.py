@@ -13,19 +13,9 @@ from bifocal.backbones.timm.config import BackboneConfig
 
 
 class FrozenLayers(nn.Module):
-    """Outputs of several layers of a timm model, without gradients; random weights until ``load_pretrained``.
+    """Outputs (B, C, h, w) of several layers of a timm model, by name, for square images of ``size`` pixels.
 
-    Args:
-        name: name of a timm model.
-        layers: names of the model's modules.
-        size: side of the images in pixels.
-        model_arguments: further keyword arguments of ``timm.create_model``.
-
-    Shape:
-        pixels (B, 3, size, size), 0 to 255 -> one (B, C, h, w) per layer.
-
-    Raises:
-        ValueError: timm has no such model, or the model has no such layer.
+    The layers have no gradients, and random weights until ``load_pretrained``.
 
     Example:
         >>> backbone = FrozenLayers("resnet10t", ["layer3", "layer4"], size=64)
@@ -55,10 +45,5 @@ class FrozenLayers(nn.Module):
         return super().train(False)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights that the extractors ImageFiles and Pixels keep in a feature directory.
-
-        Raises:
-            FileNotFoundError: the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the weights that the extractors ImageFiles and Pixels keep in a feature directory."""
         load_feature_weights(self.network, directory, self.backbone.classifier_prefix)

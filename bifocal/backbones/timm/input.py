@@ -10,15 +10,7 @@ from bifocal.datasets.resizing import ResizeOrCrop
 
 
 def input_size(configuration: Mapping[str, Any], model_arguments: Mapping[str, Any]) -> int:
-    """Return the side of the square that the model takes, in pixels.
-
-    Args:
-        configuration: ``pretrained_cfg`` of the model.
-        model_arguments: of ``timm.create_model``; ``img_size`` replaces the size that timm states.
-
-    Raises:
-        ValueError: the model takes images that are not square.
-    """
+    """Return the side of the square that the model takes, in pixels; ``img_size`` replaces timm's size."""
     size = model_arguments.get("img_size", configuration["input_size"][1:])
     height, width = (size, size) if isinstance(size, int) else size
     if height != width:
@@ -29,11 +21,7 @@ def input_size(configuration: Mapping[str, Any], model_arguments: Mapping[str, A
 
 
 def input_resize(configuration: Mapping[str, Any]) -> ResizeOrCrop:
-    """Return how timm brings images to the size of the model: "crop", or "square" for its mode "squash".
-
-    Raises:
-        ValueError: timm does so in another way.
-    """
+    """Return how timm brings images to the size of the model: "crop", or "square" for its mode "squash"."""
     mode, share = configuration["crop_mode"], configuration["crop_pct"]
     if mode == "center":
         return "crop"

@@ -6,19 +6,10 @@ from torch import Tensor, fx, nn
 
 
 class LastLayers(nn.Module):
-    """What a timm model computes from the output of one of its layers, up to ``forward_features``.
+    """The layers of a timm model from the output (B, C, h, w) of ``after`` to ``forward_features``.
 
-    The statistics of batch norm stay those of the pretrained weights, in training, too.
-
-    Args:
-        network: the timm model; its layers are shared, not copied.
-        after: name of the layer whose output is the input.
-
-    Shape:
-        (B, C, h, w), the output of ``after`` -> (B, C', h', w').
-
-    Raises:
-        ValueError: the model has no such layer, or the rest needs outputs of earlier layers, too.
+    The layers are shared with the model. The statistics of batch norm stay at their pretrained values, in training,
+    too.
 
     Example:
         >>> import timm, torch
@@ -64,7 +55,7 @@ class LastLayers(nn.Module):
 
 
 class _Tracer(fx.Tracer):
-    """Follows ``forward_features`` through sequences down to single blocks, and not into ``after``."""
+    """Follows ``forward_features`` through sequences down to single blocks, but not into ``after``."""
 
     traced_func_name = "forward_features"
 

@@ -17,17 +17,9 @@ def prefix_tokens(network: nn.Module) -> int:
 
 
 def token_map(network: nn.Module, tokens: Tensor, height: int, width: int) -> Tensor:
-    """Return the normalized tokens of the patches as a map, without class tokens and registers.
+    """Return the normalized tokens (B, T, C) of the patches as a map (B, C, rows, columns).
 
-    Args:
-        tokens: (B, T, C), output of timm's ``forward_features``.
-        height, width: of the images, in pixels.
-
-    Shape:
-        -> (B, C, rows, columns).
-
-    Raises:
-        ValueError: the tokens are not those of a grid of patches.
+    Class tokens and registers are left out. ``height`` and ``width`` of the images are in pixels.
     """
     patches = normalized(network, tokens[:, prefix_tokens(network) :])
     rows, columns = _grid_size(network, patches.shape[1], height, width)
@@ -45,11 +37,7 @@ def normalized(network: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def class_and_mean(network: nn.Module, tokens: Tensor) -> Tensor:
-    """Return the class token and the mean of the patches' tokens, concatenated: (B, T, C) -> (B, 2 C).
-
-    Raises:
-        ValueError: the network has no class token.
-    """
+    """Return the class token and the mean of the patches' tokens, concatenated: (B, T, C) -> (B, 2 C)."""
     if not prefix_tokens(network):
         raise ValueError(f"{type(network).__name__} has no class token: set pooling to network")
     tokens = normalized(network, tokens)

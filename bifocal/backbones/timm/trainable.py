@@ -24,16 +24,8 @@ EVAL_BATCH_SIZE = 32
 class PixelBackbone(nn.Module):
     """A timm backbone with normalization and without its classifier; random weights until ``load_pretrained``.
 
-    Args:
-        name: name of a timm model whose ``forward_features`` returns a map.
-        model_arguments: further keyword arguments of ``timm.create_model``.
-
-    Shape:
-        pixels (B, 3, H, W), bytes or floats from 0 to 255 -> (B, C, h, w); H and W are free if the model is fully
-        convolutional.
-
-    Raises:
-        ValueError: timm has no such model, or its features are not a map.
+    Pixels (B, 3, H, W), bytes or floats from 0 to 255, become maps (B, C, h, w); H and W are free if the model is fully
+    convolutional.
 
     Example:
         >>> backbone = PixelBackbone("resnet10t")
@@ -60,27 +52,12 @@ class PixelBackbone(nn.Module):
         return features
 
     def load_pretrained(self, directory: Path) -> dict[str, Tensor]:
-        """Load the backbone's weights that the extractors ImageFiles, Pixels and RMAC keep in a feature directory.
-
-        Returns:
-            The tensors of other modules in the same file, by name.
-
-        Raises:
-            FileNotFoundError: the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the backbone's weights from a feature directory; return the tensors of other modules by name."""
         return load_feature_weights(self.network, directory, self.classifier_prefix)
 
 
 def resize_for_eval(pixels: Tensor, mask: Tensor, method: EvalResize, image_size: int) -> list[Tensor]:
-    """Cut the padding from images and resize them as in evaluation.
-
-    Args:
-        image_size: side of the square of "stretch", in pixels.
-
-    Shape:
-        pixels (B, 3, H, W), mask (B, H, W) bool -> B images (3, h, w).
-    """
+    """Cut the padding from B images (B, 3, H, W) and resize them as in evaluation, to ``image_size`` pixels."""
     if method == "stretch":
         return [resize_pixels(image, image_size, image_size) for image in whole_images(pixels, mask)]
     if method == "scale_and_crop":

@@ -15,34 +15,23 @@ from bifocal.serialization import read_tensors, write_tensors
 
 
 class PreparedWeights(NamedTuple):
-    """Weights of an extractor that is ready.
+    """Weights of an extractor that is ready."""
 
-    Attributes:
-        digest: SHA-256 of the weights file.
-        metrics: results of a training, in [0, 1].
-    """
-
-    digest: str
-    metrics: dict[str, float]
+    digest: str  # SHA-256 of the weights file
+    metrics: dict[str, float]  # of a training, in [0, 1]
 
 
 class Weights(CheckedByConstruction, ABC):
     """A source of an extractor's weights.
 
-    Attributes:
-        shardable: whether every shard of an extraction can prepare the weights itself, with the same result.
+    If it is ``shardable``, every shard of an extraction can prepare the weights itself, with the same result.
     """
 
     shardable: ClassVar[bool]
 
     @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
-        """Return why the weights do not suit an extractor, or None if they do.
-
-        Args:
-            extractor: class of the extractor.
-            arguments: all arguments of the extractor, including its defaults.
-        """
+        """Return why the weights do not suit an extractor with these arguments (all, with defaults), or None."""
         return None
 
     @abstractmethod
@@ -56,21 +45,11 @@ class Weights(CheckedByConstruction, ABC):
         seed: int,
         sharded: bool = False,
     ) -> PreparedWeights:
-        """Load weights into ``extractor``, after training them if necessary.
+        """Load weights into ``extractor``, after training them on the splits "train" and "val" if necessary.
 
         Weights that were trained, and weights that an encoder or an exported graph needs, are kept in ``directory`` as
-        ``weights.safetensors``. A run that was killed after the training does not train again.
-
-        Args:
-            dataset: training uses its splits "train" and "val".
-            directory: of the feature store; must exist.
-            batch_size: images per forward pass of an extractor that learns parameters of its own.
-            seed: of the training.
-            sharded: whether this run extracts a share of the images only.
-
-        Raises:
-            FileNotFoundError: a file of weights is missing, or cannot be downloaded.
-            ValueError: the weights belong to another network, or each shard would train its own.
+        ``weights.safetensors``. A run that was killed after the training does not train again. With ``sharded``, this
+        run extracts only a share of the images.
         """
 
 

@@ -16,15 +16,10 @@ from bifocal.features.extraction import NetworkFeatures
 
 
 class Loaded(NamedTuple):
-    """The result of loading weights.
+    """The result of loading weights."""
 
-    Attributes:
-        digest: SHA-256 of the weights.
-        extra: tensors of other modules in the same file, by name.
-    """
-
-    digest: str
-    extra: dict[str, Tensor]
+    digest: str  # SHA-256 of the weights
+    extra: dict[str, Tensor]  # tensors of other modules in the same file, by name
 
 
 class LoadedWeights(Weights):
@@ -34,12 +29,7 @@ class LoadedWeights(Weights):
 
     @abstractmethod
     def load(self, backbone: Backbone) -> Loaded:
-        """Load the weights into ``backbone``.
-
-        Raises:
-            FileNotFoundError: the file is missing, or cannot be downloaded.
-            ValueError: the weights belong to another network.
-        """
+        """Load the weights into ``backbone``."""
 
     def prepare(
         self,

@@ -94,8 +94,7 @@ class BottomUp:
 def class_scores(boxes: Tensor, probabilities: Tensor) -> Tensor:
     """Return the highest probability of each box among the classes in which it survives non-maximum suppression.
 
-    Shape:
-        boxes (P, 4) in pixels, probabilities (P, classes), background first -> (P,); 0 if it survives in none.
+    Shapes: boxes (P, 4) in pixels, probabilities (P, classes), background first -> (P,); 0 if it survives in none.
     """
     from torchvision.ops import box_iou  # imported here: it takes seconds
 

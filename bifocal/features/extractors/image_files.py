@@ -63,15 +63,10 @@ class ImageFiles(TimmExtractor):
 
 @dataclass(frozen=True)
 class ImageSizes:
-    """Sizes of a dataset's images after resizing, as a source of features.
+    """Sizes of a dataset's images after the extractor's resizing, as a source of features."""
 
-    Args:
-        extractor: says how images are resized.
-        dataset: knows the size of every image file.
-    """
-
-    extractor: ImageFiles
-    dataset: Dataset
+    extractor: ImageFiles  # says how images are resized
+    dataset: Dataset  # knows the size of every image file
 
     regions, dim = ImageFiles.regions, ImageFiles.dim
 
@@ -80,11 +75,7 @@ class ImageSizes:
         return self.extractor.describe()
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Yield the size of each image, in the order of ``image_ids``.
-
-        Raises:
-            ValueError: the corpus publishes only features, no image files.
-        """
+        """Yield the size of each image, in the order of ``image_ids``."""
         table, backbone = self.dataset.images, self.extractor.backbone
         rows = zip(table["width"], table["height"], table["path"], strict=True)
         sizes = dict(zip(table["image_id"], rows, strict=True))

@@ -138,13 +138,9 @@ class Proposals(TimmExtractor):
 
 
 def selective_search(pixels: np.ndarray) -> np.ndarray:
-    """Return the boxes of selective search, sorted, and the whole image as one of them.
+    """Return the boxes (n, 4) of selective search in an RGB image (H, W, 3) uint8, x0 y0 x1 y1 in pixels.
 
-    Shape:
-        RGB image (H, W, 3) uint8 -> (n, 4), x0 y0 x1 y1 in pixels.
-
-    Raises:
-        ModuleNotFoundError: the installed OpenCV has no selective search.
+    The boxes are sorted, and the whole image is one of them.
     """
     try:
         from cv2.ximgproc import segmentation

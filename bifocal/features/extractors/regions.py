@@ -106,10 +106,8 @@ class Regions:
         ]
 
     def _select(self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Select the best regions of an image.
-
-        Shape:
-            boxes (m, classes, 4), probabilities (m, classes) -> boxes (n, 4) and scores (n,).
+        """Return the best boxes (n, 4), and their scores (n,), of boxes (m, classes, 4) with probabilities (m,
+        classes).
         """
         from torchvision.ops import clip_boxes_to_image, nms
 

@@ -79,11 +79,7 @@ class RMAC(TimmExtractor):
         return super().describe() | {"layer": "forward_features", "scales": self.scales}
 
     def fit(self, batches: Iterable[Sequence[Tensor]]) -> dict[str, Tensor]:
-        """Learn the whitening from batches of preprocessed images; return its tensors by name.
-
-        Raises:
-            ValueError: the images' regions span fewer than D directions.
-        """
+        """Learn the whitening from batches of preprocessed images; return its tensors by name."""
 
         def vectors() -> Iterator[Tensor]:
             for images in batches:
@@ -108,11 +104,7 @@ class RMAC(TimmExtractor):
         return map_by_shape(images, of_one_shape)
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return one region per image.
-
-        Raises:
-            ValueError: the whitening is not set.
-        """
+        """Return one region per image."""
         if self.whitening is None:
             raise ValueError("RMAC has no whitening: call fit() with training images, or load_extra()")
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])

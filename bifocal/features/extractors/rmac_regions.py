@@ -15,9 +15,6 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
     the shorter side and l + m along the longer one. m is 0 on a square map; otherwise it is chosen so that the overlap
     of neighbors at l = 1 is as close as possible to 40 %.
 
-    Raises:
-        ValueError: the map is too small for ``scales``.
-
     Example:
         >>> grid_regions(2, 2, scales=2)
         [(0, 0, 2), (0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 1, 1)]
@@ -38,11 +35,7 @@ def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, i
 
 
 def region_maxima(maps: Tensor, scales: int) -> Tensor:
-    """Return the maximum of each channel in each of the n regions.
-
-    Shape:
-        maps (B, C, h, w) -> (B, n, C).
-    """
+    """Return the maximum of each channel in each of the n regions: maps (B, C, h, w) -> (B, n, C)."""
     maxima = [
         maps[:, :, top : top + side, left : left + side].amax(dim=(2, 3))
         for top, left, side in grid_regions(int(maps.shape[2]), int(maps.shape[3]), scales)
@@ -56,8 +49,8 @@ def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor
     The output has room for the regions of every map size. The second output marks the regions that this map has. A map
     that is too small for a scale has no regions of it; ``grid_regions`` rejects such a map.
 
-    Shape:
-        maps (B, C, h, w) -> maxima (B, n, C), minus infinity where there is no region; whether there is a region, (n,).
+    Shapes: maps (B, C, h, w) -> maxima (B, n, C), minus infinity where there is no region; whether there is a region,
+    (n,).
 
     Example:
         >>> maxima, present = region_maxima_of_any_size(torch.rand(1, 8, 18, 12), scales=2)

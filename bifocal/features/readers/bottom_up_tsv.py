@@ -39,11 +39,7 @@ class BottomUpTSV:
         return PublishedShape(self.regions, 2048, (Download(name, "Anderson et al.", page),))
 
     def open(self, dataset: Dataset) -> "BottomUpRows":
-        """Open the files.
-
-        Raises:
-            ValueError: there is no file, or its first row has another format.
-        """
+        """Open the files."""
         if not self.path.exists():
             raise ValueError(f"BottomUpTSV: path {self.path} does not exist, expected a TSV file or a folder of them")
         files = sorted(self.path.glob("*.tsv*")) if self.path.is_dir() else [self.path]
@@ -67,12 +63,7 @@ class BottomUpRows:
         return {"files": [path.name for path in self.files]}
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Yield the row of each image, in the order of the files.
-
-        Raises:
-            ValueError: a row is truncated or has another format (the message names file and row), or an image has no
-                row.
-        """
+        """Yield the row of each image, in the order of the files."""
         missing = {PurePath(image_id).stem: image_id for image_id in image_ids}
         missing |= {image_id: image_id for image_id in image_ids}
         for name, regions in self._rows():

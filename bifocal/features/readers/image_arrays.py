@@ -41,12 +41,7 @@ class ImageArrays:
         return None if self.dim is None else PublishedShape(self.regions, self.dim, ())
 
     def open(self, dataset: Dataset) -> "ArrayFiles":
-        """Find the file of each image.
-
-        Raises:
-            ValueError: the folder does not exist, an image has no file, or the first file has not ``dim`` numbers per
-                region; the message names the file.
-        """
+        """Find the file of each image."""
         if not self.path.is_dir():
             raise ValueError(f"ImageArrays: path {self.path} is no folder, expected one with .npy or .npz files")
         names = {path.name for path in self.path.iterdir()}
@@ -77,11 +72,7 @@ class ArrayFiles:
         return {"truth_regions": self.truth_regions} if self.truth_regions else {}
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Yield the features of each image, in the order of ``image_ids``.
-
-        Raises:
-            ValueError: a file has another format; the message names it.
-        """
+        """Yield the features of each image, in the order of ``image_ids``."""
         for image_id in image_ids:
             yield image_id, _read(self.files[image_id], with_truth=self.truth_regions > 0)
 

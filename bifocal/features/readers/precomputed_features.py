@@ -39,11 +39,7 @@ class PrecomputedFeatures:
         return PublishedShape(36, 2048, ())
 
     def open(self, dataset: Dataset) -> "PrecomputedArrays":
-        """Map the arrays to memory.
-
-        Raises:
-            ValueError: an array is missing or not numeric, or two arrays differ in regions or dimension.
-        """
+        """Map the arrays to memory."""
         root = dataset.image_root if self.path is None else self.path
         files = {split: root / f"{self.names[split]}_ims.npy" for split in dataset.images["split"].unique()}
         return PrecomputedArrays(files, dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True)))
@@ -67,11 +63,7 @@ class PrecomputedArrays:
         return {"rows": {split: len(array) for split, array in self.arrays.items()}}
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
-        """Yield the row of each image, in the order of ``image_ids``.
-
-        Raises:
-            ValueError: an id contains no row of the array.
-        """
+        """Yield the row of each image, in the order of ``image_ids``."""
         for image_id in image_ids:
             path, array = self.files[self.split_of[image_id]], self.arrays[self.split_of[image_id]]
             row = image_id.split("-")[1:2]

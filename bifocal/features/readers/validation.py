@@ -7,11 +7,7 @@ MAX_FLOAT16 = 65504
 
 
 def validated(regions: ImageRegions) -> ImageRegions:
-    """Return ``regions`` if they are valid.
-
-    Raises:
-        ValueError: a feature is not finite or exceeds float16, or a box is inverted or outside the image.
-    """
+    """Return ``regions`` if the features are finite float16 numbers and the boxes are inside the image."""
     invalid = (~(regions.features.abs() <= MAX_FLOAT16)).nonzero()
     if len(invalid):
         region, feature = invalid[0].tolist()
