@@ -10,27 +10,15 @@ from bifocal.localization.grad_cam import Activations
 
 
 class ImageEncoder(nn.Module):
-    """Encoder of images: ``forward(features, mask) -> (B, d)``, of unit norm.
-
-    Args:
-        input_dim: D, channels of a region's feature; 3 for pixels.
-        dim: d, dimension of the embedding.
-
-    Attributes:
-        reads_pixels: whether the input is pixels (B, 3, H, W) in [0, 255] and not stored features (B, R, D). Such an
-            encoder has ``embed_pixels``, which takes images of one size without a mask.
-        single_vector: whether an image has one vector (B, d), and not one per cell and level (B, L, N, d).
-        levels_per_image: L of an encoder with several vectors per image; stored features hold the cells of one level
-            after the other, equally many of each.
-        keeps_any_size: whether evaluation feeds the pixels of an image of any size unchanged to the network.
-        onnx_image_size: pixels, side of the only square that an exported graph takes; None if any size will do.
-    """
+    """Encoder of images: ``forward(features, mask) -> (B, d)``, of unit norm."""
 
     reads_pixels: bool = False
-    single_vector: bool = True
+    """Whether the input is pixels (B, 3, H, W) in [0, 255], and not stored features (B, R, D)."""
+    single_vector: bool = True  # whether an image has one vector (B, d), and not one per cell and level (B, L, N, d)
     levels_per_image: int = 1
-    keeps_any_size: bool = False
-    onnx_image_size: int | None = None
+    """L of an encoder with several vectors; stored features hold the cells of one level after the other."""
+    keeps_any_size: bool = False  # whether evaluation feeds an image of any size unchanged to the network
+    onnx_image_size: int | None = None  # side of the only square that an exported graph takes, pixels
 
     def __init__(self, input_dim: int, dim: int) -> None:
         super().__init__()
@@ -48,14 +36,7 @@ class ImageEncoder(nn.Module):
         return None
 
     def last_activations(self, regions: RegionBatch) -> Activations:
-        """Return the last activations of one image that have a position: here, the stored regions.
-
-        Args:
-            regions: batch of one image.
-
-        Raises:
-            ValueError: the encoder has several vectors per image.
-        """
+        """Return the last activations of one image that have a position: here, the stored regions."""
         if not self.single_vector:
             raise ValueError(f"Grad-CAM needs one vector per image, a {type(self).__name__} gives several")
         present = regions.mask[0]
@@ -76,28 +57,15 @@ class ImageEncoder(nn.Module):
         return None
 
     def embed_pixels(self, pixels: Tensor) -> Tensor:
-        """Return the embeddings (B, d) of images of one size (B, 3, H, W).
-
-        Raises:
-            TypeError: the encoder reads stored features.
-        """
+        """Return the embeddings (B, d) of images of one size (B, 3, H, W)."""
         raise TypeError(f"a {type(self).__name__} reads stored features, not pixels")
 
     def pixel_regions(self, pixels: Tensor) -> Tensor:
-        """Return the vectors (B, R, d) that the localizer compares with a phrase, of images of one size (B, 3, H, W).
-
-        Raises:
-            TypeError: the encoder reads stored features, or its localizer compares other vectors.
-        """
+        """Return the vectors (B, R, d) of images (B, 3, H, W) that the localizer compares with a phrase."""
         raise TypeError(f"a {type(self).__name__} has no regions of pixels")
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights that were stored with extracted features in ``directory``; does nothing without a backbone.
-
-        Raises:
-            FileNotFoundError: the encoder reads pixels, and the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the weights that a feature directory keeps; without a backbone, do nothing."""
 
     def to_dtype(self, features: Tensor) -> Tensor:
         """Return stored features in the data type of the weights."""

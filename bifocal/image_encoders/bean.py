@@ -179,12 +179,7 @@ class BEANEncoder(ImageEncoder):
         return Activations.from_maps(self.backbone_maps(image.unsqueeze(0)), self.embed_maps)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the backbone, and the adaptation if it was pretrained, from a directory of extracted features.
-
-        Raises:
-            FileNotFoundError: the encoder reads pixels, and the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the backbone, and the adaptation if it was pretrained, from a directory of extracted features."""
         path = directory / WEIGHTS_FILE
         if self.backbone is not None:
             extra = self.backbone.load_pretrained(directory)

@@ -19,14 +19,8 @@ from bifocal.localization.smile import SMILERegions
 class ConcatenatedImages(ImageEncoder):
     """Vectors of n encoders of one class, one after the other, divided by the square root of n.
 
-    The cosine of two such vectors is the mean of the cosines of the n encoders. It is no part by name: ``build_model``
-    makes it for ``members`` above 1.
-
-    Args:
-        members: encoders with one vector per image and the same input.
-
-    Shape:
-        the inputs of the members -> (B, n d), of unit norm.
+    The cosine of two such vectors is the mean of the cosines of the n encoders. It has no name of its own in a recipe:
+    ``build_model`` makes it for ``members`` above 1.
     """
 
     def __init__(self, members: Sequence[ImageEncoder]) -> None:
@@ -65,9 +59,6 @@ class ConcatenatedImages(ImageEncoder):
         """Return the regions in the joint space (B, R, n d) before normalization.
 
         The regions of each member are divided by the norm of their mean, so that all members count equally.
-
-        Raises:
-            ValueError: the members have no activation maps.
         """
         members: list[Any] = self._encoders
         if not hasattr(members[0], "activation_maps"):

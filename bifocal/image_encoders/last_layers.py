@@ -134,12 +134,7 @@ class LastLayersEncoder(ImageEncoder):
         return activations
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights that the extractor Grid keeps with the features in ``directory``.
-
-        Raises:
-            FileNotFoundError: the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the weights that the extractor Grid keeps with the features in ``directory``."""
         backbone = self._backbone()
         load_feature_weights(backbone.network, directory, backbone.classifier_prefix)
         self.layers.load_state_dict(LastLayers(backbone.network, self.layer).state_dict())

@@ -139,12 +139,7 @@ class MultiLevelEncoder(ImageEncoder):
         return MultiLevelHeatmap()
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the backbone, if there is one, from a directory of extracted features.
-
-        Raises:
-            FileNotFoundError: the encoder reads pixels, and the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the backbone, if there is one, from a directory of extracted features."""
         if self.backbone is not None:
             self.backbone.load_pretrained(directory)
 

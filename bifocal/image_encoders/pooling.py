@@ -5,20 +5,13 @@ from torch import Tensor
 
 
 def mean_region(features: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of the regions of each image.
-
-    Shape:
-        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, D)
-    """
+    """Return the mean (B, D) of the regions (B, R, D) that the mask (B, R) marks."""
     present = mask.unsqueeze(2)
     return (features * present).sum(dim=1) / present.sum(dim=1)
 
 
 def max_plus_min(features: Tensor, mask: Tensor) -> Tensor:
-    """Return the maximum plus the minimum of each channel: "Finding beans in burgers", eq. (2).
-
-    Shape:
-        features (B, R, D), mask (B, R) bool, true where there is a region -> (B, D)
+    """Return the maximum plus the minimum of each channel (B, D): "Finding beans in burgers", eq. (2).
 
     Example:
         >>> max_plus_min(torch.tensor([[[1.0], [-3.0], [9.0]]]), torch.tensor([[True, True, False]]))

@@ -101,12 +101,7 @@ class RMACEncoder(ImageEncoder):
         return Activations.from_maps(self.backbone(image.unsqueeze(0)), self.embed_maps)
 
     def load_pretrained(self, directory: Path) -> None:
-        """Load the backbone, and the whitening if there is one, from a directory of extracted features.
-
-        Raises:
-            FileNotFoundError: the directory holds no weights.
-            ValueError: the weights belong to another network, or the whitening has fewer than d dimensions.
-        """
+        """Load the backbone, and the whitening if there is one, from a directory of extracted features."""
         extra = self.backbone.load_pretrained(directory)
         if "whitening.mean" in extra:
             self.set_whitening(Whitening(extra["whitening.mean"], extra["whitening.projection"]))

@@ -21,23 +21,14 @@ TERMS, WEIGHTS = "terms.json", "idf.safetensors"
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """The dictionary of a fitted ``TFIDF``.
+    """The dictionary of a fitted ``TFIDF``."""
 
-    Args:
-        terms: row of each term.
-        idf: (K,), weight of each term.
-        stop_words: words to leave out.
-        wordnet: for lemmas; None for Snowball's stems.
-        normalize: whether vectors have unit norm, and only the first ``MAX_TOKENS`` tokens of a sentence count.
-        language: name of Snowball's stemmer.
-    """
-
-    terms: dict[str, int]
-    idf: NDArray[np.float32]
-    stop_words: frozenset[str]
-    wordnet: WordNet | None
-    normalize: bool
-    language: str = "english"
+    terms: dict[str, int]  # row of each term
+    idf: NDArray[np.float32]  # (K,), weight of each term
+    stop_words: frozenset[str]  # words to leave out
+    wordnet: WordNet | None  # for lemmas; None for Snowball's stems
+    normalize: bool  # unit norm, and only the first ``MAX_TOKENS`` tokens count
+    language: str = "english"  # of Snowball's stemmer
 
     def encode(self, sentence: str) -> tuple[NDArray[np.int32], NDArray[np.float32], int, int]:
         """Return rows, ascending, and weights of the terms of a sentence; its number of terms, and of unknown ones."""
@@ -99,11 +90,7 @@ class BagOfWords:
 
     @classmethod
     def load(cls, directory: Path) -> "BagOfWords":
-        """Read the files that :meth:`save` wrote.
-
-        Raises:
-            ValueError: an older version wrote them.
-        """
+        """Read the files that :meth:`save` wrote."""
         content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
         if "normalize" not in content:
             raise ValueError(f"{directory} was written by an older version: vectorize the captions again")

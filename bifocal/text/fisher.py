@@ -24,19 +24,12 @@ Vectors = NDArray[np.float32]
 
 @dataclass
 class Mixture:
-    """K centers in D independent dimensions; each dimension of each center is Gaussian or Laplacian.
+    """K centers in D independent dimensions; each dimension of each center is Gaussian or Laplacian."""
 
-    Attributes:
-        weights: (K,), with sum 1.
-        centers: (K, D), means or medians.
-        scales: (K, D), standard deviations or mean absolute deviations.
-        gaussian: (K, D) bool, False for Laplacian.
-    """
-
-    weights: Array
-    centers: Array
-    scales: Array
-    gaussian: NDArray[np.bool_]
+    weights: Array  # (K,), with sum 1
+    centers: Array  # (K, D), means or medians
+    scales: Array  # (K, D), standard deviations or mean absolute deviations
+    gaussian: NDArray[np.bool_]  # (K, D) bool, False for Laplacian
 
     def log_joint(self, x: Array) -> Array:
         """Return ln(weight x density) of every center: (N, D) -> (N, K)."""
@@ -73,16 +66,10 @@ class Mixture:
 
 @dataclass(frozen=True)
 class FisherArrays:
-    """Arrays that map words to principal components of Fisher vectors.
+    """Arrays that map words to principal components of Fisher vectors."""
 
-    Attributes:
-        words: (V, K) word vectors.
-        state: the mean and the unmixing matrix of the independent components, the mixture, and the mean and the
-            principal components of the Fisher vectors of captions.
-    """
-
-    words: Vectors
-    state: dict[str, NDArray[Any]]
+    words: Vectors  # (V, K) word vectors
+    state: dict[str, NDArray[Any]]  # independent components, mixture and principal components, by name
 
     @property
     def mixture(self) -> Mixture:

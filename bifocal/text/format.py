@@ -53,17 +53,11 @@ class TextFormat:
 
 @dataclass
 class EncodedCaptions:
-    """Captions as flat arrays, one per caption, with the dtype of their format.
+    """Captions as flat arrays, one per caption, with the dtype of their format."""
 
-    Attributes:
-        values: token ids (T,), a vector (K,), layers (L T K,), or the non-zero values of a sparse vector.
-        indices: positions of the non-zero values, int32, ascending; only for the format "sparse".
-        counts: number of tokens, unknown tokens, empty captions and truncated captions.
-    """
-
-    values: list[Array]
-    indices: list[Array] | None = None
-    counts: dict[str, int] = field(default_factory=dict)
+    values: list[Array]  # token ids (T,), a vector (K,), layers (L T K,), or a sparse vector's non-zero values
+    indices: list[Array] | None = None  # int32, ascending positions of the values; only "sparse"
+    counts: dict[str, int] = field(default_factory=dict)  # tokens, unknown tokens, empty and truncated captions
 
 
 def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> TextBatch:
@@ -88,9 +82,6 @@ def collate(text_format: TextFormat, values: Sequence[Array], indices: Sequence[
 
 def sparse_rows(text_format: TextFormat, values: Sequence[Array], indices: Sequence[Array] | None) -> csr_matrix:
     """Return encoded captions with one vector each, dense or sparse, as a sparse matrix (B, K).
-
-    Raises:
-        ValueError: the captions are tokens or contextual vectors.
 
     Example:
         >>> sparse_rows(TextFormat("sparse", dim=4), [np.array([0.6, 0.8])], [np.array([1, 3])]).toarray()

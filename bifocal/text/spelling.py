@@ -25,12 +25,8 @@ def spell(token: str | int, length: int) -> list[int]:
 def spell_sentences(sentences: Sequence[Sequence[str]], length: int) -> tuple[Array, Array, Array]:
     """Return the arguments of ``bifocal.text.elmo.Elmo`` for B sentences of tokens: symbols, words and lengths.
 
-    Args:
-        length: symbols of a word.
-
-    Shape:
-        -> symbols (N, length) of the N different words, words (T, B) rows of them, lengths (B,). Each sentence has a
-        boundary before and after its tokens; behind its end, ``words`` is 0.
+    Symbols (N, length) have the N different words, words (T, B) rows of them. Each sentence has a boundary before and
+    after its tokens; after its end, ``words`` is 0.
 
     Example:
         >>> symbols, words, lengths = spell_sentences([["a", "dog", "a"], []], 5)

@@ -27,11 +27,7 @@ BATCH = 1024
 def write_store(
     directory: Path, text_format: TextFormat, caption_ids: Sequence[int], batches: Iterator[EncodedCaptions]
 ) -> None:
-    """Write encoded captions.
-
-    Args:
-        batches: ``BATCH`` captions each, in the order of ``caption_ids``.
-    """
+    """Write encoded captions; ``batches`` are of ``BATCH`` captions each, in the order of ``caption_ids``."""
     (directory / FORMAT).write_text(json.dumps(asdict(text_format), indent=2) + "\n")
     fields = [
         pa.field("caption_id", pa.int64()),

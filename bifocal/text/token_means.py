@@ -19,15 +19,10 @@ Array = NDArray[Any]
 
 @dataclass
 class TokenMeans:
-    """Tokens, their vectors, and the unit vectors of captions.
+    """Tokens, their vectors, and the unit vectors of captions."""
 
-    Attributes:
-        tokens: subwords, or words.
-        vectors: (V, K) float32, vectors of the tokens with their weights.
-    """
-
-    tokens: SubwordTokenizer | Vocabulary
-    vectors: NDArray[np.float32]
+    tokens: SubwordTokenizer | Vocabulary  # subwords, or words
+    vectors: NDArray[np.float32]  # (V, K) float32, with the weights of the tokens
 
     def encode(self, captions: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
         """Return the ids of the known tokens of each caption, and counts of tokens."""

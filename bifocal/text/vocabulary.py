@@ -51,11 +51,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read the file that :meth:`save` wrote.
-
-        Raises:
-            ValueError: the file is not a vocabulary.
-        """
+        """Read the file that :meth:`save` wrote."""
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.get("words", [])[:2] != [PADDING, UNKNOWN]:
             raise ValueError(f"{path} is not a vocabulary: 'words' must begin with {PADDING!r}, {UNKNOWN!r}")

@@ -18,15 +18,10 @@ Array = NDArray[Any]
 
 @dataclass
 class WordMeans:
-    """Words, their vectors, and the mean vectors of captions, as ``MeanWordVectors`` computes them.
+    """Words, their vectors, and the mean vectors of captions, as ``MeanWordVectors`` computes them."""
 
-    Attributes:
-        vocabulary: V words.
-        vectors: (V, K) float32.
-    """
-
-    vocabulary: Vocabulary
-    vectors: NDArray[np.float32]
+    vocabulary: Vocabulary  # V words
+    vectors: NDArray[np.float32]  # (V, K) float32
 
     @classmethod
     def load(cls, directory: Path) -> "WordMeans":

@@ -8,9 +8,7 @@ from torch import nn
 class TextEncoder(nn.Module):
     """Encoder of captions: ``forward(values, lengths) -> (B, d)``, of unit norm.
 
-    Args:
-        input_dim: K, dimension of a word's or a caption's vector.
-        dim: d, dimension of the embedding.
+    ``input_dim`` K is the dimension of a word's or a caption's vector, ``dim`` d of the embedding.
     """
 
     def __init__(self, input_dim: int, dim: int) -> None:

@@ -12,15 +12,8 @@ from bifocal.text_encoders.base import TextEncoder
 class ConcatenatedTexts(TextEncoder):
     """Vectors of n encoders of one class, one after the other, divided by the square root of n.
 
-    See ``bifocal.image_encoders.concatenated.ConcatenatedImages``.
-
-    Args:
-        members: encoders with the same input.
-        own_words: whether each member has its own word vectors: ``values`` then holds those of the members one after
-            the other, n K for each token.
-
-    Shape:
-        the inputs of the members -> (B, n d), of unit norm.
+    See ``bifocal.image_encoders.concatenated.ConcatenatedImages``. With ``own_words``, each member has its own word
+    vectors: ``values`` then holds n K numbers for each token, one member after the other.
     """
 
     def __init__(self, members: Sequence[TextEncoder], own_words: bool) -> None:

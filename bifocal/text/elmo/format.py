@@ -15,32 +15,19 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 @dataclass(frozen=True)
 class ElmoOptions:
-    """Sizes of the network; the defaults are those of the published network.
+    """Sizes of the network; the defaults are the sizes of the published network."""
 
-    Attributes:
-        symbol_dim: dimension of the embedding of a letter.
-        filters: (width in letters, number of filters) of each convolution.
-        max_symbols: maximum number of letters of a word.
-        activation: activation of the convolutions, "relu" or "tanh".
-        highways: number of highway layers.
-        lstm_dim: dimension of an LSTM cell.
-        projection_dim: P, dimension of the output of an LSTM.
-        layers: number of LSTM layers per direction.
-        cell_clip, projection_clip: bounds of the absolute values of cell and output.
-        skip_connections: add the input of each LSTM layer above the first to its output.
-    """
-
-    symbol_dim: int = 16
-    filters: tuple[tuple[int, int], ...] = FILTERS
-    max_symbols: int = 50
-    activation: str = "relu"
+    symbol_dim: int = 16  # dimension of a letter's embedding
+    filters: tuple[tuple[int, int], ...] = FILTERS  # (width in letters, number of filters) of each convolution
+    max_symbols: int = 50  # letters of a word
+    activation: str = "relu"  # of the convolutions, "relu" or "tanh"
     highways: int = 2
-    lstm_dim: int = 4096
-    projection_dim: int = 512
-    layers: int = 2
+    lstm_dim: int = 4096  # dimension of a cell
+    projection_dim: int = 512  # P, dimension of an LSTM's output
+    layers: int = 2  # LSTM layers per direction
     cell_clip: float = 3.0
     projection_clip: float = 3.0
-    skip_connections: bool = True
+    skip_connections: bool = True  # add the input of each LSTM layer above the first to its output
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ElmoOptions":
@@ -49,11 +36,7 @@ class ElmoOptions:
 
 
 def read_options(path: Path) -> ElmoOptions:
-    """Read ``options.json``.
-
-    Raises:
-        ValueError: the file is not JSON, or a value is missing.
-    """
+    """Read ``options.json``."""
     try:
         options = json.loads(path.read_text())
         lstm, letters = options["lstm"], options["char_cnn"]
@@ -75,12 +58,7 @@ def read_options(path: Path) -> ElmoOptions:
 
 
 def read_weights(path: Path, options: ElmoOptions) -> dict[str, Tensor]:
-    """Read the weights, by their names in :class:`bifocal.text.elmo.network.Elmo`.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ValueError: the file is truncated, is not HDF5 or lacks a weight.
-    """
+    """Read the weights, by their names in :class:`bifocal.text.elmo.network.Elmo`."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected the HDF5 weights of ELMo")
     try:

@@ -91,11 +91,7 @@ class ProjectedLSTM(nn.Module):
 
 
 class Elmo(nn.Module):
-    """Bidirectional language model without its softmax.
-
-    Args:
-        options: sizes; the published sizes by default.
-    """
+    """Bidirectional language model without its softmax, of the published sizes by default."""
 
     def __init__(self, options: ElmoOptions | None = None) -> None:
         super().__init__()
@@ -106,12 +102,7 @@ class Elmo(nn.Module):
 
     @classmethod
     def load(cls, options_path: Path | str, weights_path: Path | str) -> "Elmo":
-        """Read the published format: ``options.json`` and ``*.hdf5``.
-
-        Raises:
-            FileNotFoundError: a file is missing.
-            ValueError: a file is truncated, or the weights do not have the sizes of the options.
-        """
+        """Read the published format: ``options.json`` and ``*.hdf5``."""
         options = read_options(Path(options_path))
         elmo = cls(options)
         weights = read_weights(Path(weights_path), options)
@@ -135,15 +126,10 @@ class Elmo(nn.Module):
         return 2 * self.options.projection_dim
 
     def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the layers of a batch of padded sentences, forward and backward.
+        """Return the 1 + layers outputs (2, T, B, P) of a batch of padded sentences, forward and backward.
 
-        Args:
-            symbols: (N, symbols) of each different word, see ``bifocal.text.spelling``.
-            words: (T, B) rows of ``symbols``, including the two boundaries of the sentence.
-            lengths: (B,) number of steps of each sentence.
-
-        Returns:
-            1 + layers tensors (2, T, B, P); values after the end of a sentence are undefined.
+        ``symbols`` (N, symbols) has each different word, see ``bifocal.text.spelling``; ``words`` (T, B) has rows of
+        it, including the two boundaries of a sentence. Values after the ``lengths`` (B,) are undefined.
         """
         x = self.tokens(symbols)[words]
         mirror = mirrored(lengths, words.shape[0])[..., None].expand_as(x)
@@ -157,14 +143,9 @@ class Elmo(nn.Module):
 
     @torch.inference_mode()
     def layers(self, sentences: Sequence[Sequence[str]], batch_size: int = 64) -> list[NDArray[np.float32]]:
-        """Return the layers of every token; every sentence starts from a zero state.
+        """Return the layers (3, T, 2 P) float32 of every sentence: forward, then backward, each from a zero state.
 
-        Args:
-            sentences: lists of tokens with their case.
-            batch_size: sentences of similar length that are computed together.
-
-        Returns:
-            Per sentence (3, T, 2 P) float32: forward, then backward; layer 0 is the vector of the token, twice.
+        Tokens keep their case. Layer 0 is the vector of the token, twice.
         """
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         results: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sentences)

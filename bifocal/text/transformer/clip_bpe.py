@@ -15,14 +15,8 @@ def clip_tokenizer(simple: Any, context_length: int) -> "Tokenizer | None":
     """Return a tokenizer of the package ``tokenizers`` that is equal to one of open_clip for plain text.
 
     Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016, over the bytes of UTF-8.
-    open_clip also repairs wrongly decoded text and entities of HTML; this tokenizer straightens quotes alone.
-
-    Args:
-        simple: tokenizer of open_clip.
-        context_length: length of each row of ids; longer sentences are truncated.
-
-    Returns:
-        None if ``simple`` is no ``SimpleTokenizer`` with its default cleaning, as SigLIP's is.
+    open_clip also repairs wrongly decoded text and entities of HTML; this tokenizer only straightens quotes. The result
+    is None unless ``simple`` is a ``SimpleTokenizer`` with its default cleaning, unlike SigLIP's.
     """
     merges = getattr(simple, "bpe_ranks", None)
     if merges is None or simple.reduction_fn is not None or getattr(simple.clean_fn, "__name__", "") != "_clean_lower":

@@ -27,45 +27,26 @@ EXCLUDED = (".", "onnx", "openvino")
 
 @dataclass(frozen=True)
 class DenseLayer:
-    """A fully connected layer after the pooling.
-
-    Attributes:
-        folder: folder of its weights.
-        activation: "Identity", "Tanh" or "ReLU".
-    """
+    """A fully connected layer after the pooling."""
 
     folder: Path
-    activation: str
+    activation: str  # "Identity", "Tanh" or "ReLU"
 
 
 @dataclass(frozen=True)
 class TransformerFolder:
-    """Files of a transformer and of the modules after it.
-
-    Attributes:
-        root: the folder.
-        transformer: folder of ``config.json`` and of the weights; the root itself, or below it.
-        poolings: names in ``POOLINGS``; a folder without ``modules.json`` has the mean of the tokens.
-        dense: layers after the pooling.
-        normalize: whether the vectors have unit norm.
-        max_tokens: longest input, special tokens included.
-    """
+    """Files of a transformer and of the modules after it."""
 
     root: Path
-    transformer: Path
-    poolings: tuple[str, ...]
+    transformer: Path  # folder of ``config.json`` and of the weights; the root itself, or below it
+    poolings: tuple[str, ...]  # names in ``POOLINGS``; a folder without ``modules.json`` has the mean of the tokens
     dense: tuple[DenseLayer, ...]
     normalize: bool
-    max_tokens: int
+    max_tokens: int  # special tokens included
 
     @classmethod
     def read(cls, path: Path) -> "TransformerFolder":
-        """Read the small files of a folder.
-
-        Raises:
-            FileNotFoundError: configuration, tokenizer or weights are missing.
-            ValueError: the folder has a module of another kind.
-        """
+        """Read the small files of a folder."""
         entries = json.loads((path / MODULES).read_text()) if (path / MODULES).is_file() else []
         modules = [(str(entry["type"]).rpartition(".")[2], path / entry["path"]) for entry in entries]
         transformer = next((folder for kind, folder in modules if kind == "Transformer"), path)
@@ -113,11 +94,7 @@ class TransformerFolder:
         return len(self.poolings) * self.dim
 
     def parameters(self, *, embeddings: bool = True) -> int:
-        """Return the number of weights, by the headers of their files.
-
-        Args:
-            embeddings: count the tables of embeddings, which a token reads one row of.
-        """
+        """Return the number of weights, by the headers of their files, with or without the embeddings."""
         shapes = [item for file in self.transformer.glob("*.safetensors") for item in tensor_shapes(file).items()]
         return sum(math.prod(shape) for name, shape in shapes if embeddings or "embeddings" not in name)
 

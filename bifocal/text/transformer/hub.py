@@ -11,12 +11,7 @@ EXCLUDED_FILES = ("onnx/*", "openvino/*")
 
 
 def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder:
-    """Return the files of the folder ``path``, or of ``model`` on the Hugging Face hub.
-
-    Raises:
-        FileNotFoundError: the folder is incomplete, or the download failed; the message says which folder to give.
-        ValueError: neither is given, or both.
-    """
+    """Return the files of the folder ``path``, or of ``model`` on the Hugging Face hub."""
     for problem in one_source({"model": model, "path": path}):
         raise ValueError(problem)
     if path is not None:

@@ -21,17 +21,9 @@ MISSING = "text by a transformer needs the package transformers: pip install 'bi
 
 
 class Transformer(nn.Module):
-    """Hidden states of a transformer.
+    """The L + 1 hidden states (B, T, K) of a transformer: the embeddings of the tokens, then each layer.
 
-    Args:
-        network: a network of the package ``transformers`` without a head.
-
-    Attributes:
-        dim: K, numbers of a hidden state.
-        layers: L, layers after the embeddings of the tokens.
-
-    Shape:
-        ids (B, T) int64 and lengths (B,) -> L + 1 states (B, T, K): the embeddings of the tokens, then each layer.
+    ``network`` is a network of the package ``transformers`` without a head; the inputs are ids (B, T) and lengths (B,).
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -44,11 +36,7 @@ class Transformer(nn.Module):
 
     @classmethod
     def load(cls, folder: Path) -> "Transformer":
-        """Load configuration and weights, as float32, in evaluation mode.
-
-        Raises:
-            ImportError: the package ``transformers`` is missing.
-        """
+        """Load configuration and weights, as float32, in evaluation mode."""
         library = transformers_library()
         library.utils.logging.disable_progress_bar()
         network = library.AutoModel.from_pretrained(
@@ -58,14 +46,7 @@ class Transformer(nn.Module):
 
     @classmethod
     def new(cls, config: Mapping[str, Any]) -> "Transformer":
-        """Return a network with random weights.
-
-        Args:
-            config: content of the file ``config.json`` of a transformer.
-
-        Raises:
-            ImportError: the package ``transformers`` is missing.
-        """
+        """Return a network with random weights from the content of a ``config.json``."""
         library = transformers_library()
         arguments = {name: value for name, value in config.items() if name != "model_type"}
         return cls(library.AutoModel.from_config(library.AutoConfig.for_model(config["model_type"], **arguments)))
@@ -84,11 +65,7 @@ class Transformer(nn.Module):
 
 
 def transformers_library() -> Any:
-    """Return the module ``transformers``.
-
-    Raises:
-        ImportError: it is not installed.
-    """
+    """Return the module ``transformers``, or say how to install it."""
     try:
         import transformers  # an extra; and it takes seconds
     except ImportError as error:
@@ -97,18 +74,9 @@ def transformers_library() -> Any:
 
 
 class SentenceTower(nn.Module):
-    """Vectors of sentences: a transformer, poolings, fully connected layers, and the norm.
+    """Vectors of sentences: a transformer, poolings, fully connected layers, and the norm if ``unit``.
 
-    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3.
-
-    Args:
-        transformer: gives the hidden states.
-        poolings: of ``bifocal.text.transformer.folder.POOLINGS``, concatenated.
-        dense: layers after the poolings.
-        unit: divide a vector by its norm.
-
-    Shape:
-        ids (B, T) int64, lengths (B,) in [1, T] -> (B, K).
+    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3: ids (B, T) int64, lengths (B,) in [1, T] -> (B, K).
     """
 
     def __init__(self, transformer: Transformer, poolings: Sequence[str], dense: nn.Sequential, unit: bool) -> None:
@@ -135,19 +103,11 @@ class SentenceTower(nn.Module):
 
 
 class TokenStates(nn.Module):
-    """States of the tokens of a sentence, without special tokens.
+    """States (B, L, T - before, K) of the tokens of a sentence without special tokens, and their lengths (B,).
 
-    Args:
-        transformer: gives the hidden states.
-        layers: states to return; 0 is the embeddings of the tokens, -1 the last layer.
-        before, after: number of special tokens before and after the words of a sentence.
-
-    Shape:
-        ids (B, T) int64, lengths (B,) -> states (B, L, T - before, K), rounded to float16 as the text store does and
-        zero after the end of a sentence, and lengths (B,), at least 1.
-
-    Raises:
-        ValueError: the transformer lacks a layer.
+    A state of the ``layers`` 0 is the embedding of a token, -1 the last layer. ``before`` and ``after`` are the numbers
+    of special tokens before and after a sentence. States are rounded to float16, as in the text store, and zero after
+    the end of a sentence; a length is at least 1.
     """
 
     def __init__(self, transformer: Transformer, layers: Sequence[int], before: int, after: int) -> None:

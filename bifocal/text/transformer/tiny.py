@@ -20,12 +20,8 @@ def write_tiny_transformer(
 ) -> Path:
     """Write a BERT with random weights as sentence-transformers does, and return its folder.
 
-    Args:
-        sentences: the vocabulary is the set of their words.
-        dim: numbers of a hidden state; a multiple of 2, the number of heads.
-        layers: layers of attention.
-        seed: seed of the weights.
-        folder: the folder; None for a new one in the directory of temporary files.
+    The vocabulary is the set of the sentences' words. ``dim`` is a multiple of 2, the number of heads; ``folder`` is by
+    default a new one in the directory of temporary files.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel

@@ -17,11 +17,7 @@ Array = NDArray[Any]
 class SubwordTokenizer:
     """Ids of subwords, with the special tokens of the network, truncated and not padded.
 
-    Args:
-        tokenizer: of the package ``tokenizers``.
-
-    Attributes:
-        unknown: id of unknown tokens; 0 if the tokenizer has none.
+    ``tokenizer`` is of the package ``tokenizers``; ``unknown`` is the id of unknown tokens, 0 without one.
     """
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
@@ -31,14 +27,7 @@ class SubwordTokenizer:
 
     @classmethod
     def read(cls, file: Path, max_tokens: int | None = None) -> "SubwordTokenizer":
-        """Read a ``tokenizer.json``.
-
-        Args:
-            max_tokens: longest sentence, special tokens included; None for the truncation in the file.
-
-        Raises:
-            ImportError: the package ``tokenizers`` is missing.
-        """
+        """Read a ``tokenizer.json``; ``max_tokens`` includes special tokens, None keeps the truncation of the file."""
         try:
             from tokenizers import Tokenizer
         except ImportError as error:

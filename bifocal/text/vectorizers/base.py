@@ -33,11 +33,7 @@ class Vectorizer(Protocol):
         """Format of the encoded captions; known after ``fit`` or ``load``."""
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Learn from the training captions and return metrics of the fit.
-
-        Args:
-            checkpoints: directory from which an interrupted training resumes; None: it starts again.
-        """
+        """Learn from the training captions and return metrics; an interrupted training resumes at ``checkpoints``."""
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Encode captions."""
@@ -70,11 +66,7 @@ class FittedVectorizer:
 
 
 def training_documents(vectorizer: Vectorizer, image_ids: Sequence[str], captions: Sequence[str]) -> list[str]:
-    """Return the texts that ``fit`` of this vectorizer takes: the captions, or the joined captions of each image.
-
-    Args:
-        image_ids: image of each caption.
-    """
+    """Return the texts that ``fit`` of this vectorizer takes: the captions, or the joined captions of each image."""
     if getattr(vectorizer, "documents", "captions") == "captions":
         return list(captions)
     joined: dict[str, list[str]] = {}
@@ -86,11 +78,7 @@ def training_documents(vectorizer: Vectorizer, image_ids: Sequence[str], caption
 def write_text(
     directory: Path, vectorizer: Vectorizer, caption_ids: Sequence[int], captions: Sequence[str]
 ) -> dict[str, float]:
-    """Write a text: the captions as the fitted ``vectorizer`` encodes them, and the vectorizer.
-
-    Returns:
-        The number of captions, the counts of the vectorizer, and the fraction of unknown tokens.
-    """
+    """Write the captions as the fitted ``vectorizer`` encodes them, and the vectorizer; return its counts."""
     counts: Counter[str] = Counter()
 
     def batches() -> Iterator[EncodedCaptions]:
@@ -120,11 +108,7 @@ def save_vectorizer(directory: Path, vectorizer: Vectorizer) -> None:
 
 
 def load_vectorizer(directory: Path) -> FittedVectorizer:
-    """Load the vectorizer of a text.
-
-    Raises:
-        FileNotFoundError: the directory contains no vectorizer.
-    """
+    """Load the vectorizer of a text."""
     config = load_config(directory, "vectorizer")
     vectorizer: Vectorizer = build(PACKAGE, {"name": config["name"], **config["arguments"]})
     vectorizer.load(directory)

@@ -73,11 +73,7 @@ class Concatenated:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Fit each vectorizer; a metric has the number of its vectorizer before its name.
-
-        Raises:
-            ValueError: there are fewer than two, or one has no single vector per caption.
-        """
+        """Fit each vectorizer; a metric has the number of its vectorizer before its name."""
         if len(self.vectorizers) < 2:
             raise ValueError(f"Concatenated has {len(self.vectorizers)} vectorizers: give two or more")
         self.fitted_parts = list(self.vectorizers)

@@ -35,12 +35,7 @@ class FromText:
         return self.fitted.format
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Load the vectorizer; the captions are not used.
-
-        Raises:
-            FileNotFoundError: the folder contains no text.
-            ValueError: ``path`` is None.
-        """
+        """Load the vectorizer; the captions are not used."""
         if self.path is None:
             raise ValueError("FromText needs path, the folder of a text")
         self.fitted = load_vectorizer(Path(self.path)).vectorizer

@@ -14,13 +14,8 @@ def streaming_pca(
     """Return the mean (D,) and the leading components (D, k), by a randomized range finder and a Rayleigh-Ritz step.
 
     Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 2011, algorithms 4.3 (one power) and 5.3.
-    The function reads the data three times. Memory holds one block, three matrices (D, k) and two (k, k).
-
-    Args:
-        blocks: returns the data (n, D) block by block, at each call.
-        components: k; the result has fewer if the rank of the data is lower.
-        seed: seed of the random start.
-        oversample: additional columns of the search.
+    The function reads the data three times: ``blocks`` returns it (n, D) block by block, at each call. Memory holds one
+    block, three matrices (D, k) and two (k, k). The result has fewer components if the rank of the data is lower.
     """
     total, count = np.zeros(0), 0
     for block in blocks():

@@ -112,12 +112,7 @@ class TFIDF:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Learn the terms and their weights from documents; the seed has no effect.
-
-        Raises:
-            FileNotFoundError: lemmas need WordNet, and it is missing.
-            ValueError: no term is frequent enough.
-        """
+        """Learn the terms and their weights from documents; the seed has no effect."""
         empty = BagOfWords(
             terms={},
             idf=np.zeros(0, dtype=np.float32),

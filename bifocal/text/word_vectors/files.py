@@ -14,19 +14,12 @@ Vector = NDArray[np.float32]
 
 @dataclass
 class WordVectorFile:
-    """Vectors of the requested words in a file.
+    """Vectors of the requested words in a file."""
 
-    Attributes:
-        vectors: vector (K,) of each requested word that the file has.
-        dim: K.
-        duplicates: number of entries that repeat a requested word; the first entry counts, as in gensim.
-        undecodable: number of words that are not UTF-8; no caption can contain them.
-    """
-
-    vectors: dict[str, Vector]
-    dim: int
-    duplicates: int
-    undecodable: int
+    vectors: dict[str, Vector]  # (K,) of each requested word that the file has
+    dim: int  # K
+    duplicates: int  # repeated entries of requested words; the first entry counts, as in gensim
+    undecodable: int  # words that are not UTF-8; no caption can contain them
 
 
 def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
@@ -34,10 +27,6 @@ def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
 
     The suffix determines the format: ``.bin`` is word2vec binary; ``.npy`` is a matrix (V, K) with one word per line in
     a ``.txt`` of the same name; other files are text: word2vec and fastText .vec (V and K on the first line), or GloVe.
-
-    Raises:
-        FileNotFoundError: the file is missing, or the word list of a matrix.
-        ValueError: the file is truncated, a line has another dimension, or a value is not a finite number.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected a file of word vectors")

@@ -17,15 +17,10 @@ VECTORS = "word_vectors.safetensors"
 
 @dataclass
 class WordVectors:
-    """Words and their vectors.
+    """Words and their vectors."""
 
-    Attributes:
-        vocabulary: V words.
-        vectors: (V, K) float32; row 0 (padding) is zero.
-    """
-
-    vocabulary: Vocabulary
-    vectors: NDArray[np.float32]
+    vocabulary: Vocabulary  # V words
+    vectors: NDArray[np.float32]  # (V, K) float32; row 0 (padding) is zero
 
     @classmethod
     def from_words(cls, words: Sequence[str], vectors: NDArray[np.float32]) -> "WordVectors":
@@ -59,11 +54,7 @@ class WordVectors:
 
     @classmethod
     def load(cls, directory: Path) -> "WordVectors":
-        """Read the files that :meth:`save` wrote.
-
-        Raises:
-            ValueError: the two files have different numbers of words.
-        """
+        """Read the files that :meth:`save` wrote."""
         vocabulary = Vocabulary.load(directory / Vocabulary.FILE)
         vectors = load_file(directory / VECTORS)["vectors"]
         if len(vectors) != len(vocabulary):

@@ -24,26 +24,18 @@ FILES = ("index.noun", "noun.exc")
 class WordNet:
     """Nouns and irregular plurals of WordNet.
 
-    Attributes:
-        nouns: all lemmas.
-        exceptions: lemmas of each irregular form.
-
     Example:
         >>> wordnet = WordNet(frozenset({"dog", "man", "leaf"}), {"leaves": ("leaf",)})
         >>> [wordnet.lemma(word) for word in ("dogs", "leaves", "men", "runs")]
         ['dog', 'leaf', 'man', 'runs']
     """
 
-    nouns: frozenset[str]
-    exceptions: Mapping[str, tuple[str, ...]]
+    nouns: frozenset[str]  # all lemmas
+    exceptions: Mapping[str, tuple[str, ...]]  # lemmas of each irregular form
 
     @classmethod
     def read(cls, folder: Path) -> "WordNet":
-        """Read WordNet's database files.
-
-        Raises:
-            FileNotFoundError: one of the two files is missing.
-        """
+        """Read WordNet's database files."""
         for name in FILES:
             if not (folder / name).is_file():
                 raise FileNotFoundError(

@@ -9,11 +9,7 @@ from bifocal.text_encoders.recurrent.sequences import check_layers, last_true_st
 
 
 class ScalarMixture(nn.Module):
-    """Weighted mean of layers: gamma times the mean by softmax weights. Peters et al., NAACL 2018, eq. (1).
-
-    Shape:
-        (L, ...) -> (...)
-    """
+    """Weighted mean of layers (L, ...): gamma times the mean by softmax weights. Peters et al., NAACL 2018, eq. (1)."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()

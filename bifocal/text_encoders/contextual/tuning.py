@@ -102,13 +102,7 @@ class LoRA:
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer with a trained change of low rank: W x + b + (alpha / rank) B A x.
-
-    Args:
-        layer: W and b.
-        rank: rows of A.
-        alpha: scale of the change, divided by the rank.
-    """
+    """A linear layer with a trained change of low rank: W x + b + (alpha / rank) B A x."""
 
     def __init__(self, layer: nn.Linear, rank: int, alpha: float) -> None:
         super().__init__()

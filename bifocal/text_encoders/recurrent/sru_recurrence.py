@@ -11,10 +11,7 @@ from torch import Tensor
 
 
 def steps(sizes: list[int]) -> Iterator[slice]:
-    """Yield the rows of each time step in packed sequences.
-
-    Args:
-        sizes: number of sequences at each step, never increasing.
+    """Yield the rows of each time step in packed sequences; ``sizes`` of the steps never increase.
 
     Example:
         >>> list(steps([3, 1]))
@@ -38,12 +35,8 @@ def recurrence_forward(
 ) -> tuple[Tensor, Tensor]:
     """Return states c and outputs h, both (N, d); replaces the gates in ``u`` by their sigmoids.
 
-    Args:
-        u: (N, at least 3 d): candidates, forget gates, reset gates before bias and sigmoid.
-        bias: (2 d), bias of the gates.
-        skip: (N, d), input of the highway.
-        mask: (B, d), dropout mask of tanh(c); None without dropout.
-        sizes: number of sequences at each step, never increasing.
+    ``u`` (N, at least 3 d) holds candidates, forget gates and reset gates before bias (2 d) and sigmoid, ``skip`` (N,
+    d) the input of the highway, ``mask`` (B, d) the dropout mask of tanh(c). ``sizes`` of the steps never increase.
     """
     dim = skip.shape[1]
     u[:, dim : 3 * dim].add_(bias).sigmoid_()

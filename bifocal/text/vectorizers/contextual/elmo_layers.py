@@ -100,11 +100,7 @@ class ElmoLayers:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Load the published network, or train one.
-
-        Raises:
-            FileNotFoundError: the folder does not contain both files.
-        """
+        """Load the published network, or train one."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if self.path is not None:
             folder = Path(self.path)

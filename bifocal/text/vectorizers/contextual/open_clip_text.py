@@ -61,11 +61,7 @@ class OpenClipText:
         return TextFormat("vectors", self.dim)
 
     def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus.
-
-        Raises:
-            ModuleNotFoundError: open_clip is not installed.
-        """
+        """Return the sizes of the text of a published corpus."""
         from bifocal.backbones.open_clip import OpenClipBackbone
 
         with torch.device("meta"):
@@ -85,12 +81,7 @@ class OpenClipText:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Load the weights; the captions are not used.
-
-        Raises:
-            FileNotFoundError: the file is missing, or the weights cannot be downloaded.
-            ValueError: the weights belong to another model.
-        """
+        """Load the weights; the captions are not used."""
         from bifocal.backbones.state import load_library_weights, load_weights_file  # import torch, which takes seconds
 
         self._build()

@@ -19,15 +19,9 @@ SUBWORDS_PER_WORD = 1.13
 
 @dataclass
 class PretrainedTransformer(ABC):
-    """A transformer that the text holds a copy of.
+    """A transformer that the text holds a copy of, given by its name on the hub or by its folder.
 
-    Args:
-        model: name of the transformer on the Hugging Face hub, which is downloaded.
-        path: folder of the transformer, instead of ``model``.
-
-    Attributes:
-        folder: files of the transformer; known after ``fit`` or ``load``.
-        tokenizer: its tokenizer.
+    ``folder`` and ``tokenizer`` are known after ``fit`` or ``load``.
     """
 
     model: str | None = None
@@ -58,12 +52,7 @@ class PretrainedTransformer(ABC):
         """Return the format of the text, before ``fit``."""
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Load the transformer; the captions are not used.
-
-        Raises:
-            FileNotFoundError: the folder is incomplete, or the transformer cannot be downloaded.
-            ValueError: neither ``model`` nor ``path`` is given, or the transformer does not fit an argument.
-        """
+        """Load the transformer; the captions are not used."""
         self._open(find_folder(self.model, self.path))
         return {"parameters": self.folder.parameters()}
 
@@ -77,5 +66,4 @@ class PretrainedTransformer(ABC):
         self._open(TransformerFolder.read(directory / NETWORK))
 
     def _open(self, folder: TransformerFolder) -> None:
-        """Load the files of a folder."""
         self.folder, self.tokenizer = folder, folder.tokenizer()

@@ -16,21 +16,10 @@ Array = NDArray[np.float64]
 def fit_mixture(
     x: Array, counts: Array, centers: int, laplacian: bool, seed: int, iterations: int, min_scale: float = 1e-3
 ) -> tuple[Mixture, list[float]]:
-    """Fit a mixture by EM, starting from k-means.
+    """Fit a mixture of K centers by EM, starting from k-means; also return the mean ln p(x) before each iteration.
 
-    Args:
-        x: (N, D) distinct points.
-        counts: (N,) number of occurrences of each point.
-        centers: K.
-        laplacian: allow Laplacian dimensions; each dimension of each center takes the likelier distribution.
-        iterations: iterations of EM.
-        min_scale: lower bound of the scales, relative to the standard deviation of the data.
-
-    Returns:
-        The mixture, and the mean of ln p(x) before each iteration.
-
-    Raises:
-        ValueError: there are fewer points than centers.
+    The N distinct points ``x`` (N, D) occur ``counts`` (N,) times. With ``laplacian``, each dimension of each center
+    takes the likelier distribution. ``min_scale`` bounds the scales, relative to the standard deviation of the data.
     """
     from sklearn.cluster import KMeans  # imported here: scikit-learn takes seconds
 

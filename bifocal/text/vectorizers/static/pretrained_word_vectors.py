@@ -80,11 +80,7 @@ class PretrainedWordVectors:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Look up the words of ``captions`` in the file.
-
-        Raises:
-            ValueError: ``path`` is None, the file has none of the words, or no vector for unknown words.
-        """
+        """Look up the words of ``captions`` in the file."""
         if self.path is None:
             raise ValueError("PretrainedWordVectors needs path: a file of word vectors")
         frequent = frequent_words(captions, self.min_count)

@@ -97,12 +97,7 @@ class StaticVectors:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Read or distill the vectors, and weigh them by the captions if ``weights`` is "idf".
-
-        Raises:
-            FileNotFoundError: the path does not exist, or the folder is incomplete.
-            ValueError: ``path`` is None, or the file has none of the words of the captions.
-        """
+        """Read or distill the vectors, and weigh them by the captions if ``weights`` is "idf"."""
         if self.path is None:
             raise ValueError("StaticVectors needs path: a folder of model2vec or of a transformer, or word vectors")
         path = Path(self.path)
@@ -147,11 +142,7 @@ def read_static(file: Path) -> NDArray[np.float32]:
 
 
 def distill(folder: TransformerFolder, dim: int) -> TokenMeans:
-    """Return static vectors of all tokens of a transformer.
-
-    Args:
-        dim: K, principal components; at most the dimension of the hidden states.
-    """
+    """Return static vectors of all tokens of a transformer, by at most ``dim`` principal components."""
     from bifocal.text.transformer.network import token_vectors  # imports torch
 
     tokenizer = _without_truncation(folder.transformer)

@@ -61,11 +61,7 @@ class Word2Vec:
         )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
-        """Train on ``captions``, or on the file ``path``.
-
-        Raises:
-            ValueError: no word is frequent enough, or the file is not UTF-8.
-        """
+        """Train on ``captions``, or on the file ``path``."""
         # Imported here: gensim loads in seconds, and readers of a text store do not need it.
         from gensim.models import Word2Vec as GensimWord2Vec
 
@@ -104,11 +100,7 @@ class Word2Vec:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file.
-
-    Raises:
-        ValueError: a line is not UTF-8; the message names it.
-    """
+    """Return the lines of a text file."""
     lines = []
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
