@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bifocal.datasets import read_dataset
+from bifocal.search.collection import stat_cache
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.collection import stat_cache as file_states
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.deletion import delete_from_collection
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
@@ -24,7 +24,7 @@ SHARD = 4
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as old at once."""
-    monkeypatch.setattr(file_states, "SETTLED_NS", 0)
+    monkeypatch.setattr(stat_cache, "SETTLED_NS", 0)
 
 
 def write_as_before(file: Path, content: bytes) -> None:

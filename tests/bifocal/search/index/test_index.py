@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bifocal.search import SearchIndex
 from bifocal.search.collection.format import ModelIdentity
 from bifocal.search.filters import matching_rows
+from bifocal.search.index import exact
 from bifocal.search.index.format import IndexDescription
-from bifocal.search.index.index import exact
 from bifocal.search.vectors import FileVectors
 
 
