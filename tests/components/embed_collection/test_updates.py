@@ -70,7 +70,7 @@ def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photo
     for file in photos.iterdir():
         os.utime(file, (0, 0))  # the time of modification is old, that of the change is not
     embed(inputs, tmp_path / "former", source=str(photos))
-    assert not (tmp_path / "former" / file_states.STATES).exists()
+    assert not (tmp_path / "former" / stat_cache.STATES).exists()
     metrics = embed(inputs, tmp_path / "collection", source=str(photos), former=str(tmp_path / "former"))
     assert (metrics["read"], metrics["kept"]) == (SCENES, SCENES)
 
@@ -110,7 +110,7 @@ def test_a_deletion_leaves_the_linked_shards_of_other_collections(
     before = Collection.open(former).vectors[:].copy()
     name = Collection.open(target).ids[0]
     delete_from_collection(target, [name])
-    assert name not in pq.read_table(target / file_states.STATES)["item_id"].to_pylist()
+    assert name not in pq.read_table(target / stat_cache.STATES)["item_id"].to_pylist()
     np.testing.assert_array_equal(Collection.open(former).vectors[:], before)
     assert embed(inputs, target, source=str(photos), former=str(target))["embedded"] == 1  # its file is still there
 
