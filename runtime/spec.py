@@ -6,7 +6,7 @@ without torch.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -113,7 +113,6 @@ class Component:
         data_parallel: whether it uses several GPUs, with one process for each under torchrun.
         merge_step: name of the component that merges the shards that ``--shard i/n`` of this one wrote; None if its
             work cannot be sharded.
-        former_keys: keys of the section in an earlier version, each with the key that replaces it.
     """
 
     name: str
@@ -134,7 +133,6 @@ class Component:
     side_effects: bool = False
     data_parallel: bool = False
     merge_step: str | None = None
-    former_keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def module(self) -> str:

@@ -58,15 +58,4 @@ COMPONENT = Component(
     ),
     image_dirs=("metrics/pictures",),
     pages=("report/index.html",),
-    former_keys={
-        "protocol": "evaluators: [{name: Retrieval, protocol: ...}]",
-        "recall_at": "evaluators: [{name: Retrieval, ks: [...]}]",
-        "curve_to": "evaluators: [{name: Retrieval, max_k: ...}]",
-        "resamples": "bootstrap_resamples",
-        "pointing": "evaluators: [{name: PointingGame, localizer: ...}]",
-        "triplets": "evaluators: [{name: SemanticRetrieval, human_triplets: ...}]",
-        "champion": "the command 'python -m pipelines compare'",
-        "examples": "report.queries",
-        "compared_images": "report.duplicate_check",
-    },
 )

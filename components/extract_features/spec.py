@@ -65,12 +65,4 @@ COMPONENT = Component(
     outputs=("features",),
     large_outputs=("features",),
     merge_step="merge",
-    former_keys={
-        "features": "extractor",
-        "pretraining": "weights: {name: TrainOnPhrases, ...}; with pretraining: null, weights: Pretrained or "
-        "weights: {name: FromFile, path: ...}",
-        "classifier": "weights: {name: TrainClassifier, ...}",
-        "source": "the argument path of the extractor, or of weights: {name: TrainClassifier, ...}",
-        "shard_size": "images_per_file",
-    },
 )

@@ -49,5 +49,4 @@ COMPONENT = Component(
     params=PrepareDatasetParams,
     outputs=("dataset",),
     large_outputs=("dataset",),
-    former_keys={"source": "prepare_dataset.corpus", "root": "prepare_dataset.corpus.root"},
 )

@@ -43,19 +43,4 @@ COMPONENT = Component(
     params=PretrainSorterParams,
     outputs=("sorter",),
     plots=(Plot("sorter/history.csv", x="epoch", y="held_out_l1", title="L1 of ranks divided by n, held-out vectors"),),
-    former_keys={
-        "halve_every": "training.schedule: {name: Step, step_size: ..., gamma: 0.5}",
-        **{
-            key: f"training.{key}"
-            for key in (
-                "batch_size",
-                "learning_rate",
-                "vectors_per_epoch",
-                "epochs",
-                "patience",
-                "tolerance",
-                "depths",
-            )
-        },
-    },
 )

@@ -112,11 +112,4 @@ COMPONENT = Component(
         Plot("ranking_metrics/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),
         Plot("ranking_metrics/history.csv", x="epoch", y=lambda params: params.metric, title="Metric on val"),
     ),
-    former_keys={
-        "measure": "metric",
-        "halve_every": "phases.0.schedule: {name: Step, step_size: ..., gamma: 0.5}",
-        "epochs": "phases.0.epochs",
-        "schedule": "phases.0.schedule",
-        "learning_rates": "phases.0.learning_rate, a single one",
-    },
 )

@@ -26,5 +26,4 @@ COMPONENT = Component(
     inputs=("dataset",),
     outputs=("text",),
     large_outputs=("text",),
-    former_keys={"source": "vectorize_captions.vectorizer.path"},
 )

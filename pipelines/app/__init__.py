@@ -25,7 +25,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "evaluate": "Evaluate a trained model, and print its figures.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",
-        "migrate": "Rewrite parameters of an earlier version.",
     }
 )
 """Summary of each command; its module in this package has a function of its name with ``_command`` at the end."""

@@ -24,14 +24,9 @@ def validate(values: Mapping[str, Any], components: Iterable[Component], *, part
 
     Raises:
         ParameterError: an unknown key or part, a wrong type, a value out of range, arguments that contradict each
-            other; all of them, one per line. Keys of an earlier version are reported alone, with the keys that
-            replace them.
+            other; all of them, one per line.
     """
     components = list(components)
-    former = [line for component in components for line in _former_keys(component, values.get(component.name))]
-    if former:
-        lines = "\n  ".join(former)
-        raise ParameterError(f"parameters of an earlier version ('bifocal migrate FILE' rewrites them):\n  {lines}")
     known = ["seed", "pipeline", *(component.name for component in components)]
     problems = [f"{key}: unknown section; {registry.suggest(key, known)}" for key in values if key not in known]
     sections: dict[str, Params] = {}
@@ -67,12 +62,6 @@ def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from nested_models(argument)
 
 
-def _former_keys(component: Component, section: Any) -> Iterator[str]:
-    for key in section if isinstance(section, Mapping) else ():
-        if key in component.former_keys:
-            # A replacement may repeat the section's name, as a key does on the command line.
-            replacement = component.former_keys[key].replace(f"{component.name}.", "")
-            yield f"{component.name}.{key} is now {replacement}"
 
 
 def _explain(model: type[BaseModel], section: str, detail: Any) -> str:

@@ -28,9 +28,7 @@ class Toy(Params):
     sorters: list[Annotated[ClassRef, FromRegistry("bifocal.sorters")]]
 
 
-TOY = Component(
-    name="toy", summary="A toy.", image="cpu", params=Toy, outputs=("toys",), former_keys={"size": "batch_size"}
-)
+TOY = Component(name="toy", summary="A toy.", image="cpu", params=Toy, outputs=("toys",))
 GOOD: dict[str, Any] = {
     "seed": 1,
     "toy": {
@@ -163,14 +161,6 @@ def test_type_error_does_not_hide_errors_of_parts() -> None:
 def test_section_that_is_not_a_mapping_is_an_error(section: object) -> None:
     with pytest.raises(ParameterError, match=r"toy: got .*, expected a section"):
         validate({"seed": 1, "toy": section}, [TOY])
-
-
-def test_key_of_an_earlier_version_is_one_error_with_the_new_key() -> None:
-    values = {"seed": 1, "toy": {"size": 4, "unknown": 3}}
-    with pytest.raises(ParameterError) as caught:
-        validate(values, [TOY])
-    expected = "parameters of an earlier version ('bifocal migrate FILE' rewrites them):\n  toy.size is now batch_size"
-    assert str(caught.value) == expected
 
 
 def test_setting_changes_one_entry_of_a_list(tmp_path: Path) -> None:

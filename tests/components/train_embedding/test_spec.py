@@ -117,19 +117,6 @@ def test_plot_draws_the_monitored_metric() -> None:
     assert [plot.column(COMPONENT.params, section) for plot in COMPONENT.plots] == ["loss", "ndcg"]
 
 
-def test_keys_of_version_0_1_name_the_new_ones() -> None:
-    values = parameters.load(ROOT / "params.yaml")
-    section = values["train_embedding"] | {"decay_after": [5], "image_encoder": {"name": "SMILEEncoder"}}
-    with pytest.raises(ParameterError, match="earlier version") as error:
-        parameters.validate({"seed": 0, "train_embedding": section}, [COMPONENT])
-    assert "train_embedding.decay_after is now phases.0.schedule" in str(error.value)
-    assert "train_embedding.image_encoder is now model.image_encoder" in str(error.value)
-
-
-def test_former_keys_are_not_current_keys() -> None:
-    assert not COMPONENT.former_keys.keys() & TrainEmbeddingParams.model_fields.keys()
-
-
 def test_phases_of_the_readme_are_valid() -> None:
     readme = (ROOT / "components" / "train_embedding" / "README.md").read_text()
     example = yaml.safe_load(readme.partition("```yaml\n")[2].partition("```")[0])

@@ -26,7 +26,7 @@ from tests.pipelines.app.conftest import Command
 ROOT = Path(__file__).parents[3]
 NOT_INSTALLED = (
     *("torch", "torchvision", "timm", "gensim", "sklearn", "scipy", "h5py", "matplotlib"),
-    *("mlflow", "boto3", "onnx", "onnxscript", "filelock", "transformers", "tokenizers", "langdetect", "ruamel"),
+    *("mlflow", "boto3", "onnx", "onnxscript", "filelock", "transformers", "tokenizers", "langdetect"),
 )
 """Packages that ``pip install 'bifocal[cpu]'`` does not install."""
 LIGHT = f"""

@@ -1,1 +1,0 @@
-"""Parameters of an earlier version, rewritten for this one: ``table`` has the changes, ``migrate`` applies them."""
