@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/ready
 RUN := $(if $(RECIPE),runs/$(notdir $(patsubst %/,%,$(dir $(RECIPE))))/$(basename $(notdir $(RECIPE))),.)
 
-.PHONY: setup repro test faults leaderboard leaderboard-flickr8k check requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
+.PHONY: setup repro test faults leaderboard leaderboard-flickr8k check size requirements demo-model wheel-test docs docs-test containers-test rehearse rehearse-schedule mlflow clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -85,6 +85,11 @@ check: setup
 	jactionlint
 	python -m pipelines render --check
 	python -m benchmarks render --check
+	python .ci/size.py
+
+# Lines of Python by room, and the budget of each layer.
+size:
+	$(PYTHON) .ci/size.py
 
 # dev.txt is what 'make setup' installs, installer.txt installs it, the others are what the images hold. Versions stay as they
 # are, except where pyproject.toml needs others; make requirements UPGRADE=--upgrade takes the newest of all.
