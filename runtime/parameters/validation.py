@@ -62,8 +62,6 @@ def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from nested_models(argument)
 
 
-
-
 def _explain(model: type[BaseModel], section: str, detail: Any) -> str:
     location = [str(step) for step in detail["loc"]]
     prefix = section if location != ["seed"] else ""
