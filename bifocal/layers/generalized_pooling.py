@@ -14,15 +14,8 @@ class GeneralizedPooling(nn.Module):
 
     Chen et al., "Learning the best pooling strategy for visual semantic embedding", CVPR 2021, eq. (3)-(6). A
     bidirectional GRU reads the encodings of the positions 1 to n, and its outputs give one weight per position. So the
-    weights depend on the number n of elements alone; equal weights are mean pooling, all weight on k = 1 is maximum
-    pooling.
-
-    Args:
-        position_dim: dimension of the encodings of positions.
-        hidden: units of the GRU.
-
-    Shape:
-        values (B, R, d), mask (B, R) bool, true where there is an element, at least once per row -> (B, d)
+    weights depend only on the number n of elements; equal weights are mean pooling, all weight on k = 1 is maximum
+    pooling. Each row of the mask (B, R) marks at least one of the values (B, R, d).
 
     Example:
         >>> pooling, values = GeneralizedPooling(), torch.tensor([[[1.0], [5.0], [9.0]]])
@@ -45,11 +38,7 @@ class GeneralizedPooling(nn.Module):
         return (weights * ranked.masked_fill(absent.unsqueeze(2), 0)).sum(dim=1)
 
     def weights(self, lengths: Tensor, positions: int) -> Tensor:
-        """Return theta of eq. (4), the weight of each rank; 0 for ranks from ``lengths`` on.
-
-        Shape:
-            lengths (B,) in [1, positions] -> (B, positions)
-        """
+        """Return theta (B, positions) of eq. (4), the weight of each rank; 0 for ranks from ``lengths`` (B,) on."""
         if torch.compiler.is_exporting():
             return self._weights(lengths, positions)
         # Rows of equal length have equal weights.

@@ -8,17 +8,7 @@ from torch.nn.functional import normalize, pad
 class ResidualMap(nn.Module):
     """``normalize(x + blend * residual(x))`` with x of unit norm; the identity until the last layer is trained.
 
-    Args:
-        input_dim: dimension of the input.
-        dim: dimension of the output; the input is cut, or filled with zeros.
-        hidden: units of the hidden layer.
-        dropout: probability, after the ReLU.
-
-    Attributes:
-        blend: weight of the residual, a scalar that is no parameter; 1 in training.
-
-    Shape:
-        (B, input_dim) -> (B, dim), of unit norm.
+    The input (B, input_dim) is cut, or filled with zeros, to ``dim``. ``blend`` is a buffer, 1 in training.
     """
 
     blend: Tensor

@@ -75,11 +75,7 @@ class InfoNCELoss(nn.Module):
 
 
 def info_nce(scores: Tensor, matches: Tensor, temperature: float | Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Return the value of ``InfoNCELoss`` for a score matrix (N, M).
-
-    Raises:
-        ValueError: the shapes differ.
-    """
+    """Return the value of ``InfoNCELoss`` for a score matrix (N, M)."""
     check_matches(scores, matches)
     logits = scores / temperature
     image, caption = matches.nonzero(as_tuple=True)

@@ -112,11 +112,7 @@ class Queries(NamedTuple):
 
 
 def rank_each_match(scores: Tensor, matches: Tensor) -> Queries:
-    """Return one row of scores per match, with the other positives of the row moved just behind the last score.
-
-    Shape:
-        scores (N, M), matches (N, M) bool with K matches.
-    """
+    """Return one row of scores (N, M) per match, with other positives moved just behind the last score."""
     row, column = matches.nonzero(as_tuple=True)
     match = column.unsqueeze(1)
     others = matches[row].scatter(1, match, False)

@@ -91,11 +91,7 @@ class SemanticTripletLoss(nn.Module):
 
 
 def triplets(relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows of query, relevant and irrelevant image of all T triplets.
-
-    Shape:
-        relevance (N, N) -> three of (T,).
-    """
+    """Return the rows (T,) of query, relevant and irrelevant image of all triplets of the relevance (N, N)."""
     query, relevant = (relevance > 0).nonzero(as_tuple=True)
     pair, irrelevant = (relevance[query] < 0).nonzero(as_tuple=True)
     return query[pair], relevant[pair], irrelevant

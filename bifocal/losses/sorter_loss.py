@@ -15,21 +15,11 @@ from bifocal.sorters import exact_ranks
 
 
 class SorterRanks(nn.Module):
-    """Ranks of a sorter; the loss's gradient reaches the scores, never the sorter's weights.
+    """Ranks of a sorter and the scalar cost of its fine-tuning; the loss never trains the sorter's weights.
 
-    The loss must not train the sorter, or the sorter would learn to return low losses. With ``fine_tune`` it keeps
-    learning to sort the model's actual scores, so that it follows their distribution (thesis, section 5.6).
-
-    Args:
-        sorter: scores (..., n) -> ranks (..., n).
-        fine_tune: weight of the sorter's L1 error on the scores, in ranks divided by n; 0 freezes the sorter. The
-            sorter's weights are parameters of the loss: pass them to the optimizer.
-
-    Shape:
-        scores (..., n) -> ranks (..., n), and the scalar cost of the fine-tuning.
-
-    Raises:
-        ValueError: ``fine_tune`` is set, and the sorter has no weights.
+    The loss must not train the sorter, or the sorter would learn to return low losses. With ``fine_tune``, the weight
+    of its L1 error in ranks divided by n, it keeps learning to sort the model's actual scores, so that it follows their
+    distribution (thesis, section 5.6). Its weights are parameters of the loss: pass them to the optimizer.
 
     Example:
         >>> from bifocal.sorters import BifocalSorter
@@ -66,13 +56,7 @@ class SorterRanks(nn.Module):
 class AuxiliaryLoss(nn.Module):
     """Loss on scores beside a loss on ranks; it keeps the scores in the range of the sorter (thesis, section 5.5).
 
-    Args:
-        loss: loss(scores, matches) -> scalar.
-        weight: of the loss; 0 disables it.
-        steps: training steps after which the loss is disabled; None for never. The step counter is a buffer.
-
-    Shape:
-        the shapes of ``loss`` -> scalar: the weighted loss, or 0 where it is disabled.
+    It is 0 after ``steps`` training steps, which a buffer counts.
     """
 
     def __init__(self, loss: Callable[[Scores, Tensor], Tensor], weight: float, steps: int | None) -> None:
@@ -149,8 +133,4 @@ class RowRankLoss(SorterLoss):
 
     @abstractmethod
     def rank_cost(self, ranks: Tensor, matches: Tensor) -> Tensor:
-        """Return the cost of the ranks.
-
-        Shape:
-            ranks (rows, n), matches (rows, n) -> scalar.
-        """
+        """Return the scalar cost of the ranks (rows, n)."""

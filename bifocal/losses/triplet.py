@@ -55,11 +55,7 @@ class TripletLoss(nn.Module):
         return (caption_cost + image_cost).mean()
 
     def _cost(self, positives: Tensor, candidates: Tensor, negative: Tensor) -> Tensor:
-        """Return the cost of each positive (K,).
-
-        Shape:
-            positives (K, 1), candidates (K, C) with their mask ``negative`` (K, C) bool.
-        """
+        """Return the cost of each of the positives (K, 1) against the candidates (K, C) that are ``negative``."""
         if self.negatives == "all":
             return (relu(self.margin - positives + candidates) * negative).sum(dim=1)
         if candidates.shape[1] == 0:

@@ -20,21 +20,12 @@ CAPTIONS_PER_BLOCK = 65_536
 
 @dataclass(frozen=True)
 class Batch:
-    """N images and M captions.
+    """N images and M captions."""
 
-    Attributes:
-        image_ids: ids of the N images, for messages.
-        regions: features (N, R, D), mask (N, R), boxes (N, R, 4); if several processes share a batch, only the images
-            of this process.
-        text: values of M captions and their lengths (M,); if several processes share a batch, only the captions of
-            this process.
-        matches: (N, M) bool, true if caption m describes image n; complete in every process.
-    """
-
-    image_ids: list[str]
-    regions: RegionBatch
-    text: TextBatch
-    matches: Tensor
+    image_ids: list[str]  # for messages
+    regions: RegionBatch  # features (N, R, D), mask (N, R), boxes (N, R, 4); only of this process
+    text: TextBatch  # values of M captions and their lengths (M,); only of this process
+    matches: Tensor  # (N, M) bool, true if caption m describes image n; of all processes
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on ``device``."""
@@ -55,18 +46,9 @@ class BatchSource(Protocol):
 
 
 class ImageCaptionPairs:
-    """The captions of a dataset with their images, features and text.
+    """The captions of a dataset, mostly one split, with their images, features and text.
 
-    Args:
-        dataset: images and captions of one split.
-        features, text: stores that hold every image and caption of the dataset.
-
-    Raises:
-        ValueError: an image or a caption is missing from its store, or an image has no caption.
-
-    Attributes:
-        image_ids: ids of the N images, in the dataset's order.
-        image_of_caption: (M,) int64, row in ``image_ids`` of each caption's image.
+    ``image_ids`` are in the dataset's order; ``image_of_caption`` (M,) int64 has the row of each caption's image.
     """
 
     def __init__(self, dataset: Dataset, features: FeatureStore, text: TextStore) -> None:
@@ -89,12 +71,8 @@ class ImageCaptionPairs:
     def batch(self, captions: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
         """Return the captions of the given rows (m,) with the images they describe, each image once.
 
-        Args:
-            rank, world_size: number of this process, and number of processes that share the batch. Each reads its
-                part of the images and captions, in the order of the ranks; each gets all matches.
-
-        Raises:
-            ValueError: there are fewer images than processes.
+        Of ``world_size`` processes that share the batch, each reads its part of the images and captions, in the order
+        of the ranks; each gets all matches.
         """
         images, column = self.image_of_caption[captions].unique(return_inverse=True)
         if len(images) < world_size:
@@ -112,11 +90,7 @@ class ImageCaptionPairs:
         return self.text.gather(self._text_rows[captions.numpy()])
 
     def caption_matrix(self) -> csr_matrix:
-        """Return the text of all captions, in order, as a sparse matrix (M, K).
-
-        Raises:
-            ValueError: the captions are tokens or contextual vectors.
-        """
+        """Return the text of all captions, in order, as a sparse matrix (M, K)."""
         rows = self._text_rows
         starts = range(0, len(rows), CAPTIONS_PER_BLOCK)
         blocks = [self.text.gather_sparse(rows[start : start + CAPTIONS_PER_BLOCK]) for start in starts]

@@ -42,14 +42,7 @@ def is_dual_encoder(model: Any) -> bool:
 
 
 def dual_encoder(model: Any, instead: str = "use a TwoBranchModel") -> DualEncoder:
-    """Return ``model`` if it has one vector for each image and each caption.
-
-    Args:
-        instead: end of the error message: what to do.
-
-    Raises:
-        TypeError: the model has several vectors, or none.
-    """
+    """Return ``model`` if it has one vector for each image and each caption; an error says what to do ``instead``."""
     if not is_dual_encoder(model):
         raise TypeError(f"a {type(model).__name__} has no single vector for an image: {instead}")
     return cast(DualEncoder, model)

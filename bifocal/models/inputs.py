@@ -25,12 +25,7 @@ def feature_identity(features: FeatureStore) -> dict[str, object]:
 
 
 def check_inputs(model: Model, features: FeatureStore, text: TextStore) -> None:
-    """Compare the inputs with those that the model was trained with; a model built by hand remembers none.
-
-    Raises:
-        ValueError: the features are computed in another way, or the text has another vectorizer; numbers of equal
-            shape would then have another meaning.
-    """
+    """Compare the inputs with the inputs of the training; a model built by hand remembers none."""
     expected: Mapping[str, object] = model.config.get("inputs") or {}
     check_features(model, features)
     if "vectorizer" in expected and expected["vectorizer"] != vectorizer_digest(text.directory):
@@ -41,11 +36,7 @@ def check_inputs(model: Model, features: FeatureStore, text: TextStore) -> None:
 
 
 def check_features(model: Model, features: FeatureStore) -> None:
-    """Compare the features with those that the model was trained with; a model built by hand remembers none.
-
-    Raises:
-        ValueError: the features are computed in another way.
-    """
+    """Compare the features with the features of the training; a model built by hand remembers none."""
     expected: Mapping[str, object] = model.config.get("inputs") or {}
     actual = feature_identity(features)
     for name, value in expected.items():

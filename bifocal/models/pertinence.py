@@ -11,20 +11,13 @@ ARRAYS = 8
 
 
 def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Tensor:
-    """Cosine of each text with its attended feature, for each image and level.
+    """Cosine of each text (K, d) with its attended feature, for each image and level of cells (N, L, R, d).
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(3) for
-    words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is not computed: <a, s> is the sum of
-    H_n <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G. This takes less memory if d > R.
-
-    Args:
-        texts: s, of unit norm.
-        cells: v, of unit norm; zero for padding.
-        unit: divide a by its norm, as eq. (2) does and eq. (6b) does not.
-        softmax: use a softmax over the cells of a level instead of eq. (1), the ablation of table 3.
-
-    Shape:
-        texts (K, d), cells (N, L, R, d) -> (N, K, L)
+    words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is not computed: <a, s> is the sum of H_n
+    <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G. This takes less memory if d > R. Texts s and cells v
+    have unit norm, padding is zero. ``unit`` divides a by its norm, as eq. (2) does and eq. (6b) does not; ``softmax``
+    replaces eq. (1) by a softmax over the cells of a level, the ablation of table 3.
     """
     similarity = texts @ cells.transpose(2, 3)  # (N, L, K, R)
     if softmax:
@@ -43,16 +36,10 @@ def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Te
 def best_pertinence(
     texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool, level: int | None, memory: int
 ) -> Tensor:
-    """Pertinence at the best level, eq. (4) and (6d), or at one level, in blocks of bounded memory.
+    """Pertinence (N, K) at the best level, eq. (4) and (6d), or at one ``level``, in blocks of bounded memory.
 
-    With more than one block, the backward pass computes the activations again.
-
-    Args:
-        level: level to use; None for the best.
-        memory: MiB for a block and its backward pass, in addition to texts, cells and their Gram matrices.
-
-    Shape:
-        texts (K, d), cells (N, L, R, d) -> (N, K)
+    With more than one block, the backward pass computes the activations again. ``memory`` is in MiB for a block and its
+    backward pass, in addition to texts, cells and their Gram matrices.
     """
     if level is not None:
         cells = cells[:, level : level + 1]
@@ -80,15 +67,10 @@ def _sizes(images: int, texts: int, pairs: int) -> tuple[int, int]:
 
 
 def sentence_from_words(pertinences: Tensor, present: Tensor, sharpness: float) -> Tensor:
-    """Return R_w of eq. (5): log((sum over the words of exp(gamma_1 R_t)) ^ (1 / gamma_1)).
+    """Return R_w (N, M) of eq. (5): log((sum over the words of exp(gamma_1 R_t)) ^ (1 / gamma_1)).
 
-    Args:
-        pertinences: R_t of all words of the captions, one caption after the other.
-        present: true for words, false for padding; every caption has at least one word.
-        sharpness: gamma_1.
-
-    Shape:
-        pertinences (N, K), present (M, T) bool with K true -> (N, M)
+    The pertinences R_t (N, K) are of all words, one caption after the other; ``present`` (M, T) marks the K words, at
+    least one per caption; ``sharpness`` is gamma_1.
     """
     padded = pertinences.new_full((len(pertinences), *present.shape), -torch.inf)
     padded[:, present] = pertinences

@@ -21,14 +21,11 @@ Sentences = Sequence[Sequence[str]]
 
 
 class SampledSoftmax(nn.Module):
-    """Word probabilities from the outputs of an LSTM, shared by both directions.
+    """Word probabilities from the outputs (N, P) of an LSTM, shared by both directions.
 
-    Blanc and Rendle, "Adaptive sampled softmax with kernel based sampling", ICML 2018, section 2.2.
-
-    Args:
-        words: vocabulary, the most frequent words first; id 0 stands for all other words.
-        dim: P, dimensions of an output.
-        samples: words drawn log-uniformly as negatives; a smaller vocabulary gets the full softmax.
+    Blanc and Rendle, "Adaptive sampled softmax with kernel based sampling", ICML 2018, section 2.2. The most frequent
+    words come first, because ``samples`` negatives are drawn log-uniformly; id 0 stands for all other words. A smaller
+    vocabulary gets the full softmax.
     """
 
     def __init__(self, words: Sequence[str], dim: int, samples: int) -> None:
@@ -43,14 +40,7 @@ class SampledSoftmax(nn.Module):
         self.log_uniform = (torch.log((ranks + 2) / (ranks + 1)) / torch.log(torch.tensor(count + 1.0))).float()
 
     def loss(self, outputs: Tensor, targets: Tensor, generator: Generator | None) -> Tensor:
-        """Return the mean of -ln p(target).
-
-        Args:
-            generator: draws the negatives; None: full softmax.
-
-        Shape:
-            outputs (N, P), targets (N,) -> scalar.
-        """
+        """Return the mean of -ln p(target) of outputs (N, P); without a generator of negatives, by the full softmax."""
         if generator is None or self.samples >= len(self.bias):
             return cross_entropy(outputs @ self.weight.T + self.bias, targets)
         drawn = torch.multinomial(self.log_uniform, self.samples, replacement=True, generator=generator)
@@ -78,18 +68,9 @@ def pretrain_elmo(
 ) -> list[float]:
     """Train ``elmo`` in place with Adam to predict the next word forwards and the previous word backwards.
 
-    Peters et al., NAACL 2018, section 3.1: both directions share the token encoder and the softmax. Gradients are
-    clipped to a norm of 10. An interrupted run resumes at its last checkpoint, see ``run_epochs``.
-
-    Args:
-        sentences: lists of tokens; one in 20 is held out.
-        words: vocabulary of the softmax, the most frequent words first.
-        batch_size: sentences per step.
-        samples: negatives of the sampled softmax, see ``SampledSoftmax``.
-        checkpoints: a directory of this run alone.
-
-    Returns:
-        perplexity of the held-out sentences, before the first epoch and after each.
+    Peters et al., NAACL 2018, section 3.1: both directions share the token encoder and the softmax over ``words``, the
+    most frequent first. Gradients are clipped to a norm of 10. An interrupted run resumes at its last checkpoint, see
+    ``run_epochs``. Return the perplexity of the held-out sentences, one in 20, before the first epoch and after each.
     """
     held_out = sentences[::HELD_OUT_EVERY]
     train = [sentence for row, sentence in enumerate(sentences) if row % HELD_OUT_EVERY] or held_out

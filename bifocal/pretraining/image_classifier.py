@@ -44,23 +44,12 @@ def pretrain_classifier(
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. Images are cropped at random as in the
     training of the embedding; images that keep their aspect ratio are validated on their central crop. The loss is a
-    softmax over exclusive classes, and otherwise a logistic loss for each label. An interrupted run resumes at its last
-    checkpoint, see ``run_epochs``.
+    softmax over exclusive classes, and otherwise a logistic loss for each label. The learning rate of AdamW falls to 0
+    as a cosine. An interrupted run resumes at its last checkpoint, see ``run_epochs``.
 
-    Args:
-        extractor: its backbone holds the initial weights and is trained in place.
-        maps: D', number of maps of the adaptation.
-        epochs: passes over the images.
-        batch_size: images per step.
-        learning_rate: initial learning rate of AdamW; it falls to 0 as a cosine.
-        weight_decay: weight decay of AdamW.
-        train_backbone: whether the backbone trains too, or the adaptation alone.
-        checkpoints: a directory of this run alone.
-
-    Returns:
-        The state ``adaptation.weight`` (D', D), and metrics of ``validation`` in [0, 1]: ``classifier_top1`` for
-        exclusive classes, otherwise ``classifier_ap``, the mean average precision over the labels; each with its
-        chance level, ``..._chance``.
+    Return the state ``adaptation.weight`` (``maps``, D), and metrics of ``validation`` in [0, 1]: ``classifier_top1``
+    for exclusive classes, otherwise ``classifier_ap``, the mean average precision over the labels; each with its chance
+    level, ``..._chance``.
     """
     torch.manual_seed(seed)
     backbone = extractor.backbone

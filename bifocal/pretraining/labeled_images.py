@@ -12,29 +12,18 @@ from bifocal.datasets import Dataset
 
 @dataclass(frozen=True)
 class ClassificationImages:
-    """Image files and their classes or labels.
+    """Image files and their classes or labels."""
 
-    Attributes:
-        paths: N image files.
-        names: K classes or labels.
-        targets: (N, K) in [0, 1]; NaN where a label is unknown.
-        exclusive: whether each image has exactly one class.
-    """
-
-    paths: list[Path]
-    names: list[str]
-    targets: NDArray[np.float32]
-    exclusive: bool
+    paths: list[Path]  # N image files
+    names: list[str]  # K classes or labels
+    targets: NDArray[np.float32]  # (N, K) in [0, 1]; NaN where a label is unknown
+    exclusive: bool  # each image has exactly one class
 
 
 def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -> ClassificationImages:
     """Return the images of a dataset that have labels of ``task``; a label that an image lacks counts as absent.
 
-    Args:
-        names: labels to use; None for all.
-
-    Raises:
-        ValueError: no image has a label of the task, or a label is not in [0, 1].
+    ``names`` selects labels.
     """
     rows = dataset.labels[dataset.labels["task"] == task]
     if rows.empty:
@@ -54,14 +43,7 @@ def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -
 
 
 def class_folders(root: Path, names: Sequence[str] | None = None) -> ClassificationImages:
-    """Return the images of ``root/<class>/``, the layout of ImageNet.
-
-    Args:
-        names: classes to use; None for all folders.
-
-    Raises:
-        ValueError: there are no such folders.
-    """
+    """Return the images of ``root/<class>/``, the layout of ImageNet; ``names`` selects classes."""
     folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     classes = [folder.name for folder in folders] if names is None else list(names)
     files = [(path, folder.name) for folder in folders if folder.name in classes for path in sorted(folder.iterdir())]

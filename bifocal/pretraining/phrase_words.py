@@ -63,25 +63,13 @@ def pretrain_on_phrases(
 ) -> dict[str, float]:
     """Train the backbone of ``extractor`` in place on the split "train", and return metrics of the split "val".
 
-    An interrupted run resumes at its last checkpoint, see ``run_epochs``.
+    The learning rate of AdamW rises during 15 % of the training, then falls as a cosine. A word is a target if it
+    occurs in at least ``min_count`` phrases (captions, for words of the whole image). An interrupted run resumes at its
+    last checkpoint, see ``run_epochs``.
 
-    Args:
-        epochs: passes over the images.
-        batch_size: images per step.
-        learning_rate: maximum learning rate of AdamW: it rises during 15 % of the training, then falls as a cosine.
-        weight_decay: weight decay of AdamW.
-        min_count: minimum number of phrases (captions, for words of the whole image) in which a word must occur.
-        positive_weight: weight of positive targets relative to negative ones.
-        image_word_weight: weight of the loss on words of the whole image relative to the loss on words of its cells.
-        checkpoints: a directory of this run alone.
-
-    Returns:
-        Mean average precision, in [0, 1], on the first 250 images of the split "val": ``word_ap`` over the cells,
-        ``object_ap`` of lying in any box, ``scene_word_ap`` over the images; for each also the chance level,
-        ``..._chance``.
-
-    Raises:
-        ValueError: the dataset has no phrases with boxes, or the extractor gives images of different shapes.
+    The metrics are mean average precision, in [0, 1], on the first 250 images: ``word_ap`` over the cells,
+    ``object_ap`` of lying in any box, ``scene_word_ap`` over the images; for each also the chance level,
+    ``..._chance``.
     """
     if extractor.backbone.resize != "square":
         raise ValueError("pretraining needs images of one shape: set resize to 'square'")
@@ -159,7 +147,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
     def _read(self, epoch: int, rows: Sequence[int]) -> Iterator[Examples]:
         """Yield batches of images that are mirrored and shifted at random.
 
-        Mirroring is safe: the words "left" and "right" are no targets.
+        Mirroring is safe: the words "left" and "right" are not targets.
         """
         _, height, width = self.extractor.map_shape
 

@@ -20,10 +20,7 @@ HELD_OUT_VECTORS = 10_000
 
 
 def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
-    """Mean absolute error of a sorter's ranks divided by n, the unit of thesis table 5.1.
-
-    Shape:
-        scores (count, n).
+    """Mean absolute error of a sorter's ranks of scores (count, n), divided by n: the unit of thesis table 5.1.
 
     Example:
         >>> from bifocal.sorters import BifocalSorter
@@ -38,11 +35,7 @@ def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
 
 
 def held_out_scores(length: int, seed: int) -> Tensor:
-    """Return 10,000 score vectors that no training with ``seed`` uses.
-
-    Shape:
-        -> (10000, length) float32.
-    """
+    """Return 10,000 score vectors that no training with ``seed`` uses."""
     return synthetic_scores(HELD_OUT_VECTORS, length, _generator(seed, 0))
 
 
@@ -63,19 +56,10 @@ def train_sorter(
 ) -> list[Row]:
     """Train ``sorter`` in place with Adam on the L1 error of its ranks, eq. (5.1), and return the history.
 
-    The weights of the epoch with the lowest held-out error are kept. An interrupted run resumes at its last checkpoint,
-    see ``run_epochs``.
-
-    Args:
-        length: scores per vector; an ``LSTMSorter`` is trained on all of its lengths.
-        batch_size: vectors per step.
-        learning_rate: base learning rate, which ``schedule`` multiplies.
-        vectors_per_epoch: vectors that are drawn for each epoch.
-        epochs: maximum number of epochs.
-        patience: stop if the held-out error did not fall by more than ``tolerance`` in so many epochs.
-        tolerance: fraction of the error.
-        checkpoints: a directory of this run alone.
-        on_epoch: called with each row: epoch, loss, learning_rate and held_out_l1, errors divided by n.
+    The weights of the epoch with the lowest held-out error are kept. The training stops early if this error did not
+    fall by more than the fraction ``tolerance`` in ``patience`` epochs. An ``LSTMSorter`` is trained on all of its
+    lengths. A row of the history has epoch, loss, learning_rate and held_out_l1, errors divided by n. An interrupted
+    run resumes at its last checkpoint, see ``run_epochs``.
     """
     device = next(sorter.parameters()).device
     optimizer = torch.optim.Adam(sorter.parameters(), learning_rate)

@@ -15,23 +15,14 @@ MIRRORED_WORDS = {"left", "right"}
 
 
 class TargetVocabulary(NamedTuple):
-    """Target words, each list in alphabetical order; without stop words, "left" and "right".
+    """Target words, each list in alphabetical order; without stop words, "left" and "right"."""
 
-    Attributes:
-        cell: V words of phrases with boxes, predicted for each cell.
-        scene: S words of captions that are not in ``cell``, predicted for the whole image.
-    """
-
-    cell: list[str]
-    scene: list[str]
+    cell: list[str]  # V words of phrases with boxes, predicted for each cell
+    scene: list[str]  # S words of captions that are not in ``cell``, predicted for the whole image
 
 
 def build_target_vocabulary(dataset: Dataset, min_count: int) -> TargetVocabulary:
-    """Return the words that occur in at least ``min_count`` phrases with boxes, or captions, of ``dataset``.
-
-    Raises:
-        ValueError: no word occurs in enough phrases with boxes.
-    """
+    """Return the words that occur in at least ``min_count`` phrases with boxes, or captions, of ``dataset``."""
     located = dataset.phrases["phrase"][dataset.phrases["boxes"].map(len) > 0]
     cell = _frequent_words(located, min_count)
     if not cell:
@@ -46,8 +37,7 @@ def build_target_vocabulary(dataset: Dataset, min_count: int) -> TargetVocabular
 class WordTargets:
     """Targets of the images ``image_ids`` of ``dataset``.
 
-    Attributes:
-        boxes: for each image (n, 4) x0 y0 x1 y1 relative to width and height, one row per box of a phrase.
+    ``boxes`` has (n, 4) x0 y0 x1 y1 for each image, relative to width and height, one row per box of a phrase.
     """
 
     def __init__(self, dataset: Dataset, words: TargetVocabulary, image_ids: Sequence[str]) -> None:
@@ -76,10 +66,7 @@ class WordTargets:
         """Return the targets (rows, columns, V + 1) of the cells of an image.
 
         A word is 1 in the cells whose center lies in one of its boxes, and in the cell that contains the center of such
-        a box. The last target is 1 if that holds for any box.
-
-        Args:
-            boxes: boxes of the image, transformed like its pixels.
+        a box. The last target is 1 if that holds for any box. ``boxes`` are transformed like the image's pixels.
         """
         in_x = _covers(boxes[:, 0], boxes[:, 2], columns)
         in_y = _covers(boxes[:, 1], boxes[:, 3], rows)

@@ -13,21 +13,11 @@ MetricName = Literal["spearman", "average_precision"]
 
 
 class LabeledFeatures:
-    """Features of the images that have labels of one task.
+    """Features of the images of one split that have labels of one task.
 
-    Args:
-        dataset: one split.
-        features: a store that contains every labeled image.
-        task: a task of ``dataset.labels``.
-
-    Raises:
-        ValueError: no image has a label of the task, or an image lacks a label that others have.
-
-    Attributes:
-        labels: names of the C labels, in alphabetical order.
-        values: (n, C) float32; NaN where the label is excluded from the metric.
-        groups: names of the G groups of images whose predictions are averaged.
-        group_of_image: (n,) int64, index into ``groups``.
+    ``values`` (n, C) float32 is NaN where a label is excluded from the metric; the C ``labels`` are in alphabetical
+    order. ``groups`` names the groups of images whose predictions are averaged; ``group_of_image`` (n,) int64 has their
+    index.
     """
 
     def __init__(self, dataset: Dataset, features: FeatureStore, task: str) -> None:
@@ -90,9 +80,6 @@ def pool_by_group(samples: LabeledFeatures, scores: Tensor) -> GroupPredictions:
 
 def score(predictions: GroupPredictions, metric: MetricName) -> float:
     """Mean over the labels of Spearman's rank correlation, or mean average precision.
-
-    Raises:
-        ValueError: average precision of labels that are not 0 or 1.
 
     Example:
         >>> truth = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)

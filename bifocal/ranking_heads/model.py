@@ -6,14 +6,7 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 
 
 class RankingModel(nn.Module):
-    """A ranking head on stored features, or on the features that its backbone computes.
-
-    Args:
-        head: features (B, R, D) and mask (B, R) -> scores (B, C).
-        backbone: network below the head, which trains with it; None for a head on stored features.
-
-    Shape:
-        inputs and mask as ``RegionBatch`` has them -> (B, C).
+    """A ranking head on stored features, or on the features of a backbone that trains with it: -> scores (B, C).
 
     Example:
         >>> import torch
@@ -39,11 +32,7 @@ class RankingModel(nn.Module):
         return self.backbone is not None and self.backbone.reads_pixels
 
     def score_pixels(self, pixels: Tensor) -> Tensor:
-        """Return the scores (B, C) of images of one size (B, 3, H, W), resized as in evaluation.
-
-        Raises:
-            TypeError: the model reads stored features.
-        """
+        """Return the scores (B, C) of images of one size (B, 3, H, W), resized as in evaluation."""
         if self.backbone is None or not self.reads_pixels:
             raise TypeError("this ranking model reads stored features, not pixels")
         features = self.backbone.embed_pixels(pixels)

@@ -19,21 +19,13 @@ from bifocal.training.schedules import Constant, Schedule
 
 @dataclass(frozen=True)
 class RankingPhase:
-    """Learning rate of some epochs, and the modules that train in them.
-
-    Args:
-        epochs: epochs of this phase.
-        learning_rate: base learning rate, which ``schedule`` multiplies.
-        schedule: factor of the learning rate.
-        frozen_until: modules that are frozen in the first epochs of this phase, or in all of them, see ``fit_head``.
-        learning_rate_factors: factors of the learning rates of modules.
-    """
+    """Learning rate of some epochs, and the modules that train in them."""
 
     epochs: int
-    learning_rate: float
+    learning_rate: float  # which ``schedule`` multiplies
     schedule: Schedule = field(default_factory=Constant)
-    frozen_until: FreezeSchedule = field(default_factory=dict)
-    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
+    frozen_until: FreezeSchedule = field(default_factory=dict)  # modules, see ``fit_head``
+    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)  # of modules
 
 
 def fit_phases(
@@ -52,19 +44,9 @@ def fit_phases(
     """Train ``model`` in place, each phase from the best weights of the phase before, and return the history.
 
     Thesis 5.5.1 trains the head for 15 epochs, then the whole model. A phase that does not improve the metric is
-    undone. An interrupted training that is called again with the same arguments resumes.
-
-    Args:
-        loss: as for ``fit_head``; all phases share it, with its sorter and its auxiliary loss.
-        phases: at least one.
-        checkpoints: directory of this training alone; each phase has a directory below it.
-        seed: of all random draws.
-        on_epoch: called with each new row of the history: phase (from 0), epoch (from 1 through all phases), and the
-            columns of ``fit_head``.
-        options: arguments of ``fit_head`` that all phases share, such as ``batch_size`` and ``precision``.
-
-    Raises:
-        ValueError: there are no phases, a phase names a module that the model lacks, or ``fit_head`` raises it.
+    undone. An interrupted training that is called again with the same arguments resumes. All phases share ``loss``,
+    with its sorter and its auxiliary loss, and ``options`` of ``fit_head`` such as ``batch_size``. A row of the history
+    has phase (from 0), epoch (from 1 through all phases), and the columns of ``fit_head``.
     """
     if not phases:
         raise ValueError("there are no phases to train: give one or more")

@@ -13,16 +13,10 @@ BACKBONES = "bifocal.ranking_heads.backbones"
 
 
 def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:
-    """Return a ranking model with random weights.
+    """Return a ranking model with random weights, for C = ``labels`` scores per image.
 
-    Args:
-        head: reference to a part of ``bifocal.ranking_heads``.
-        backbone: reference to a part of ``bifocal.ranking_heads.backbones``; None for a head on stored features.
-        input_dim: D, channels of a stored region; 3 for pixels.
-        labels: C, scores per image.
-
-    Raises:
-        ValueError: a name or an argument is unknown, or the backbone does not read these features.
+    ``head`` and ``backbone`` refer to parts of ``bifocal.ranking_heads`` and ``bifocal.ranking_heads.backbones``.
+    ``input_dim`` is the number of channels of a stored region; 3 for pixels.
 
     Example:
         >>> model = build_ranking_model({"name": "MLPHead", "hidden": 8}, None, input_dim=4, labels=2)
@@ -44,22 +38,13 @@ def save_head(
     task: str,
     labels: Sequence[str],
 ) -> None:
-    """Write ``model`` to ``directory``.
-
-    Args:
-        head, backbone, input_dim: as ``build_ranking_model`` got them.
-        labels: names of its scores, in their order.
-    """
+    """Write ``model``, the arguments of ``build_ranking_model`` and the names of its scores."""
     config = {"head": _as_mapping(head), "backbone": None if backbone is None else _as_mapping(backbone)}
     save_network(directory, config | {"input_dim": input_dim, "task": task, "labels": list(labels)}, model.state_dict())
 
 
 def load_head(directory: Path) -> tuple[RankingModel, list[str]]:
-    """Return the ranking model that ``save_head`` wrote, in evaluation mode, and the names of its scores.
-
-    Raises:
-        FileNotFoundError: the directory holds no ranking head.
-    """
+    """Return the ranking model that ``save_head`` wrote, in evaluation mode, and the names of its scores."""
     config = load_config(directory, "ranking head")
     labels: list[str] = config["labels"]
     model = build_ranking_model(config["head"], config["backbone"], input_dim=config["input_dim"], labels=len(labels))

@@ -163,14 +163,10 @@ def backward_scores(
     cast: Callable[[], torch.autocast],
     norms: Sequence[nn.modules.batchnorm._NormBase],
 ) -> Tensor:
-    """Compute the loss of a batch, add its gradients to those of the parameters, and return it.
+    """Compute the loss of a batch, add its gradients to the parameters' gradients, and return it.
 
-    Args:
-        regions: features or pixels of B images.
-        targets: (C, B), matches for the loss.
-        micro_batch_size: images that the model scores at a time; None: all.
-        cast: new context of the precision.
-        norms: batch normalizations of the model.
+    ``regions`` are features or pixels of B images, ``targets`` (C, B) the matches for the loss, ``cast`` a new context
+    of the precision, ``norms`` the batch normalizations of the model.
     """
     scores = CachedEncodings(lambda chunk: _scores(model, chunk), regions, micro_batch_size, cast, norms)
     value: Tensor = loss(Scores(scores.encodings[0].float().T), targets)
@@ -180,10 +176,7 @@ def backward_scores(
 
 
 def epoch_batches(count: int, batch_size: int, seed: int, epoch: int) -> Tensor:
-    """Return every index once, in random order; the last batch is completed from the first.
-
-    Shape:
-        -> (batches, batch_size) int64.
+    """Return (batches, batch_size) indices in random order; the last batch is completed from the first.
 
     Example:
         >>> epoch_batches(5, batch_size=3, seed=0, epoch=0).shape

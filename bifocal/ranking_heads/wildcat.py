@@ -56,11 +56,7 @@ class WildcatHead(nn.Module):
         return scores + self.alpha * _mean_of_extremes(maps, mask, self.lowest, descending=False)
 
     def class_maps(self, features: Tensor) -> Tensor:
-        """Return the score of each class in each region: a heatmap if the regions are grid cells.
-
-        Shape:
-            (B, R, D) -> (B, R, C).
-        """
+        """Return the score (B, R, C) of each class in each region: a heatmap if the regions are grid cells."""
         maps: Tensor = self.convolution(features).unflatten(2, (self.labels, -1)).mean(dim=3)
         return maps
 

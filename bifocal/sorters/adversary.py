@@ -21,14 +21,7 @@ def run_adversary(
     """Minimize the rank that ``sorter`` predicts for the first score of every row, eq. (5.13), over all scores.
 
     The scores start uniform over [-1, 1], as in the training of sorters, and Adam updates them. A sorter is fooled if
-    the predicted rank falls while the actual rank does not.
-
-    Args:
-        length: scores per row.
-        learning_rate: learning rate of Adam, in units of the scores.
-
-    Returns:
-        Ranks before and after the optimization.
+    the predicted rank falls while the actual rank does not. Return the ranks before and after.
 
     Example:
         >>> from bifocal.sorters import BifocalSorter

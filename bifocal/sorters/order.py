@@ -5,10 +5,7 @@ from torch import Tensor
 
 
 def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores of every row in ascending order, and their indices in the row.
-
-    Shape:
-        scores (rows, n) float32 or float64 -> (rows, n), (rows, n) int64.
+    """Return the scores (rows, n) of every row in ascending order, and their indices in the row.
 
     Example:
         >>> sort_rows(torch.tensor([[0.3, 0.1, 0.2]]))
@@ -30,12 +27,9 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sums along a row in which values decay with their distance, from the left and from the right.
 
-    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i is the same sum over j >= i.
-    The reach of the sums doubles log2(n) times. All decays are at most 1, so long rows do not overflow, unlike a
-    cumulative sum of exponentials.
-
-    Shape:
-        values (..., n), steps (..., n - 1), not negative, -> left (..., n), right (..., n).
+    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i is the same sum over j >= i,
+    for values (..., n) and steps (..., n - 1), not negative. The reach of the sums doubles log2(n) times. All decays
+    are at most 1, so long rows do not overflow, unlike a cumulative sum of exponentials.
     """
     left, right = values.clone(), values.clone()
     decay = torch.exp(-steps)

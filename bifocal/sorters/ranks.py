@@ -8,15 +8,7 @@ from bifocal.sorters.order import sort_rows
 
 
 def check_scores(scores: Tensor) -> Tensor:
-    """Check scores and return them as float32 or float64: float16 cannot represent all ranks above 2,048.
-
-    Shape:
-        scores (..., n), n >= 1, any floating type -> (..., n), float32 or float64.
-
-    Raises:
-        TypeError: the scores are not floating-point numbers.
-        ValueError: there is no score, or a score is NaN or infinite.
-    """
+    """Check scores (..., n) and return them as float32 or float64: float16 cannot represent all ranks above 2,048."""
     if not scores.is_floating_point():
         raise TypeError(f"a sorter needs floating-point scores, got {scores.dtype}: convert them first")
     if scores.ndim == 0 or scores.shape[-1] == 0:
@@ -50,11 +42,7 @@ def exact_ranks(scores: Tensor) -> Tensor:
 
 
 def ranks_of_ordered(ordered: Tensor) -> Tensor:
-    """Return the exact ranks of scores in ascending order; ties as in ``exact_ranks``.
-
-    Shape:
-        ordered (rows, n) -> (rows, n).
-    """
+    """Return the exact ranks of scores (rows, n) in ascending order; ties as in ``exact_ranks``."""
     n = ordered.shape[-1]
     indices = torch.arange(n, device=ordered.device)
     ranks = (n - 1 - indices).to(ordered.dtype).expand_as(ordered)

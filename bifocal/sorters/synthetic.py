@@ -7,16 +7,10 @@ DISTRIBUTIONS = ("uniform", "normal", "even", "mixture")
 
 
 def synthetic_scores(count: int, length: int, generator: Generator) -> Tensor:
-    """Draw ``count`` vectors, each from one of the four distributions of thesis 5.3.1 with equal probability.
+    """Draw vectors (count, length), each from one of the four distributions of thesis 5.3.1 with equal probability.
 
     Uniform over [-1, 1]; standard normal; evenly spaced numbers in random order over a random interval in [-1, 1]; a
     mixture, in which each score comes from one of these three, in proportions that are drawn uniformly for each vector.
-
-    Args:
-        generator: generator of all random numbers, on the CPU.
-
-    Shape:
-        -> (count, length) float32.
 
     Example:
         >>> synthetic_scores(2, 5, Generator().manual_seed(0)).shape

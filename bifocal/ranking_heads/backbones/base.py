@@ -7,16 +7,9 @@ from torch import Tensor, nn
 
 
 class RankingBackbone(nn.Module, ABC):
-    """A network below a ranking head: ``forward(inputs, mask) -> (features, mask)``.
+    """A network below a ranking head: ``forward(inputs, mask) -> (features (B, R, D), mask (B, R))``, D = ``dim``.
 
-    Args:
-        dim: D, channels of a region's feature.
-
-    Shape:
-        inputs and mask as ``RegionBatch`` has them -> features (B, R, D), mask (B, R) bool.
-
-    Attributes:
-        reads_pixels: whether the inputs are pixels (B, 3, H, W) in [0, 255], and not stored features.
+    If it ``reads_pixels``, its inputs are pixels (B, 3, H, W) in [0, 255], and not stored features.
     """
 
     reads_pixels: bool = True
@@ -45,9 +38,4 @@ class RankingBackbone(nn.Module, ABC):
 
     @abstractmethod
     def load_pretrained(self, directory: Path) -> None:
-        """Load the weights that were stored with the features in ``directory``.
-
-        Raises:
-            FileNotFoundError: the directory holds no weights.
-            ValueError: the weights belong to another network.
-        """
+        """Load the weights that were stored with the features in ``directory``."""

@@ -68,16 +68,7 @@ class EncoderBackbone(RankingBackbone):
         self.encoder.load_pretrained(directory)
 
     def load_embedding(self, directory: Path, features: FeatureStore) -> None:
-        """Load the weights of the image encoder of a trained embedding.
-
-        Args:
-            directory: artifact ``embedding`` of another run.
-            features: features that the encoder will read.
-
-        Raises:
-            FileNotFoundError: the directory holds no embedding.
-            ValueError: the embedding has another image encoder, or was trained with other features.
-        """
+        """Load the weights of the image encoder of another run's ``embedding``, trained with the same features."""
         source = load_model(directory)
         check_features(source, features)
         load_into(self.encoder, source.image_encoder.state_dict(), directory)
