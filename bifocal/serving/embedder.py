@@ -15,11 +15,7 @@ class Embedder(Encoders):
         return self.encode_sentences(sentences)[0]
 
     def embed_images(self, images: Sequence[ImageFile]) -> Array:
-        """Return the embeddings (B, d) float32 of B image files: their bytes, or base64.
-
-        Raises:
-            ValueError: a value is no image file.
-        """
+        """Return the embeddings (B, d) float32 of B image files: their bytes, or base64."""
         return self.encode_images(images)
 
     def embed_features(self, features: Sequence[Any]) -> Array:

@@ -23,19 +23,7 @@ MAX_PIXELS = 50_000_000
 
 
 class ImageGraph:
-    """An ONNX graph that reads images or their features, and the preprocessing of its inputs.
-
-    Args:
-        directory: directory of the graphs, as the stage that exports them writes it.
-        file: name of the graph.
-        threads: threads of an operation; 0 for ``default_threads``.
-
-    Attributes:
-        inputs: accepted ``INPUTS``: "image" if the graphs cover all preprocessing; "features" unless the graph reads
-            pixels.
-        reads_pixels: whether the input of the graph is pixels and not features.
-        feature_dim: D of the features (R, D) of an image; None if the graph accepts any.
-    """
+    """An ONNX graph that reads images or their features, and the preprocessing of its inputs."""
 
     def __init__(self, directory: Path, file: str, threads: int = 0) -> None:
         self.images = open_session(directory / file, threads)
@@ -49,11 +37,7 @@ class ImageGraph:
         self.feature_dim = None if self.reads_pixels or not isinstance(dimension, int) else dimension
 
     def read_images(self, images: Sequence[ImageFile]) -> list[Array]:
-        """Return the inputs of the graph for B image files: features (R, D), or pixels (3, H, W).
-
-        Raises:
-            ValueError: a value is no image file.
-        """
+        """Return the inputs of the graph for B image files: features (R, D), or pixels (3, H, W)."""
         return self.read_resized([read_pixels(image, **self.preprocessing) for image in images])
 
     def read_resized(self, pixels: Sequence[Array]) -> list[Array]:
@@ -64,11 +48,7 @@ class ImageGraph:
         return list(run_graph(self.backbone, (np.stack(pixels),))[0].astype(np.float16))
 
     def encode_images(self, images: Sequence[ImageFile]) -> Array:
-        """Return the output of the graph for B image files.
-
-        Raises:
-            ValueError: a value is no image file.
-        """
+        """Return the output of the graph for B image files."""
         return self.encode_inputs(self.read_images(images))
 
     def encode_inputs(self, inputs: Sequence[Array], output: str | None = None) -> Array:
@@ -98,15 +78,7 @@ class ImageGraph:
 
 
 class Encoders(ImageGraph):
-    """The ONNX graphs of a model's encoders, and the preprocessing of their inputs.
-
-    Args:
-        directory: directory of the graphs, as the stage that exports them writes it.
-        threads: threads of an operation; 0 for ``default_threads``.
-
-    Attributes:
-        inputs: "text", and those of the image encoder.
-    """
+    """The ONNX graphs of a model's encoders, and the preprocessing of their inputs."""
 
     def __init__(self, directory: Path, threads: int = 0) -> None:
         super().__init__(directory, "image_encoder.onnx", threads)
@@ -138,18 +110,7 @@ def read_pixels(
     decoded_side: int | None = None,
     resize: Resize = "square",
 ) -> Array:
-    """Return the pixels (3, H, W) uint8 of an image file.
-
-    Args:
-        size: pixels, side of the square that the image is resized to, or with "aspect" its longer side.
-        interpolation: method of Pillow's ``resize``, such as "bicubic".
-        scaled: pixels of the shorter side, from which the central square is cropped; None to resize without a crop.
-        decoded_side: pixels that each side of a decoded JPEG needs; None for its full resolution.
-        resize: how the image is resized if it is not cropped.
-
-    Raises:
-        ValueError: the value is no image file.
-    """
+    """Return the pixels (3, H, W) uint8 of an image file."""
     try:
         decoded = decode_image(BytesIO(file_bytes(image)), MAX_PIXELS, decoded_side)
     except ValueError as error:

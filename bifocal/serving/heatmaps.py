@@ -28,16 +28,7 @@ DEVIATION = 1e-6
 
 
 class HeatmapModel:
-    """The localizer of an exported model.
-
-    Args:
-        directory: directory of the graphs; its ``localizer.json`` names the scores, the vectors that they compare with
-            the phrase, and the boxes of the regions.
-        encoder: the image encoder of the same directory.
-
-    Raises:
-        FileNotFoundError: the model has no localizer, or was exported without it.
-    """
+    """The localizer of an exported model."""
 
     def __init__(self, directory: Path, encoder: ImageGraph) -> None:
         file = directory / LOCALIZER
@@ -52,28 +43,12 @@ class HeatmapModel:
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
 
     def heatmap(self, image: ImageFile, text: Array, side: int) -> NDArray[np.float32]:
-        """Return the heatmap (side, side) of a phrase, over the image stretched to a square.
-
-        Args:
-            image: an image file.
-            text: vector (d,) of the phrase.
-
-        Raises:
-            ValueError: the value is no image file.
-        """
+        """Return the heatmap (side, side) of a phrase, over the image stretched to a square."""
         heatmap: NDArray[np.float32] = self.heatmaps(image, text[None], side)[0]
         return heatmap
 
     def heatmaps(self, image: ImageFile, texts: Array, side: int) -> NDArray[np.float32]:
-        """Return the heatmaps (P, side, side) of P phrases; the image is encoded once.
-
-        Args:
-            image: an image file.
-            texts: vectors (P, d) of the phrases.
-
-        Raises:
-            ValueError: the value is no image file.
-        """
+        """Return the heatmaps (P, side, side) of P phrases; the image is encoded once."""
         (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
         left, top, right, bottom = read_square(image, self.encoder.preprocessing)
         corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
@@ -81,13 +56,7 @@ class HeatmapModel:
         return np.stack([rasterize(self.scores(vectors, text, boxes), boxes, side) for text in texts])
 
     def scores(self, vectors: Array, text: Array, boxes: Array) -> NDArray[np.float32]:
-        """Return the scores (R,) of the regions of an image for a phrase.
-
-        Args:
-            vectors: of the regions.
-            text: vector (d,) of the phrase.
-            boxes: (R, 4), x0 y0 x1 y1 relative to the image's width and height.
-        """
+        """Return the scores (R,) of the regions of an image for a phrase."""
         arguments = self.arguments | ({"boxes": boxes} if self.name in WITH_BOXES else {})
         return SCORES[self.name](vectors, text, **arguments)
 
@@ -107,13 +76,7 @@ def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tupl
 
 
 def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:
-    """Return the vectors of the regions of each image.
-
-    Args:
-        vectors: "regions" for the second output of the image encoder, (R, d); "cells" for the first, (L, R, d);
-            "single_regions" for the embeddings (R, d) of each region as an image of its own.
-        inputs: features (R, D) or pixels (3, H, W) of each image.
-    """
+    """Return the vectors of the regions of each image."""
     if vectors == "single_regions":
         return [encoder.encode_inputs([region[None] for region in image]) for image in inputs]
     return list(encoder.encode_inputs(inputs, REGIONS if vectors == REGIONS else None))
@@ -125,22 +88,13 @@ def dot_products(vectors: Array, text: Array) -> NDArray[np.float32]:
 
 
 def largest_dimensions(vectors: Array, text: Array, k: int) -> NDArray[np.float32]:
-    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell of G' (R, d).
-
-    Args:
-        k: number of the largest entries of the phrase's vector that count.
-    """
+    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell of G' (R, d)."""
     kept = np.argsort(-text, kind="stable")[:k]
     return np.asarray(vectors[:, kept] @ np.abs(text[kept]), dtype=np.float32)
 
 
 def attention(vectors: Array, text: Array, softmax: bool, level: int | None, unit: bool) -> NDArray[np.float32]:
-    """Return the heatmap of a phrase at its best level: Akbari et al., CVPR 2019, eq. (6a).
-
-    Args:
-        vectors: cells (L, R, d).
-        softmax, level, unit: see ``bifocal.localization.attention.attend``.
-    """
+    """Return the heatmap of a phrase at its best level: Akbari et al., CVPR 2019, eq. (6a)."""
     similarity = vectors @ text
     heatmaps = np.maximum(similarity, 0)
     if softmax:
@@ -155,12 +109,7 @@ def attention(vectors: Array, text: Array, softmax: bool, level: int | None, uni
 
 
 def smoothed_activations(vectors: Array, text: Array, boxes: Array, sigma: float, center: float) -> NDArray[np.float32]:
-    """Return the smoothed activations of the regions (R, d), less the prior of the center.
-
-    Args:
-        boxes: of the regions, x0 y0 x1 y1 relative to the image's width and height.
-        sigma, center: see ``bifocal.localization.smoothed``.
-    """
+    """Return the smoothed activations of the regions (R, d), less the prior of the center."""
     scores, centers = vectors @ text, (boxes[:, :2] + boxes[:, 2:]) / 2
     if sigma:
         distances = np.square(centers[:, None] - centers[None]).sum(axis=2)

@@ -13,9 +13,6 @@ def model_hash(directory: Path) -> str:
     """Return the SHA-256 over the names and contents of an exported model's files.
 
     A copy of the files, such as a registered version, has the same hash.
-
-    Raises:
-        FileNotFoundError: the directory holds no exported model.
     """
     if not any(directory.glob("*.onnx")):
         raise FileNotFoundError(f"{directory} holds no exported model: it has no graph *.onnx")

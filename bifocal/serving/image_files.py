@@ -7,11 +7,7 @@ ImageFile = str | bytes
 
 
 def file_bytes(image: ImageFile) -> bytes:
-    """Return the bytes of an image file.
-
-    Raises:
-        ValueError: a string is not base64.
-    """
+    """Return the bytes of an image file."""
     if isinstance(image, bytes | bytearray):
         return bytes(image)
     try:

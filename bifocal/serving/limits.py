@@ -19,16 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Limits:
-    """Largest inputs that a model accepts; 0 is no limit.
-
-    Attributes:
-        rows: of one request.
-        characters: of one sentence.
-        image_bytes: size of one image file.
-        pixels: of one image.
-        total_pixels: of all images of one request.
-        regions: with features, of one image.
-    """
+    """Largest inputs that a model accepts; 0 is no limit."""
 
     rows: int = 4096
     characters: int = 10_000
@@ -43,9 +34,6 @@ class Limits:
 
         A worker of Spark has no limits of a request: its rows come from the user's own cluster, in batches that Spark
         chooses.
-
-        Raises:
-            ValueError: a variable is no number.
         """
         if "pyspark.worker" in sys.modules:
             return cls(rows=0, total_pixels=0)
@@ -70,11 +58,7 @@ class Limits:
             self._check("characters", len(sentence), f"the text of row {row} has {len(sentence)} characters")
 
     def read_images(self, images: Mapping[int, ImageFile]) -> dict[int, bytes]:
-        """Return the image files of the rows as bytes.
-
-        Raises:
-            ValueError: an image is too large or is no image, by its header alone; the message names the first such row.
-        """
+        """Return the image files of the rows as bytes."""
         total = 0
         files: dict[int, bytes] = {}
         for row, image in images.items():
@@ -93,11 +77,7 @@ class Limits:
         return files
 
     def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
-        """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers.
-
-        Args:
-            width: D, if the model has a fixed one.
-        """
+        """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers."""
         for row, regions in features.items():
             self._check("regions", len(regions), f"row {row} has features of {len(regions)} regions")
             try:
@@ -129,11 +109,7 @@ def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:
 
 
 def _image_size(file: bytes) -> tuple[int, int]:
-    """Return width and height of an image file, from its header.
-
-    Raises:
-        ValueError: it is no image of a supported format.
-    """
+    """Return width and height of an image file, from its header."""
     try:
         with Image.open(BytesIO(file), formats=image_formats()) as image:
             return image.size

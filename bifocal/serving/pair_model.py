@@ -23,10 +23,6 @@ class PairScorerModel:
 
     To rank images for a sentence, repeat the sentence in one row per image; to rank sentences for an image, repeat the
     image. Equal images, and equal sentences beside the same images, are encoded once.
-
-    Args:
-        scorer: computes the scores.
-        limits: of one call of ``predict``.
     """
 
     def __init__(self, scorer: PairScorer, limits: Limits | None = None) -> None:
@@ -38,21 +34,7 @@ class PairScorerModel:
         return self.scorer.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return the score of each row's sentence and image.
-
-        Args:
-            model_input: columns of ``bifocal.serving.encoders.INPUTS``; each row has a value in ``text``, and in one of
-                ``image`` and ``features``.
-            params: unused; part of MLflow's interface.
-
-        Returns:
-            Column ``score``: R_w + R_s of the pair, higher for a better match. It ranks images for one sentence or
-            sentences for one image; it is neither a probability nor a cosine.
-
-        Raises:
-            ValueError: a row is no pair, or has a value that the model does not accept; an image cannot be read; or an
-                input is larger than the limits.
-        """
+        """Return the score of each row's sentence and image."""
         self.limits.check_rows(len(model_input))
         images = [name for name in self.columns if name != "text"]
         rows = Rows.read(model_input, [f"text with {name}" for name in images])

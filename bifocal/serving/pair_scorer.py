@@ -12,14 +12,7 @@ Captions = tuple[Array, Array]
 
 
 class PairScorer(Encoders):
-    """A model that compares the words of a sentence with the cells of an image, and has no vector for either.
-
-    Args:
-        directory: see ``Encoders``; it also holds ``scores.onnx``.
-
-    Attributes:
-        levels: L; the features (R, D) of an image are R / L cells of each level, one level after the other.
-    """
+    """A model that compares the words of a sentence with the cells of an image, and has no vector for either."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)

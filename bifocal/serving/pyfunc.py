@@ -34,12 +34,7 @@ class Servable(Protocol):
 
 
 class EmbedderModel:
-    """``predict`` of a registered model with one vector per sentence and per image.
-
-    Args:
-        embedder: computes the embeddings.
-        limits: of one call of ``predict``.
-    """
+    """``predict`` of a registered model with one vector per sentence and per image."""
 
     def __init__(self, embedder: Embedder, limits: Limits | None = None) -> None:
         self.embedder, self.limits = embedder, limits or Limits()
@@ -50,19 +45,7 @@ class EmbedderModel:
         return self.embedder.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return one embedding for each row.
-
-        Args:
-            model_input: columns of ``bifocal.serving.encoders.INPUTS``; each row has a value in exactly one of them.
-            params: unused; part of MLflow's interface.
-
-        Returns:
-            Column ``embedding``: arrays (d,) float32, of unit norm.
-
-        Raises:
-            ValueError: a row has no value, several values or one that the model does not accept; an image cannot be
-                read; or an input is larger than the limits.
-        """
+        """Return one embedding for each row."""
         self.limits.check_rows(len(model_input))
         rows = Rows.read(model_input, self.columns)
         wrong = np.flatnonzero(rows.present.sum(axis=0) != 1)

@@ -21,14 +21,7 @@ CHUNK_ROWS = {"image": 16, "features": 64}
 
 
 class Ranker(ImageGraph):
-    """The ONNX graph of a ranking head with its backbone.
-
-    Args:
-        directory: as ``ImageGraph`` has it; it also holds ``labels.json``.
-
-    Attributes:
-        labels: names of the C scores of an image.
-    """
+    """The ONNX graph of a ranking head with its backbone."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, GRAPH)
@@ -36,12 +29,7 @@ class Ranker(ImageGraph):
 
 
 class RankerModel:
-    """``predict`` of a registered ranking head.
-
-    Args:
-        ranker: computes the scores.
-        limits: of one call of ``predict``.
-    """
+    """``predict`` of a registered ranking head."""
 
     def __init__(self, ranker: Ranker, limits: Limits | None = None) -> None:
         self.ranker, self.limits = ranker, limits or Limits()
@@ -52,19 +40,7 @@ class RankerModel:
         return self.ranker.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return the scores of each row's image.
-
-        Args:
-            model_input: columns ``image`` and ``features``; each row has a value in exactly one of them.
-            params: unused; part of MLflow's interface.
-
-        Returns:
-            One column per label: a score that ranks the images, higher for more of it. It is no probability.
-
-        Raises:
-            ValueError: a row has no value, several values or one that the model does not accept; an image cannot be
-                read; or an input is larger than the limits.
-        """
+        """Return the scores of each row's image."""
         self.limits.check_rows(len(model_input))
         rows = Rows.read(model_input, self.columns)
         rows.check_accepted(self.columns)

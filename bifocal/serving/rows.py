@@ -14,13 +14,7 @@ from bifocal.serving.limits import Limits
 
 @dataclass(frozen=True)
 class Rows:
-    """Values of a request.
-
-    Attributes:
-        count: N, rows of the request.
-        present: (3, N) bool, whether a row has a value of each of ``INPUTS``.
-        values: value by row, for each of ``INPUTS``.
-    """
+    """Values of a request."""
 
     count: int
     present: NDArray[np.bool_]
@@ -28,11 +22,7 @@ class Rows:
 
     @classmethod
     def read(cls, frame: pd.DataFrame, accepted: Sequence[str]) -> "Rows":
-        """Read the columns of ``INPUTS``; columns of other names are ignored.
-
-        Raises:
-            ValueError: no column has one of the ``accepted`` names.
-        """
+        """Read the columns of ``INPUTS``; columns of other names are ignored."""
         if not set(INPUTS) & set(frame.columns):
             # MLflow drops columns that are not in the signature; if none is left, the frame arrives without rows.
             raise ValueError(f"no row has {' or '.join(accepted)}; columns of other names are ignored")
@@ -52,15 +42,7 @@ class Rows:
                 raise ValueError(f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}")
 
     def within(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> "Rows":
-        """Return the rows with image files as bytes.
-
-        Args:
-            feature_dim: D of the features of a region, if the model has a fixed one.
-            repeated_images: whether equal images count again, because the model decodes each of them.
-
-        Raises:
-            ValueError: a value is invalid or larger than the limits; the message names the first such row.
-        """
+        """Return the rows with image files as bytes."""
         limits.check_sentences(self.values["text"])
         images = self.values["image"]
         if repeated_images:

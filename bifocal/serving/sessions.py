@@ -14,11 +14,7 @@ REGIONS = "regions"
 
 
 def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
-    """Load a graph, on a GPU if onnxruntime has one.
-
-    Args:
-        threads: threads of an operation on a CPU; 0 for ``default_threads``.
-    """
+    """Load a graph, on a GPU if onnxruntime has one."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or default_threads()
     # Weights that are stored as int8 become float32 once, when the graph is loaded.
@@ -44,12 +40,7 @@ def default_threads(environment: Mapping[str, str] = os.environ) -> int:
 def run_graph(
     session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | Sequence[str] | None = None
 ) -> list[Array]:
-    """Return the outputs of a graph without what only a localizer needs, or given outputs; nothing else is computed.
-
-    Args:
-        arrays: inputs of the graph, in their order.
-        output: name of the output, or names of several; None for all that are vectors, layers or scores.
-    """
+    """Return the outputs of a graph without what only a localizer needs, or given outputs; nothing else is computed."""
     names = (value.name for value in session.get_inputs())
     options = onnxruntime.RunOptions()
     options.only_execute_path_to_fetches = True

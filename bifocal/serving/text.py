@@ -36,9 +36,6 @@ class SentenceReader:
     graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``;
     ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors, ``fisher.safetensors`` Fisher
     vectors. A vectorizer that is not in ``READERS`` needs the whole library.
-
-    Args:
-        directory: directory of the graphs, as the stage that exports them writes it.
     """
 
     def __init__(self, directory: Path) -> None:

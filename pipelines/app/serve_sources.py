@@ -23,14 +23,7 @@ SHARE = 0.1
 
 
 class RegisteredModel:
-    """The version of a registered model that has an alias.
-
-    Args:
-        uri: "models:/NAME@ALIAS".
-
-    Raises:
-        click.UsageError: the address is another one.
-    """
+    """The version of a registered model that has an alias."""
 
     def __init__(self, uri: str) -> None:
         self.name, _, self.alias = uri.removeprefix(REGISTRY).partition("@")
@@ -38,12 +31,7 @@ class RegisteredModel:
             raise click.UsageError(f"--model is {uri!r}, expected models:/NAME@ALIAS")
 
     def version(self) -> "Version":
-        """Return the version.
-
-        Raises:
-            FileNotFoundError: no version has the alias.
-            OSError: the registry cannot be reached.
-        """
+        """Return the version."""
         from runtime.mlflow.registry import get_version  # imports mlflow
 
         version = get_version(self.name, self.alias)
@@ -56,11 +44,6 @@ class ReleaseSource:
     """A registered model with the collection and the index of its release.
 
     The files are downloaded to a temporary folder, which is deleted once they are in memory or mapped.
-
-    Args:
-        uri: "models:/NAME@ALIAS".
-        images: folder of the images; None for the root of the collection.
-        threads: threads of an operation of the model.
     """
 
     reversible = True
@@ -76,13 +59,7 @@ class ReleaseSource:
         return f"{version.number}-{read_digest(version)}"
 
     def load(self) -> ServedModel:
-        """Return the version with the alias, and its collection and index.
-
-        Raises:
-            FileNotFoundError: the version has no release.
-            OSError: the registry cannot be reached.
-            ValueError: a file has another hash than the release names, or two parts belong to different models.
-        """
+        """Return the version with the alias, and its collection and index."""
         from runtime.mlflow.releases.release import COLLECTION, INDEX
         from runtime.mlflow.releases.store import download_release, read_digest  # imports mlflow
 
@@ -97,13 +74,7 @@ class ReleaseSource:
 
 
 class CandidateSource(ReleaseSource):
-    """A release to compare with the champion's: none while it is withdrawn, is the champion, or does not exist.
-
-    Args:
-        uri: "models:/NAME@ALIAS".
-        champion: source of the champion.
-        images: folder of the images; None for the root of the collection.
-    """
+    """A release to compare with the champion's: none while it is withdrawn, is the champion, or does not exist."""
 
     reversible = False
 
@@ -112,12 +83,7 @@ class CandidateSource(ReleaseSource):
         self._champion = champion
 
     def key(self) -> str:
-        """Return the number of the version with the hash of its release.
-
-        Raises:
-            NoModel: there is nothing to compare.
-            OSError: the registry cannot be reached.
-        """
+        """Return the number of the version with the hash of its release."""
         from runtime.mlflow.promotion.decisions import VETO, version_tags  # imports mlflow
 
         try:
@@ -133,15 +99,7 @@ class CandidateSource(ReleaseSource):
 
 
 class RegistrySource:
-    """A registered model with the collection that it embedded, in a folder.
-
-    Args:
-        uri: "models:/NAME@ALIAS".
-        collection: folder of the collection; a new model comes into use when the collection of this model is there.
-        index: folder of the index; None for exact search.
-        images: folder of the images; None for the root of the collection.
-        threads: threads of an operation of the model.
-    """
+    """A registered model with the collection that it embedded, in a folder."""
 
     reversible = False
     """The times of its files are part of a key."""
@@ -158,12 +116,7 @@ class RegistrySource:
         return f"{self.model.version().number}-{file_states(folders)}"
 
     def load(self) -> ServedModel:
-        """Return the version with the alias, and the collection.
-
-        Raises:
-            OSError: the registry cannot be reached.
-            ValueError: collection or index belong to another model.
-        """
+        """Return the version with the alias, and the collection."""
         version = self.model.version()
         with TemporaryDirectory() as folder:  # the graphs are in memory once the served model is open
             graphs = version.download_graphs(Path(folder))
@@ -174,12 +127,7 @@ class RegistrySource:
 def open_source(
     folder: Path | None, model: str | None, collection: Path | None, index: Path | None, images: Path | None = None
 ) -> Source:
-    """Return the source that the options name.
-
-    Raises:
-        click.UsageError: the options contradict each other.
-        FileNotFoundError: there is no such run.
-    """
+    """Return the source that the options name."""
     if model is None:
         return RunSource(latest_run(folder), collection, index, images)
     if folder is not None or (index is not None and collection is None):
@@ -188,15 +136,7 @@ def open_source(
 
 
 def open_candidate(source: Source, canary: str | None, shadow: str | None, share: float | None) -> Candidate | None:
-    """Return the second release that the options name; None without one.
-
-    Args:
-        source: of the champion.
-        share: of the clients; None for ``SHARE``.
-
-    Raises:
-        click.UsageError: the options contradict each other.
-    """
+    """Return the second release that the options name; None without one."""
     mode: Mode = "shadow" if canary is None else "canary"
     uri = shadow if canary is None else canary
     if uri is None:

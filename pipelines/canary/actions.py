@@ -13,12 +13,7 @@ from runtime.s3.remote_files import fetch_remote_files
 
 
 def promote_candidate(policy: PromotionPolicy, report: Report, decision: Decision, artifacts: Path) -> Promotion:
-    """Log the online decision, and decide on the candidate as ``python -m pipelines promote`` does.
-
-    Raises:
-        ValueError: the registry has other releases than the report, or the artifacts are not those of the candidate.
-        OSError: the registry cannot be reached, or another promotion holds the lock.
-    """
+    """Log the online decision, and decide on the candidate as ``python -m pipelines promote`` does."""
     version = _candidate(policy, report)
     log_online_decision(version, report.champion.version, _record(report, decision))
     fetch_remote_files()
@@ -26,12 +21,7 @@ def promote_candidate(policy: PromotionPolicy, report: Report, decision: Decisio
 
 
 def withdraw_candidate(policy: PromotionPolicy, report: Report, decision: Decision) -> Version:
-    """Log the online decision, and veto the candidate: no service compares it any more, and no promotion takes it.
-
-    Raises:
-        ValueError: the registry has other releases than the report.
-        OSError: the registry cannot be reached, or another promotion holds the lock.
-    """
+    """Log the online decision, and veto the candidate: no service compares it any more, and no promotion takes it."""
     with promotion_lock(policy.model, policy.lock_timeout):
         version = _candidate(policy, report)
         withdraw(version, "; ".join(decision.reasons))
@@ -40,11 +30,7 @@ def withdraw_candidate(policy: PromotionPolicy, report: Report, decision: Decisi
 
 
 def _candidate(policy: PromotionPolicy, report: Report) -> Version:
-    """Return the candidate of a report.
-
-    Raises:
-        ValueError: the registry has other releases than the report.
-    """
+    """Return the candidate of a report."""
     champion = get_version(policy.model, policy.champion)
     if report.candidate.version is None:
         raise ValueError("the service compares no registered versions")

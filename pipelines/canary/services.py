@@ -25,12 +25,7 @@ SECONDS = 20.0
 
 @dataclass(frozen=True)
 class State:
-    """State of a comparison.
-
-    Attributes:
-        stopped: why a replica compares no candidate now; None if all do.
-        report: sums of all replicas; None before a candidate was loaded.
-    """
+    """State of a comparison."""
 
     stopped: str | None
     report: Report | None
@@ -42,15 +37,7 @@ def load_rule(path: Path | None = None) -> Rule:
 
 
 def read_reports(services: Sequence[str]) -> State:
-    """Return the sum of the reports of the replicas of a service; ``BIFOCAL_API_KEYS`` has the key.
-
-    Args:
-        services: address of each replica, such as "http://localhost:8080".
-
-    Raises:
-        OSError: a replica does not answer.
-        ValueError: a replica compares nothing, its answer is no report, or the replicas compare different releases.
-    """
+    """Return the sum of the reports of the replicas of a service; ``BIFOCAL_API_KEYS`` has the key."""
     stopped, reports = None, []
     for service in services:
         content = _get(f"{service.rstrip('/')}/api/v1/comparison")

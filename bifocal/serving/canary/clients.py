@@ -14,22 +14,14 @@ MAX_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a client among all clients.
+    """Place of a client among all clients."""
 
-    Attributes:
-        position: in [0, 1), uniform and independent of ``group``.
-        group: of clients, for confidence intervals.
-    """
-
-    position: float
-    group: int
+    position: float  # in [0, 1), uniform and independent of the group
+    group: int  # of clients, for confidence intervals
 
     @classmethod
     def of(cls, client: str, salt: str) -> "Place":
-        """Return the place of a client.
-
-        Args:
-            salt: another salt gives other places.
+        """Return the place of a client; another salt gives other places.
 
         Example:
             >>> Place.of("a", "x") == Place.of("a", "x"), Place.of("a", "x") == Place.of("a", "y")

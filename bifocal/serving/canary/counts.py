@@ -21,35 +21,19 @@ def _zeros() -> NDArray[np.float64]:
 class Counts:
     """Sums over the searches of one release; each array but ``latency`` has one number per group of clients.
 
-    Only first pages count: a further page is no new search.
-
-    Attributes:
-        searches: searches, failed ones included.
-        errors: searches that failed.
-        nothing: searches that found nothing: no result, or none that reaches the threshold of the calibration.
-        calibrated: searches of a sentence by a calibrated index.
-        relevance: sum of the probabilities that the first result of these searches is relevant; 0 without a result.
-        clicked: answers of which the client chose a result.
-        latency: (286,) histogram of the seconds of a search over ``EDGES``.
+    Only first pages count: a further page is not a new search.
     """
 
-    searches: NDArray[np.float64] = field(default_factory=_zeros)
+    searches: NDArray[np.float64] = field(default_factory=_zeros)  # with failed ones
     errors: NDArray[np.float64] = field(default_factory=_zeros)
-    nothing: NDArray[np.float64] = field(default_factory=_zeros)
-    calibrated: NDArray[np.float64] = field(default_factory=_zeros)
-    relevance: NDArray[np.float64] = field(default_factory=_zeros)
-    clicked: NDArray[np.float64] = field(default_factory=_zeros)
-    latency: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(EDGES) + 1))
+    nothing: NDArray[np.float64] = field(default_factory=_zeros)  # no result, or none above the calibrated threshold
+    calibrated: NDArray[np.float64] = field(default_factory=_zeros)  # searches of a sentence by a calibrated index
+    relevance: NDArray[np.float64] = field(default_factory=_zeros)  # sum of the first results' probabilities
+    clicked: NDArray[np.float64] = field(default_factory=_zeros)  # answers with a click
+    latency: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(EDGES) + 1))  # histogram over EDGES
 
     def add_answer(self, group: int, found: bool, relevance: float | None, seconds: float) -> None:
-        """Count an answered search.
-
-        Args:
-            group: of the client.
-            found: whether the search found something.
-            relevance: probability of the first result, 0 without a result; None if the index is not calibrated.
-            seconds: latency.
-        """
+        """Count an answered search; `relevance` is 0 without a result, and None if the index is not calibrated."""
         self.searches[group] += 1
         self.nothing[group] += not found
         if relevance is not None:
@@ -63,7 +47,7 @@ class Counts:
         self.errors[group] += 1
 
     def add_click(self, group: int) -> None:
-        """Count an answer of which the client chose a result."""
+        """Count an answer with a click."""
         self.clicked[group] += 1
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -76,11 +60,7 @@ class Counts:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Counts":
-        """Return the sums that ``to_json`` wrote.
-
-        Raises:
-            ValueError: a list is missing or has another length.
-        """
+        """Read the sums; raise ``ValueError`` if a list is missing or has another length."""
         empty = cls()
         found = {part.name: np.asarray(content.get(part.name, []), dtype=np.float64) for part in fields(cls)}
         for name, values in found.items():

@@ -47,17 +47,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the rule.
-
-    Attributes:
-        name: of the metric.
-        harm: how much worse the candidate is, negative if it is better; of a latency, the ratio minus 1.
-        interval: of ``harm``; None if it was not measured.
-        limit: largest harm that is allowed.
-    """
+    """One condition of the rule."""
 
     name: str
-    harm: float | None
+    harm: float | None  # how much worse the candidate is; of a latency, the ratio minus 1
     interval: tuple[float, float] | None
     limit: float
 
@@ -82,14 +75,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with the candidate.
-
-    Attributes:
-        reasons: why it is withdrawn, or not promoted yet.
-    """
+    """Decision on the candidate."""
 
     verdict: Verdict
-    reasons: list[str]
+    reasons: list[str]  # to withdraw it, or not to promote it yet
     conditions: list[Condition]
 
     def record(self) -> dict[str, Any]:
@@ -105,7 +94,7 @@ class Decision:
 
 
 def decide(rule: Rule, report: Report) -> Decision:
-    """Return what the rule says about the candidate of a report.
+    """Return the decision of a rule on the candidate of a report.
 
     The candidate is withdrawn if a harm above one limit is shown, and promoted if harms above all limits are ruled out.
     Each interval has the share ``rule.alpha`` of the error probability, and holds at every look, so the rule may be

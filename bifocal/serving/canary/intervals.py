@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Interval = tuple[float, float]
 LEAST_GROUPS = 20
-"""Groups of clients below which the spread between them says too little."""
+"""Fewer groups of clients give no interval."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,7 @@ def boundary(searches: float, alpha: float, planned: float) -> float:
 
 
 def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> Estimate | None:
-    """Return sum / count with an interval; None without any count.
-
-    Args:
-        sums, counts: (G,) by group of clients. Searches of one client depend on each other, groups of clients do not.
-        alpha: error probability over all looks.
-        planned: searches at which the interval is narrowest.
-    """
+    """Return sum / count with an interval over groups (G,) of clients, which are independent; None without any count."""
     if not counts.sum():
         return None
     value = float(sums.sum() / counts.sum())
@@ -61,9 +55,6 @@ def estimate_difference(
 
     The jackknife leaves a group out of both ratios. If both releases answered the same searches, hard and easy searches
     change both ratios alike, and the interval is narrower.
-
-    Args:
-        first, second: sums and counts, see ``estimate_ratio``.
     """
     if not first[1].sum() or not second[1].sum():
         return None
@@ -96,11 +87,6 @@ def estimate_quantile(histogram: Array, edges: Array, share: float, alpha: float
 
     The ends of the interval are order statistics. Each value is below the true quantile with probability ``share``,
     independently of the others.
-
-    Args:
-        histogram: (E + 1,) counts: below the first edge, between two edges, above the last.
-        edges: (E,), increasing.
-        share: of the values below the quantile, in (0, 1).
     """
     count = int(histogram.sum())
     if not count:

@@ -25,11 +25,7 @@ BUCKETS = range(24, len(EDGES), 14)
 
 
 class ComparisonCollector(Collector):
-    """Metrics of the present pair of releases; they begin anew with another pair.
-
-    Args:
-        comparison: of the service.
-    """
+    """Metrics of the present pair of releases; they begin anew with another pair."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison

@@ -31,39 +31,20 @@ class Release:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of both releases.
+    """A metric of both releases."""
 
-    Attributes:
-        name: "errors", "nothing_found", "clicks" (shares of searches), "relevance" (mean probability of the first
-            result), "latency_p50" and "latency_p99" (seconds), or "overlap_at_10" (of both).
-        champion, candidate: values; None if it was not measured.
-        comparison: candidate minus champion; their ratio for a latency; the value of "overlap_at_10".
-    """
-
-    name: str
+    name: str  # "errors", "nothing_found", "clicks", "relevance", "latency_p50", "latency_p99" (s) or "overlap_at_10"
     champion: Estimate | None
     candidate: Estimate | None
-    comparison: Estimate | None
+    comparison: Estimate | None  # candidate minus champion; the ratio of latencies; the overlap
 
 
 @dataclass
 class Report:
-    """Sums of a comparison.
-
-    Attributes:
-        mode: "canary" if a share of the clients is answered by the candidate, "shadow" if the candidate repeats the
-            searches of this share.
-        share: of the clients.
-        champion, candidate: releases.
-        since: time of the first look at both, in ISO 8601.
-        counts_champion, counts_candidate: sums of both; in a shadow, of the searches that both answered.
-        overlap: (G,) sums of overlap@10: common results among the first ten of both, divided by the larger number.
-        compared: (G,) searches that both answered.
-        dropped: searches that were not repeated because the candidate was too slow.
-    """
+    """Sums of a comparison."""
 
     mode: Mode
-    share: float
+    share: float  # of the clients that the candidate answers (canary), or whose searches it repeats (shadow)
     champion: Release
     candidate: Release
     since: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -71,7 +52,7 @@ class Report:
     counts_candidate: Counts = field(default_factory=Counts)
     overlap: NDArray[np.float64] = field(default_factory=lambda: np.zeros(GROUPS))
     compared: NDArray[np.float64] = field(default_factory=lambda: np.zeros(GROUPS))
-    dropped: int = 0
+    dropped: int = 0  # searches that were not repeated because the candidate was too slow
 
     def add_overlap(self, group: int, champion: Sequence[str], candidate: Sequence[str]) -> None:
         """Count the overlap of the results of one search."""
@@ -79,12 +60,7 @@ class Report:
         self.compared[group] += 1
 
     def metrics(self, alpha: float = ALPHA, planned: float = PLANNED) -> list[Metric]:
-        """Return all metrics with confidence intervals that hold at every look.
-
-        Args:
-            alpha: error probability of an interval.
-            planned: searches of each release at which intervals are narrowest.
-        """
+        """Return all metrics with intervals of level 1 - alpha, which hold at every look."""
         parts = self.counts_champion, self.counts_candidate
         found = []
         for name in RATES:
@@ -106,11 +82,7 @@ class Report:
         return found
 
     def __add__(self, other: "Report") -> "Report":
-        """Return the sums of two replicas of a service.
-
-        Raises:
-            ValueError: they compare other releases, or in another way.
-        """
+        """Return the sums of two replicas; raise ``ValueError`` if they compare other releases, or in another way."""
         for name in ("mode", "share", "champion", "candidate"):
             if getattr(self, name) != getattr(other, name):
                 raise ValueError(
@@ -134,11 +106,7 @@ class Report:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Report":
-        """Return the report that ``to_json`` wrote.
-
-        Raises:
-            ValueError: the text is of another kind.
-        """
+        """Read a report; raise ``ValueError`` for another text."""
         try:
             mode: Mode = content["mode"]
             if mode not in get_args(Mode):
@@ -153,7 +121,7 @@ class Report:
                 compared, int(content["dropped"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no report of bifocal serve: {error}") from error
+            raise ValueError(f"not a report of bifocal serve: {error}") from error
 
 
 def overlap_at_10(first: Sequence[str], second: Sequence[str]) -> float:

@@ -54,15 +54,7 @@ def create_app(
     source: Source, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0,
     candidate: Candidate | None = None,
 ) -> FastAPI:  # fmt: skip
-    """Return the ASGI app of the service.
-
-    Args:
-        source: of models and indexes.
-        settings: limits and keys.
-        deletions: deleted items; None to keep them in memory alone.
-        poll_seconds: time between two looks at the source.
-        candidate: second release to compare with; None for none.
-    """
+    """Return the ASGI app of the service."""
     metrics = Metrics()
     handlers = Handlers(source, settings, metrics, deletions or Deletions(), candidate)
 

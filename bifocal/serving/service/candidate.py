@@ -23,13 +23,7 @@ RUNNING = "running"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A second release.
-
-    Attributes:
-        source: of the release; it offers none while there is nothing to compare.
-        mode: "canary" to answer the searches of a share of the clients, "shadow" to repeat them.
-        share: of the clients, in [0, 1].
-    """
+    """A second release."""
 
     source: Source
     mode: Mode
@@ -40,17 +34,6 @@ class Comparison:
     """Comparison of the release in use, the champion, with a candidate.
 
     The counts begin anew when one of the two is replaced. While there is no candidate, the champion answers everybody.
-
-    Args:
-        candidate: second release.
-        runner: of results.
-        executor: threads that compute for clients.
-
-    Attributes:
-        current: the candidate that is loaded.
-        report: counts of the present pair of releases, or of the last one; None before the first.
-        shadow: searches that the candidate repeats.
-        answers: whose clients may choose a result.
     """
 
     def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
@@ -79,14 +62,7 @@ class Comparison:
     async def find(
         self, champion: Generation, request: SearchRequest, upload: bytes | None, client: str
     ) -> tuple[QueryResult, str | None]:
-        """Return the results of a request, and the id under which the client may say which result it chose.
-
-        Args:
-            champion: generation in use.
-
-        Raises:
-            HTTPException: the request is at fault, see ``QueryRunner.find``.
-        """
+        """Return the results of a request, and the id under which the client may say which result it chose."""
         candidate = self.current.generation
         if candidate is None or request.offset:
             return await self._runner.find(self.generation(client) or champion, request, upload), None

@@ -60,12 +60,7 @@ class Metrics:
 
 
 def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float) -> None:
-    """Count a request, and log it with the ``log`` that its route left in ``state``.
-
-    Args:
-        route: template of the path, never what the client sent.
-        start: of the request, by ``time.perf_counter``.
-    """
+    """Count a request, and log it with the ``log`` that its route left in ``state``."""
     seconds = time.perf_counter() - start
     metrics.requests.labels(route, str(status)).observe(seconds)
     fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 1)}

@@ -11,25 +11,7 @@ API_KEYS, ADMIN_KEY = "BIFOCAL_API_KEYS", "BIFOCAL_ADMIN_KEY"
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the service.
-
-    Attributes:
-        limits: of a sentence and an image file.
-        max_results: results of one request.
-        max_depth: results that can be reached by paging.
-        max_words: sentences that one request adds and takes away, together.
-        max_body_bytes: of a request in JSON.
-        max_requests: requests at a time; further ones are answered with 429.
-        max_uploads: image files at a time; they bound the memory, because each is held as a whole.
-        requests_per_second: of one client, on average; 0 is no limit.
-        body_seconds: longest time in which the body of a request arrives.
-        api_keys: keys of which a client gives one; empty if the service needs no key.
-        admin_key: key that may delete items; None if nobody may.
-        origins: web origins whose pages may call the service, besides its own page.
-        hosts: accepted values of the header Host without the port; "*" accepts any.
-        log_queries: whether the log has the sentences of the requests.
-        threads: requests that are computed at a time.
-    """
+    """Settings of the service."""
 
     limits: Limits = field(default_factory=Limits)
     max_results: int = 100

@@ -29,11 +29,7 @@ def write_vectors(served: ServedModel, rows: NDArray[np.int64], folder: Path) ->
 
 
 def write_collection(served: ServedModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path) -> None:
-    """Write ``collection.json``: model, calibration, captions and metadata of rows of the index.
-
-    Args:
-        pictures: whether each row has a thumbnail.
-    """
+    """Write ``collection.json``: model, calibration, captions and metadata of rows of the index."""
     ids = [served.index.ids[row] for row in rows]
     table, items, calibration = served.index.items.take(rows), served.items, served.index.calibration
     description = describe(ids, items, table)
@@ -58,11 +54,7 @@ def write_collection(served: ServedModel, rows: NDArray[np.int64], pictures: Seq
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write JSON without spaces.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Write JSON without spaces."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     file.write_text(text, encoding="utf-8")
 

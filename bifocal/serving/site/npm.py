@@ -26,12 +26,7 @@ SECONDS = 600
 
 
 def vendored_files() -> Path:
-    """Return a folder with the files ``ort.js`` and ``ort.wasm``; npm fetches them if they are nowhere.
-
-    Raises:
-        FileNotFoundError: the files are neither in this installation nor in the cache, and npm cannot fetch them.
-        ValueError: the package has another hash than the pinned one.
-    """
+    """Return a folder with the files ``ort.js`` and ``ort.wasm``; npm fetches them if they are nowhere."""
     cache = cache_folder()
     for folder in (PACKAGED, cache):
         if _is_complete(folder):
@@ -54,11 +49,7 @@ def vendored_files() -> Path:
 
 
 def unpack(package: Path, folder: Path) -> Path:
-    """Write the pinned files of a package to a new folder, and return it.
-
-    Raises:
-        ValueError: the package has another hash than the pinned one.
-    """
+    """Write the pinned files of a package to a new folder, and return it."""
     algorithm, _, expected = PINNED["integrity"].partition("-")
     found = base64.b64encode(hashlib.new(algorithm, package.read_bytes()).digest()).decode()
     if found != expected:

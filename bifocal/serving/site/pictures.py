@@ -15,11 +15,7 @@ METHOD = 2  # of the encoder: the default takes twice the time and saves 5 %
 
 
 def site_thumbnail(file: Path, max_pixels: int) -> bytes:
-    """Return a WebP of an image file in at most ``MAX_BYTES``, without the metadata of the file.
-
-    Raises:
-        ValueError: the file is not a complete image, or is too large.
-    """
+    """Return a WebP of an image file in at most ``MAX_BYTES``, without the metadata of the file."""
     picture = small_picture(file, SIDES[0], max_pixels)
     for side in SIDES:
         picture.thumbnail((side, side), Image.Resampling.LANCZOS)

@@ -27,14 +27,7 @@ class NotInBrowsers(ValueError):
 
 
 def describe_readers(onnx: Path) -> list[Description]:
-    """Return the descriptions that ``page/vectorizers.js`` reads, one per vectorizer, in the order of the inputs.
-
-    Args:
-        onnx: directory of the exported model.
-
-    Raises:
-        NotInBrowsers: the page does not have the vectorizer.
-    """
+    """Return the descriptions that ``page/vectorizers.js`` reads, one per vectorizer, in the order of the inputs."""
     vocabulary, folder = onnx / Vocabulary.FILE, onnx / "text"
     if vocabulary.is_file():
         known = Vocabulary.load(vocabulary)

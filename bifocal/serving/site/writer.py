@@ -32,13 +32,7 @@ MAX_PIXELS = 50_000_000
 
 @dataclass(frozen=True)
 class SiteReport:
-    """What a static copy holds.
-
-    Attributes:
-        items, pictures: numbers of items, and of those with a thumbnail.
-        megabytes: size of all files but the thumbnails, in 10^6 bytes.
-        cosine: lowest cosine between the vectors of a caption by the graphs of int8 and of float32; 1 without captions.
-    """
+    """What a static copy holds."""
 
     items: int
     pictures: int
@@ -47,19 +41,7 @@ class SiteReport:
 
 
 def write_site(served: ServedModel, onnx: Path, destination: Path, deleted: Collection[str] = ()) -> SiteReport:
-    """Write the search page of a served model as a folder for any web server.
-
-    Args:
-        onnx: directory of the exported model.
-        destination: folder, which is renamed to its name when it is complete.
-        deleted: ids of items to leave out, beside those that the collection marks as deleted.
-
-    Raises:
-        FileExistsError: the folder exists.
-        FileNotFoundError: the files for browsers cannot be fetched.
-        ValueError: the vectorizer does not run in browsers, the collection has no images, or the graph of int8 differs
-            too much.
-    """
+    """Write the search page of a served model as a folder for any web server."""
     readers, vendored = describe_readers(onnx), vendored_files()
     rows = np.array(
         [row for row, item_id in enumerate(served.index.ids) if item_id in served and item_id not in deleted], np.int64

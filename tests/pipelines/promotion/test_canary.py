@@ -104,7 +104,7 @@ def test_reports_of_replicas_add_up_and_survive_json() -> None:
     with pytest.raises(ValueError, match="two replicas differ in candidate"):
         _ = first + replace(second, candidate=RELEASES[0])
     for damage in ({"mode": "x"}, {"overlap": [1]}, {"counts_champion": {}}, {"candidate": None}):
-        with pytest.raises(ValueError, match=r"this is no report of bifocal serve"):
+        with pytest.raises(ValueError, match=r"not a report of bifocal serve"):
             Report.from_json(first.to_json() | damage)
 
 

@@ -15,11 +15,6 @@ class SentenceBatcher:
     """Encoder of the sentences of concurrent requests.
 
     While a batch is encoded, further requests wait and form the next batch; a request alone does not wait.
-
-    Args:
-        encode: returns the vectors (B, d) of B sentences; called in ``executor``.
-        executor: threads of the service.
-        max_sentences: of a batch.
     """
 
     def __init__(self, encode: Encode, executor: Executor, max_sentences: int = 64) -> None:
@@ -28,11 +23,7 @@ class SentenceBatcher:
         self._task: asyncio.Task[None] | None = None
 
     async def embed(self, sentences: Sequence[str]) -> Array:
-        """Return the vectors (B, d) of the B sentences of a request.
-
-        Raises:
-            ValueError: the encoder refuses a sentence.
-        """
+        """Return the vectors (B, d) of the B sentences of a request."""
         future: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
         self._waiting.append((list(sentences), future))
         if self._task is None:

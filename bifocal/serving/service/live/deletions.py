@@ -7,11 +7,7 @@ from pathlib import Path
 
 
 class Deletions:
-    """Ids of deleted items, kept in a file of one JSON string per line.
-
-    Args:
-        file: read at the start, and appended to; None to keep the ids in memory alone.
-    """
+    """Ids of deleted items, kept in a file of one JSON string per line."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -29,11 +25,7 @@ class Deletions:
         return iter(self._ids)
 
     def add(self, item_id: str) -> None:
-        """Delete an item; it stays deleted after a crash.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Delete an item; it stays deleted after a crash."""
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as file:
                 file.write("\n" * self._incomplete + json.dumps(item_id) + "\n")

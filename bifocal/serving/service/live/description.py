@@ -73,11 +73,7 @@ def columns(items: pa.Table) -> list[Column]:
 
 
 def describe(ids: Sequence[str], items: Items, table: pa.Table) -> Description:
-    """Return languages, columns and examples of a collection.
-
-    Args:
-        table: one row per item, with metadata in columns ``meta.<name>``.
-    """
+    """Return languages, columns and examples of a collection."""
     return Description(languages(ids, items), columns(table), example_queries(ids, items))
 
 

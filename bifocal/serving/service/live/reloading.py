@@ -26,19 +26,10 @@ class Source(Protocol):
         """Whether a former key may come back: the former served model then stays loaded."""
 
     def key(self) -> str:
-        """Return a text that changes with the model or the index; called every few seconds.
-
-        Raises:
-            NoModel: the former model must not be used any more.
-            Exception: the source cannot be read now.
-        """
+        """Return a text that changes with the model or the index; called every few seconds."""
 
     def load(self) -> ServedModel:
-        """Return the present model with its index.
-
-        Raises:
-            Exception: they are incomplete, or do not belong together.
-        """
+        """Return the present model with its index."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +43,6 @@ class Generation:
 
 class Current:
     """The generation in use.
-
-    Args:
-        source: of the engines.
-        executor: threads that compute.
-        on_swap: called with each served model that comes into use.
-
-    Attributes:
-        generation: in use; None before the first one is loaded.
-        failure: why the newest model or index is not in use; None if it is.
 
     A reversible source is rolled back without loading: the served model that was in use before stays in memory.
     """

@@ -17,11 +17,7 @@ from bifocal.serving.service.served_model import ServedModel, Version
 
 
 class CollectionItems:
-    """Items of a collection.
-
-    Args:
-        images: folder of the images; None for the root of the collection.
-    """
+    """Items of a collection."""
 
     def __init__(self, collection: Collection, images: Path | None = None) -> None:
         self._collection, self._images = collection, images
@@ -50,15 +46,7 @@ class CollectionItems:
 
 
 class RunSource:
-    """Model, collection and index of a run folder.
-
-    Args:
-        folder: as ``bifocal train`` and ``make repro`` write it.
-        collection: folder of the collection; None for that of the run.
-        index: folder of the index; None for that of the run, or exact search if it has none.
-        images: folder of the images; None for the root of the collection.
-        threads: threads of an operation of the model.
-    """
+    """Model, collection and index of a run folder."""
 
     reversible = False
     """The times of its files are part of a key."""
@@ -82,21 +70,12 @@ class RunSource:
         return self._index if self._index is not None else own if own.is_dir() else None
 
     def key(self) -> str:
-        """Return the state of the files that a new model, collection or index replaces.
-
-        Raises:
-            FileNotFoundError: the folder has no model or no collection.
-        """
+        """Return the state of the files that a new model, collection or index replaces."""
         folders = [self.folder / ONNX, self.collection, *([] if self.index is None else [self.index])]
         return file_states(folders)
 
     def load(self) -> ServedModel:
-        """Return the model of the run with its collection.
-
-        Raises:
-            FileNotFoundError: the folder has no model or no collection.
-            ValueError: collection or index belong to another model.
-        """
+        """Return the model of the run with its collection."""
         name = self.folder.resolve().name
         return open_served_model(self.folder / ONNX, self.collection, self.index, name, self.threads, self.images)
 
@@ -104,17 +83,7 @@ class RunSource:
 def open_served_model(
     onnx: Path, collection: Path, index: Path | None, name: str, threads: int = 1, images: Path | None = None
 ) -> ServedModel:
-    """Return the served model of an exported model with its collection.
-
-    Args:
-        index: folder of the index; None for exact search in the vectors of the collection.
-        name: of the model, for people.
-        images: folder of the images; None for the root of the collection.
-
-    Raises:
-        FileNotFoundError: a folder has not what it should.
-        ValueError: collection or index belong to another model.
-    """
+    """Return the served model of an exported model with its collection."""
     digest = model_hash(onnx)
     opened = _open_collection(collection, digest)
     if index is None:
@@ -133,11 +102,7 @@ def without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
 
 
 def file_states(folders: Iterable[Path]) -> str:
-    """Return a hash of the names, sizes and times of the files in folders.
-
-    Raises:
-        FileNotFoundError: a folder does not exist.
-    """
+    """Return a hash of the names, sizes and times of the files in folders."""
     states = []
     for folder in folders:
         if not folder.is_dir():

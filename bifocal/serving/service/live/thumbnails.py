@@ -17,12 +17,7 @@ QUALITY = 80
 
 
 class Thumbnails:
-    """Thumbnails in memory; nothing is written to disk.
-
-    Args:
-        max_bytes: of all kept thumbnails; those used last stay.
-        max_pixels: of an image; a larger one is not decoded.
-    """
+    """Thumbnails in memory; nothing is written to disk."""
 
     def __init__(self, max_bytes: int = 64 * 2**20, max_pixels: int = 50_000_000) -> None:
         self.max_bytes, self.max_pixels = max_bytes, max_pixels
@@ -30,11 +25,7 @@ class Thumbnails:
         self._size, self._lock = 0, threading.Lock()
 
     def get(self, item_id: str, file: Path, side: int) -> bytes:
-        """Return the JPEG of an image whose longer side has at most ``side`` pixels.
-
-        Raises:
-            ValueError: the file is gone, is not a complete image, or is too large.
-        """
+        """Return the JPEG of an image whose longer side has at most ``side`` pixels."""
         try:
             changed = file.stat().st_mtime_ns
         except OSError as error:
@@ -78,11 +69,7 @@ def make_thumbnail(file: Path, side: int, max_pixels: int) -> bytes:
 
 
 def small_picture(file: Path, side: int, max_pixels: int) -> Image.Image:
-    """Return an image file with at most ``side`` pixels along its longer side, without metadata.
-
-    Raises:
-        ValueError: the file is not a complete image, or is too large.
-    """
+    """Return an image file with at most ``side`` pixels along its longer side, without metadata."""
     image = open_image(file, max_pixels, side)
     image.thumbnail((side, side))
     return Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file

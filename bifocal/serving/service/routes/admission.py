@@ -35,13 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Admission:
-    """Middleware that answers a request itself if it may not reach a route.
-
-    Args:
-        app: answers the other requests; it finds the whole body in ``receive``.
-        settings: limits and keys.
-        metrics: of the service.
-    """
+    """Middleware that answers a request itself if it may not reach a route."""
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
@@ -112,11 +106,7 @@ class Admission:
             raise HTTPException(429, "too many requests per second: try again", {"retry-after": str(math.ceil(wait))})
 
     async def _read_body(self, scope: Message, receive: Receive, upload: bool) -> Receive:
-        """Read the body, and return a ``receive`` that has it.
-
-        Raises:
-            HTTPException: 400 for a wrong Content-Length, 408 for a slow body, 413 for a large one.
-        """
+        """Read the body, and return a ``receive`` that has it."""
         limit = self.settings.limits.image_bytes if upload else self.settings.max_body_bytes
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit():
