@@ -9,7 +9,7 @@ import click
 
 from bifocal.serving.canary.report import Mode
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.live.reloading import NoModel, Source
+from bifocal.serving.service.live.reloading import ModelSource, NoModel
 from bifocal.serving.service.live.sources import RunSource, file_states, open_served_model
 from bifocal.serving.service.served_model import ServedModel
 from pipelines.app.run_folder import latest_run
@@ -126,7 +126,7 @@ class RegistrySource:
 
 def open_source(
     folder: Path | None, model: str | None, collection: Path | None, index: Path | None, images: Path | None = None
-) -> Source:
+) -> ModelSource:
     """Return the source that the options name."""
     if model is None:
         return RunSource(latest_run(folder), collection, index, images)
@@ -135,7 +135,9 @@ def open_source(
     return ReleaseSource(model, images) if collection is None else RegistrySource(model, collection, index, images)
 
 
-def open_candidate(source: Source, canary: str | None, shadow: str | None, share: float | None) -> Candidate | None:
+def open_candidate(
+    source: ModelSource, canary: str | None, shadow: str | None, share: float | None
+) -> Candidate | None:
     """Return the second release that the options name; None without one."""
     mode: Mode = "shadow" if canary is None else "canary"
     uri = shadow if canary is None else canary

@@ -14,8 +14,7 @@ from urllib.request import Request, urlopen
 from pydantic import TypeAdapter
 
 from bifocal.serving.canary.decision import Rule
-from bifocal.serving.canary.report import Report
-from bifocal.serving.service.candidate import RUNNING
+from bifocal.serving.canary.report import RUNNING, Report
 from bifocal.serving.service.settings import read_keys
 from pipelines.yaml_model import load_yaml_model
 

@@ -1,15 +1,9 @@
-"""Clients, by whose hash a share of them is answered by another release."""
+"""Places of clients: their hash decides which release answers them."""
 
 import hashlib
 from dataclasses import dataclass
 
-from starlette.requests import Request
-
 from bifocal.serving.canary.counts import GROUPS
-
-CLIENT = "bifocal-client"
-"""Header with a random text by which a client is known again; the page makes one for each tab."""
-MAX_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -33,9 +27,3 @@ class Place:
     def is_within(self, share: float) -> bool:
         """Return whether the client belongs to a share of all clients. A larger share contains a smaller one."""
         return self.position < share
-
-
-def client_of(request: Request) -> str:
-    """Return the client of a request: its header ``bifocal-client``, else its key, else its address."""
-    named = request.headers.get(CLIENT, "") or request.headers.get("authorization", "")
-    return named[:MAX_CHARACTERS] or (request.client.host if request.client else "")

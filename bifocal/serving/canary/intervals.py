@@ -41,7 +41,7 @@ def boundary(searches: float, alpha: float, planned: float) -> float:
 
 
 def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> Estimate | None:
-    """Return sum / count with an interval over groups (G,) of clients, which are independent; None without any count."""
+    """Return sum / count over independent groups (G,) of clients, with an interval; None without any count."""
     if not counts.sum():
         return None
     value = float(sums.sum() / counts.sum())

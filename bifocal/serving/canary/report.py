@@ -13,6 +13,8 @@ from bifocal.serving.canary.counts import EDGES, GROUPS, Counts
 from bifocal.serving.canary.intervals import Estimate, estimate_difference, estimate_quantile, estimate_ratio
 
 Mode = Literal["canary", "shadow"]
+RUNNING = "running"
+"""State of a comparison that has a candidate."""
 ALPHA, PLANNED = 0.05, 1000.0
 """Error probability of the intervals that the service shows, and the searches at which they are narrowest."""
 OVERLAP_DEPTH = 10

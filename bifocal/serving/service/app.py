@@ -11,14 +11,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from bifocal.serving.canary.clients import CLIENT
 from bifocal.serving.service.candidate import Candidate
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.deletions import Deletions
-from bifocal.serving.service.live.reloading import Source
+from bifocal.serving.service.live.reloading import ModelSource
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.routes.admission import API, Admission
-from bifocal.serving.service.routes.api import api_router
+from bifocal.serving.service.routes.api import CLIENT, api_router
 from bifocal.serving.service.routes.inference import health_router, inference_router
 from bifocal.serving.service.routes.pages import page_router, probe_router
 from bifocal.serving.service.schema import Error
@@ -51,7 +50,7 @@ class Service(FastAPI):
 
 
 def create_app(
-    source: Source, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0,
+    source: ModelSource, settings: Settings, deletions: Deletions | None = None, poll_seconds: float = 5.0,
     candidate: Candidate | None = None,
 ) -> FastAPI:  # fmt: skip
     """Return the ASGI app of the service."""
@@ -60,10 +59,10 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await handlers.current.refresh()
-        tasks = [handlers.current.watch(poll_seconds)]
+        await handlers.reloader.refresh()
+        tasks = [handlers.reloader.watch(poll_seconds)]
         if handlers.comparison is not None:
-            tasks += [handlers.comparison.current.follow(poll_seconds), handlers.comparison.shadow.run()]
+            tasks += [handlers.comparison.reloader.follow(poll_seconds), handlers.comparison.shadow.run()]
         running = [asyncio.create_task(task) for task in tasks]
         yield
         for task in running:

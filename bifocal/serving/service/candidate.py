@@ -10,22 +10,21 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.canary.answers import Answers
 from bifocal.serving.canary.clients import Place
 from bifocal.serving.canary.counts import Counts
-from bifocal.serving.canary.report import Mode, Release, Report
+from bifocal.serving.canary.report import RUNNING, Mode, Release, Report
 from bifocal.serving.canary.shadow import Shadow, shadow_executor
-from bifocal.serving.service.live.reloading import Current, Generation, Source
+from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
 from bifocal.serving.service.queries import QueryResult, QueryRunner
 from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.served_model import ServedModel, Version
 
 logger = logging.getLogger(__name__)
-RUNNING = "running"
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A second release."""
 
-    source: Source
+    source: ModelSource
     mode: Mode
     share: float
 
@@ -39,7 +38,7 @@ class Comparison:
     def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
         self.mode, self.share = candidate.mode, candidate.share
         threads = shadow_executor() if candidate.mode == "shadow" else executor
-        self.current = Current(candidate.source, threads, lambda served: None)
+        self.reloader = Reloader(candidate.source, threads, lambda served: None)
         self.report: Report | None = None
         self.shadow, self.answers = Shadow(), Answers()
         self._runner, self._threads = runner, threads
@@ -48,13 +47,13 @@ class Comparison:
     @property
     def state(self) -> str:
         """Whether a candidate is compared: ``RUNNING``, or why not."""
-        if self.current.generation is not None:
+        if self.reloader.generation is not None:
             return RUNNING
-        return self.current.failure or "the candidate is being loaded"
+        return self.reloader.failure or "the candidate is being loaded"
 
     def generation(self, client: str) -> Generation | None:
         """Return the candidate if it answers a client; else None."""
-        candidate = self.current.generation
+        candidate = self.reloader.generation
         if self.mode == "shadow" or candidate is None or not self._place(candidate, client).is_within(self.share):
             return None
         return candidate
@@ -63,7 +62,7 @@ class Comparison:
         self, champion: Generation, request: SearchRequest, upload: bytes | None, client: str
     ) -> tuple[QueryResult, str | None]:
         """Return the results of a request, and the id under which the client may say which result it chose."""
-        candidate = self.current.generation
+        candidate = self.reloader.generation
         if candidate is None or request.offset:
             return await self._runner.find(self.generation(client) or champion, request, upload), None
         report, place = self._report(champion.served, candidate.served), self._place(candidate, client)

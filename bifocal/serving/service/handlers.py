@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 
 from bifocal.search.hits import SearchHit
-from bifocal.serving.canary.metrics import ComparisonCollector
 from bifocal.serving.service.candidate import Candidate, Comparison
+from bifocal.serving.service.candidate_metrics import ComparisonCollector
 from bifocal.serving.service.live.deletions import Deletions
-from bifocal.serving.service.live.reloading import Current, Generation, Source
+from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
 from bifocal.serving.service.live.thumbnails import Thumbnails
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.phrases import split_phrases
@@ -47,12 +47,12 @@ class Handlers:
     """
 
     def __init__(
-        self, source: Source, settings: Settings, metrics: Metrics, deletions: Deletions,
+        self, source: ModelSource, settings: Settings, metrics: Metrics, deletions: Deletions,
         candidate: Candidate | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
         self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
-        self.current = Current(source, self.executor, self._use)
+        self.reloader = Reloader(source, self.executor, self._use)
         self.runner = QueryRunner(settings, deletions)
         self.comparison: Comparison | None = None
         if candidate is not None:
@@ -66,10 +66,10 @@ class Handlers:
         Raises:
             HTTPException: 503 while none is loaded.
         """
-        if self.current.generation is None:
-            reason = self.current.failure or "the model is being loaded"
+        if self.reloader.generation is None:
+            reason = self.reloader.failure or "the model is being loaded"
             raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
-        return self.current.generation
+        return self.reloader.generation
 
     def generation_for(self, client: str) -> Generation:
         """Return the generation that answers a client: with a canary, a share of the clients have the candidate.
@@ -150,7 +150,7 @@ class Handlers:
 
     async def delete(self, item_id: str) -> None:
         """Delete an item from all answers, at once."""
-        candidate = None if self.comparison is None else self.comparison.current.generation
+        candidate = None if self.comparison is None else self.comparison.reloader.generation
         if candidate is None or item_id not in candidate.served or item_id in self.deletions:
             self._served_with(item_id, "")
         try:

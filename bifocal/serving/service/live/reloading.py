@@ -18,7 +18,7 @@ class NoModel(Exception):
     """The source offers no model now; the message is the reason."""
 
 
-class Source(Protocol):
+class ModelSource(Protocol):
     """Where models and indexes come from: a run folder, or a registry."""
 
     @property
@@ -41,13 +41,13 @@ class Generation:
     executor: Executor
 
 
-class Current:
+class Reloader:
     """The generation in use.
 
     A reversible source is rolled back without loading: the served model that was in use before stays in memory.
     """
 
-    def __init__(self, source: Source, executor: Executor, on_swap: Callable[[ServedModel], None]) -> None:
+    def __init__(self, source: ModelSource, executor: Executor, on_swap: Callable[[ServedModel], None]) -> None:
         self.source, self.executor, self.on_swap = source, executor, on_swap
         self.generation: Generation | None = None
         self.failure: str | None = None

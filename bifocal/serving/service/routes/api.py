@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.exceptions import HTTPException
 
-from bifocal.serving.canary.clients import client_of
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.thumbnails import SIDES
 from bifocal.serving.service.routes.admission import API
@@ -23,6 +22,9 @@ from bifocal.serving.service.schema import (
     Sentence,
 )
 
+CLIENT = "bifocal-client"
+"""Header with a random text by which a client is known again; the page makes one for each tab."""
+MAX_CHARACTERS = 200
 ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
 IMAGE_BODY = {
     "requestBody": {
@@ -118,6 +120,12 @@ def api_router(handlers: Handlers) -> APIRouter:
         return Response(picture, media_type="image/jpeg", headers=headers)
 
     return router
+
+
+def client_of(request: Request) -> str:
+    """Return the client of a request: its header ``bifocal-client``, else its key, else its address."""
+    named = request.headers.get(CLIENT, "") or request.headers.get("authorization", "")
+    return named[:MAX_CHARACTERS] or (request.client.host if request.client else "")
 
 
 def _condition(where: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from bifocal.serving.canary.counts import EDGES
-from bifocal.serving.service.candidate import RUNNING, Comparison
+from bifocal.serving.canary.report import RUNNING
+from bifocal.serving.service.candidate import Comparison
 
 PREFIX = "bifocal_comparison"
 LABELS = ("arm", "release")
