@@ -107,7 +107,7 @@ def split(ref: Any) -> tuple[str, dict[str, Any]]:
     ('TripletLoss', {'margin': 0.2})
 
     Raises:
-        ValueError: ``ref`` is no reference.
+        ValueError: ``ref`` is not a reference.
     """
     if isinstance(ref, str):
         return ref, {}

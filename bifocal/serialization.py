@@ -79,7 +79,7 @@ def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
     try:
         state: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is no complete file of weights ({error}): write it again") from error
+        raise ValueError(f"{path} is not a complete file of weights ({error}): write it again") from error
     return state
 
 

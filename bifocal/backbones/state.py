@@ -65,7 +65,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
         raise ValueError(
-            f"{path} is no safetensors file ({error}). A pickle (.pth, .pt, .bin) can run code when it is opened "
+            f"{path} is not a safetensors file ({error}). A pickle (.pth, .pt, .bin) can run code when it is opened "
             f"and is refused; {CONVERT}"
         ) from error
     return tensors
@@ -92,7 +92,7 @@ def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, cla
     if problems:
         raise ValueError(
             f"{path} does not fit {type(network).__name__}: {'; '.join(problems)}. Compare the backbone's name and "
-            "model_arguments with those of the network that was trained"
+            "model_arguments with the arguments of the network that was trained"
         )
     network.load_state_dict(state)
 

@@ -1,4 +1,4 @@
-"""Ground-truth boxes of phrases, whose features are stored next to those of the proposals."""
+"""Ground-truth boxes of phrases, whose features are stored next to the proposals' features."""
 
 import numpy as np
 import torch

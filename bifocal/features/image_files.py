@@ -24,7 +24,7 @@ def open_features(directory: Path, dataset: Dataset) -> FeatureStore:
 
     Raises:
         FileNotFoundError: the directory holds no ``*.arrow`` file.
-        ValueError: a file is truncated, or the dataset's images have other sizes than those of the features.
+        ValueError: a file is truncated, or the dataset's images have other sizes than the features.
     """
     store = FeatureStore(directory)
     return ImageFileStore(directory, dataset) if store.metadata.get("layer") == IMAGE_FILES else store

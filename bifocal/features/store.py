@@ -15,7 +15,7 @@ from torch import Tensor
 from bifocal.features.store_file import check_same_metadata, feature_type, open_store_file
 
 PIXELS, IMAGE_FILES = "pixels", "image files"
-"""``layer`` in the metadata of a store of images, and of a store of their sizes alone."""
+"""``layer`` in the metadata of a store of images, and of a store of image sizes."""
 MAX_BYTES_MAPPED = 1 << 30
 """Approximate limit on the bytes of file pages that a store keeps mapped between two gathers."""
 MAX_BYTES_PER_THREAD = 1 << 20
@@ -48,14 +48,14 @@ class FeatureStore:
     Attributes:
         image_ids: (N,) in the order of the rows.
         regions: R, the maximum number of regions per image, without ground-truth boxes.
-        truth_regions: T, the maximum number of ground-truth boxes per image, which ``gather_regions`` alone returns.
+        truth_regions: T, the maximum number of ground-truth boxes per image, which only ``gather_regions`` returns.
         dim: D, the dimension of a region's features; 3 for pixels, whose files have R = H rows of R x 3 numbers.
         pixels: whether ``gather`` returns images.
         metadata: the writer's metadata: extractor, backbone, layer, SHA-256 of the weights, preprocessing.
 
     Raises:
         FileNotFoundError: the directory holds no ``*.arrow`` file.
-        ValueError: a file is truncated, or its metadata differ from those of the first file.
+        ValueError: a file is truncated, or its metadata differ from the first file's.
 
     Example:
         >>> from tempfile import mkdtemp

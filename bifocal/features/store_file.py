@@ -57,7 +57,7 @@ def open_store_file(path: Path) -> StoreFile:
         )
     except (pa.ArrowInvalid, pa.ArrowIndexError, KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(
-            f"{path} is no complete file of a feature store ({error}): delete it and extract the features again"
+            f"{path} is not a complete file of a feature store ({error}): delete it and extract the features again"
         ) from error
 
 

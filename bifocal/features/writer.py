@@ -21,7 +21,7 @@ class FeatureWriter:
     A file is written to disk while the next one fills, so at most two are in memory.
 
     To resume after a kill, open a writer on the same directory and add the images that are not in ``written``, in the
-    same order: the files are then identical to those of an uninterrupted run.
+    same order: the files are then identical to the files of an uninterrupted run.
 
     Args:
         directory: of the files; must exist.

@@ -24,7 +24,7 @@ EPSILON = 1e-4
 class LastLayersEncoder(ImageEncoder):
     """The last layers of a timm backbone, the mean of their cells, and an affine map, l2-normalized.
 
-    Fine-tuning as in VSE++ (Faghri et al., BMVC 2018, section 4), of the last layers alone: the layers before them are
+    Fine-tuning as in VSE++ (Faghri et al., BMVC 2018, section 4), of only the last layers: the layers before them are
     frozen, and their maps are computed once, by the extractor Grid with ``stage: LAYER``. Each activation x becomes
     sign(x) |x|^power (Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)). The mean of the cells is standardized per
     channel, as batch norm without weights does.
@@ -120,7 +120,7 @@ class LastLayersEncoder(ImageEncoder):
             raise ValueError(
                 f"features {tuple(features.shape)}, {int(mask.sum())} regions in all: expected {count} cells of every "
                 f"image; extract features with Grid, stage {self.layer}, of square images, and set cells and mirror "
-                "to those of the features"
+                "to the values of the features"
             )
         features = features[:, :count]
         maps: Tensor = features.transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))

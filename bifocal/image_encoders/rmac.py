@@ -72,7 +72,7 @@ class RMACEncoder(ImageEncoder):
     def embed_pixels(self, pixels: Tensor) -> Tensor:
         """Return the embeddings (B, d) of images of one size (B, 3, H, W), by operations that no size changes.
 
-        An image that is too thin for the regions of a scale has those of the other scales; ``forward`` rejects it.
+        An image that is too thin for a scale has only the regions of other scales; ``forward`` rejects it.
         """
         maxima, present = region_maxima_of_any_size(self.backbone(pixels), self.scales)
         regions = normalize(maxima.masked_fill(~present[:, None], 0.0), dim=2)

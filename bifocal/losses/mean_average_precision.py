@@ -12,7 +12,7 @@ class MeanAveragePrecisionLoss(RowRankLoss):
     Thesis eq. (5.9): low ranks of the matches give a high average precision. The sum of a class is divided by its
     number of matches and by n, then averaged over the classes: the unit is ranks divided by n, for any batch. A class
     without a match in the batch is left out. The auxiliary loss (section 5.5.2) is ``MultiLabelSoftMarginLoss``, for
-    which scores are logits. The arguments are those of ``SorterLoss``.
+    which scores are logits. Arguments: see ``SorterLoss``.
 
     Shape:
         scores.cross (C classes, n elements), matches (C, n) bool -> scalar.

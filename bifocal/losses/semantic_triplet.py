@@ -20,7 +20,7 @@ class SemanticTripletLoss(nn.Module):
     of ``matches`` is the relevance of all images to query q: positive for relevant, negative for irrelevant, 0 for
     unknown; in a boolean matrix False is irrelevant. Images are never compared with themselves or with their own text.
 
-    Weights of 1 give "V+T" of the paper; ``visual_weight`` alone gives "V"; ``image_to_text_weight`` alone is the
+    Weights of 1 give "V+T" of the paper; only ``visual_weight`` gives "V"; only ``image_to_text_weight`` is the
     WSABIE of table 2.
 
     Args:
@@ -84,7 +84,7 @@ class SemanticTripletLoss(nn.Module):
         return bool(self.image_to_text_weight or self.text_to_image_weight)
 
     def weighted(self, visual: T, image_to_text: T, text_to_image: T) -> list[tuple[float, T]]:
-        """Return the scores that eq. (1)-(3) compare, each with its weight; without those of weight 0."""
+        """Return the scores that eq. (1)-(3) compare, each with its weight, unless it is 0."""
         weights = (self.visual_weight, self.image_to_text_weight, self.text_to_image_weight)
         parts = zip(weights, (visual, image_to_text, text_to_image), strict=True)
         return [(weight, part) for weight, part in parts if weight]

@@ -122,7 +122,7 @@ class SorterLoss(nn.Module, ABC):
 class RowRankLoss(SorterLoss):
     """Loss on the ranks of each row: base of ``SpearmanLoss`` and ``MeanAveragePrecisionLoss``.
 
-    The arguments are those of ``SorterLoss``.
+    Arguments: see ``SorterLoss``.
     """
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:

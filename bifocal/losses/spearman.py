@@ -18,7 +18,7 @@ class SpearmanLoss(RowRankLoss):
     The default sorter is soft, ``BifocalSorter(exact=False)``: the loss squares rank differences, and only soft ranks
     make it a smooth function of the scores. With ``BifocalSorter()`` the value is exactly 1 - r_s, and training is a
     little worse. The auxiliary loss (section 5.5.1) is the L1 distance of scores and targets, in units of the score.
-    The arguments are those of ``SorterLoss``.
+    Arguments: see ``SorterLoss``.
 
     Shape:
         scores.cross (groups, n), n >= 2, matches (groups, n) graded: the targets -> scalar.

@@ -47,7 +47,7 @@ class Model(nn.Module):
         if len(dims) > 1:
             raise ValueError(
                 f"{type(image_encoder).__name__} has dimension {image_encoder.dim}, {type(text_encoder).__name__} "
-                f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set dim of the model alone"
+                f"{text_encoder.dim}, and the model dim={dim}: give all the same, or set only the model's dim"
             )
         if image_encoder.single_vector != self.single_vector:
             expected = "one vector per image" if self.single_vector else "the cells of several levels"

@@ -10,7 +10,7 @@ from bifocal.models.two_branch import TwoBranchModel
 
 
 def concatenate_models(models: Sequence[Model]) -> Model:
-    """Return one model whose vectors are those of all ``models``, one after the other, divided by sqrt(n).
+    """Return one model with the vectors of all ``models``, one after the other, divided by sqrt(n).
 
     The cosine of the result is the mean of the cosines of the models: an ensemble with one vector per image and
     caption, which is saved, exported, indexed and served as one model. Lakshminarayanan et al., "Simple and scalable

@@ -81,7 +81,7 @@ class GroundingModel(Model):
     ) -> None:
         if not hasattr(text_encoder, "encode_words"):
             raise TypeError(
-                f"{type(text_encoder).__name__} gives sentences alone, and GroundingModel needs their words too: "
+                f"{type(text_encoder).__name__} gives only sentences, and GroundingModel needs their words too: "
                 "use ElmoMixtureEncoder"
             )
         super().__init__(image_encoder, text_encoder, dim=dim, text_format=text_format, vocabulary_size=vocabulary_size)

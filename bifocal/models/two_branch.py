@@ -15,7 +15,7 @@ class TwoBranchModel(Model):
     """Images and captions in one space, scored by their cosine.
 
     Engilberge, "Deep inside visual-semantic embeddings", 2020, section 3.2; Wang, Li, Lazebnik, CVPR 2016, figure 1.
-    The arguments are those of ``bifocal.models.base.Model``.
+    Arguments: see ``bifocal.models.base.Model``.
 
     Shape:
         batch of N images and M captions -> Scores with cross (N, M), visual (N, N), textual (M, M).

@@ -62,7 +62,7 @@ def fit_head(
     Args:
         loss: ``loss(scores, matches) -> scalar`` with ``scores.cross`` (C labels, images of the batch).
         metric: chooses the best epoch: "spearman" for graded labels, "average_precision" for labels 0 and 1.
-        checkpoints: a directory of this run alone.
+        checkpoints: a directory of this run only.
         batch_size: images of every batch, since a sorter may accept one length only; the last batch of an epoch is
             completed with images of the first.
         learning_rate: base learning rate, which ``schedule`` multiplies.

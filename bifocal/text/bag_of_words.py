@@ -53,7 +53,7 @@ class BagOfWords:
         return self.vectors(sentences), np.ones(len(sentences), dtype=np.int64)
 
     def forms(self, tokens: Sequence[str]) -> list[str]:
-        """Return the stems or lemmas of the tokens of a sentence that are no stop words."""
+        """Return the stems or lemmas of a sentence's tokens, without stop words."""
         kept = [token for token in (tokens[:MAX_TOKENS] if self.normalize else tokens) if token not in self.stop_words]
         for token in kept:
             if token not in self._known_forms:

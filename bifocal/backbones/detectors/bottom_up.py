@@ -111,7 +111,7 @@ class BottomUpNetwork(nn.Module):
         image per side.
         """
         hidden = relu(self.rpn["conv"](maps))
-        # The channels of the background come first, then those of the objects.
+        # The channels of the background come first, then the channels of the objects.
         logits = self.rpn["objectness_logits"](hidden).unflatten(1, (2, -1))
         scores = logits.softmax(dim=1)[0, 1].permute(1, 2, 0).flatten()
         deltas = self.rpn["anchor_deltas"](hidden)[0].permute(1, 2, 0).reshape(-1, 4)
@@ -168,7 +168,7 @@ def decode(anchors: Tensor, deltas: Tensor) -> Tensor:
 
 
 def clip(boxes: Tensor, height: int, width: int) -> Tensor:
-    """Return boxes (n, 4) inside an image: coordinates are those of pixels, from 0 to side - 1."""
+    """Return boxes (n, 4) inside an image: coordinates are pixels, from 0 to side - 1."""
     limit = boxes.new_tensor([width - 1, height - 1, width - 1, height - 1])
     return boxes.clamp(min=torch.zeros_like(limit), max=limit)
 

@@ -53,6 +53,6 @@ def _grid_size(network: nn.Module, tokens: int, height: int, width: int) -> tupl
     if height == width and isqrt(tokens) ** 2 == tokens:
         return isqrt(tokens), isqrt(tokens)
     raise ValueError(
-        f"{type(network).__name__} gives {tokens} tokens for {height} x {width} pixels, which is no grid of patches: "
+        f"{type(network).__name__} gives {tokens} tokens for {height} x {width} pixels, not a grid of patches: "
         "set stage to one of its stages, counted from 0"
     )

@@ -10,7 +10,7 @@ from bifocal.backbones.weights.loaded import Loaded, LoadedWeights
 class FromFile(LoadedWeights):
     """The weights in a safetensors file, such as the ``weights.safetensors`` of another feature directory.
 
-    The names of the weights must be those of the network; weights of a classifier are ignored. A pickle is refused.
+    The weights must have the network's names; weights of a classifier are ignored. A pickle is refused.
 
     Args:
         path: the file.

@@ -54,7 +54,7 @@ class VisualGenome:
             synset becomes a label of the task "synsets" (Gordo and Larlus, section 4); None for no labels.
 
     Raises:
-        ValueError: ``max_words`` is less than 1, or the numbers in ``splits`` are not those of train, val and test.
+        ValueError: ``max_words`` is less than 1, or the numbers in ``splits`` are not for train, val and test.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             if written > allowed:
                 raise ValueError(
                     f"{archive} unpacks to more than {allowed / 2**20:,.0f} MiB, {MAX_RATIO} times its own size: this "
-                    "is no archive of photographs"
+                    "is not an archive of photographs"
                 )
             seen.add(member.name)
             target = folder / member.name
@@ -50,7 +50,7 @@ def unpack(archive: Path, folder: Path) -> list[RejectedEntry]:
             with content, target.open("wb") as file:
                 _copy(content, file, member)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{archive} is damaged or is no archive: {error}; pack it again") from error
+        raise ValueError(f"{archive} is damaged or not an archive: {error}; pack it again") from error
     return rejected
 
 

@@ -13,7 +13,7 @@ from bifocal.datasets.formats.caption_table import CaptionTable
 from bifocal.datasets.formats.folder import Folder
 
 MAX_CHARACTERS = 10_000
-"""Characters of a caption; a longer one is no caption but a broken row."""
+"""Characters of a caption; a longer text is a broken row."""
 SPLIT_NAMES = {
     "train": "train", "training": "train",
     "val": "val", "valid": "val", "validation": "val", "dev": "val",

@@ -33,7 +33,7 @@ class CaptionTable:
     delimiter: str = ""  # of a text table
 
     def reject(self, place: str, reason: str) -> None:
-        """List a line that is no row."""
+        """List a line that is not a row."""
         self.rejected.append(RejectedEntry("caption", place, reason))
 
 
@@ -69,7 +69,7 @@ def _decode(path: Path, encoding: str) -> str:
         ) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise ValueError(f"{path}, line {line}: a zero byte, so this is no text table: save it as UTF-8 text")
+        raise ValueError(f"{path}, line {line}: a zero byte, so this is not a text table: save it as UTF-8 text")
     return text
 
 

@@ -33,7 +33,7 @@ class Folder:
         plain = unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
         if plain in self._by_name:
             return self._by_name[plain]
-        # A table beside the folder of the images often names the files alone.
+        # A table beside the folder of the images often names only the files.
         found = self._by_last_part.get(plain) or self._by_spelling.get(plain.casefold(), [])
         return found[0] if len(found) == 1 else plain
 

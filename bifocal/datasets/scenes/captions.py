@@ -127,7 +127,7 @@ def _relational(named: Sequence[tuple[str, Sequence[SceneObject]]], relation: st
 
 def _listing(named: Sequence[tuple[str, Sequence[SceneObject]]], on: str, random: Generator) -> str:
     positions = [_position(group, random) for _, group in named]
-    # Captions of a single object are short: its position distinguishes them from those of other scenes.
+    # Captions of a single object are short: their position distinguishes them from captions of other scenes.
     chance = 0.9 if len(named) == 1 else 0.45
     placed = [
         f"{phrase} {position}" if position and random.random() < chance else phrase

@@ -1,4 +1,4 @@
-"""Corpus of twin scenes, where words alone do not tell two images apart."""
+"""Corpus of twin scenes, where a bag of words does not tell two images apart."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class TwinScenes:
     but no blue ring"). Sentence j of an image is sentence j of its twin with two parts exchanged. A model that reads
     captions as bags of words cannot tell an image from its twin.
 
-    Phrases, boxes and labels are those of ``Scenes``. The same seed gives the same bytes.
+    Phrases, boxes and labels are as in ``Scenes``. The same seed gives the same bytes.
 
     Args:
         seed: seed of images and captions.

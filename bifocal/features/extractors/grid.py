@@ -31,7 +31,7 @@ class Grid(TimmExtractor):
         coordinate_scale: factor that brings coordinates to the scale of the other features.
 
     Raises:
-        ValueError: timm has no such model, its features are no map, or it takes images of another size.
+        ValueError: timm has no such model, its features are not a map, or it takes images of another size.
 
     Example:
         >>> grid = Grid("resnet10t", stage=3, size=64)
@@ -66,7 +66,7 @@ class Grid(TimmExtractor):
 
     @property
     def regions(self) -> int:
-        """R: number of cells of the largest map, which is that of a square image."""
+        """R: number of cells of the largest map, the map of a square image."""
         _, rows, columns = self.map_shape
         return (1 + self.mirror) * rows * columns
 
@@ -100,7 +100,7 @@ class Grid(TimmExtractor):
         return self.backbone.feature_map(pixels, self.stage)
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the cells of each image, row by row, those of the mirrored image after the others."""
+        """Return the cells of each image, row by row, then the cells of its mirror image."""
         return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ class ImageFiles(TimmExtractor):
     batches that ``Pixels`` gives. An image takes 40 bytes of disk instead of 3 size^2, and as much processor time per
     epoch as its decoding. The only region of an image holds its width and height in pixels.
 
-    The arguments are those of ``TimmExtractor``. With the resize "limit", an encoder that crops at random
+    Arguments: see ``TimmExtractor``. With the resize "limit", an encoder that crops at random
     (``BEANEncoder``) crops the original image, as in VSE++ and BEAN (section 4.1): no side of COCO's images has more
     than 640 pixels.
 

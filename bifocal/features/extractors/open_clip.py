@@ -22,7 +22,7 @@ class OpenClip:
     "Sigmoid loss for language image pre-training", ICCV 2023. With the vectorizer ``OpenClipText`` of the same weights,
     the cosine of the projections is the zero-shot score. Images are resized and cropped as the weights state.
 
-    Weights: ``Pretrained`` downloads those of ``tag``; ``FromFile`` reads a safetensors file in open_clip's layout,
+    ``Pretrained`` downloads the weights of ``tag``; ``FromFile`` reads a safetensors file in open_clip's layout,
     such as ``open_clip_model.safetensors`` of its Hugging Face repository. Needs the extra ``clip``.
 
     Args:

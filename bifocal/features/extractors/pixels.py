@@ -19,7 +19,7 @@ class Pixels(TimmExtractor):
     square. ``FeatureStore.gather`` returns images (B, 3, size, size). An image takes 3 size^2 bytes: 0.5 MB for a size
     of 400.
 
-    The arguments are those of ``TimmExtractor``. BEAN uses the resize "square" (section 4.2); R-MAC and the evaluation
+    Arguments: see ``TimmExtractor``. BEAN uses the resize "square" (section 4.2); R-MAC and the evaluation
     of VSE++ need "aspect".
 
     Raises:

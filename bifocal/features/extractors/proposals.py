@@ -29,7 +29,7 @@ class Proposals(TimmExtractor):
     one half: 100 such boxes cover 58 % of the objects, all 716 boxes 83 %, 100 random ones 48 %.
 
     Wang, Li, Lazebnik, CVPR 2016, section 3.3, train on the ground-truth boxes of phrases: with ``truth_regions``, the
-    features of those of the training images are stored too (``FeatureStore.gather_regions``). Evaluation sees the boxes
+    features of the training images' boxes are stored too (``FeatureStore.gather_regions``). Evaluation sees the boxes
     of selective search only.
 
     Further arguments: see ``TimmExtractor``.

@@ -19,7 +19,7 @@ class Regions:
 
     Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1: a proposal is scored by its best class
     and refined for that class; it is kept unless a box of higher score overlaps it by more than ``overlap``. The
-    features are those of the refined box: fc7 of Faster R-CNN, Mask R-CNN and Keypoint R-CNN. RetinaNet, FCOS and SSD
+    features belong to the refined box: fc7 of Faster R-CNN, Mask R-CNN and Keypoint R-CNN. RetinaNet, FCOS and SSD
     have no head for boxes: see ``bifocal.backbones.detectors.one_stage`` for their features.
 
     Args:

@@ -43,7 +43,7 @@ class ImageArrays:
     def open(self, dataset: Dataset) -> "ArrayFiles":
         """Find the file of each image."""
         if not self.path.is_dir():
-            raise ValueError(f"ImageArrays: path {self.path} is no folder, expected one with .npy or .npz files")
+            raise ValueError(f"ImageArrays: path {self.path} is not a folder, expected one with .npy or .npz files")
         names = {path.name for path in self.path.iterdir()}
         files = {str(image_id): _file_of(str(image_id), names) for image_id in dataset.images["image_id"]}
         missing = [image_id for image_id, name in files.items() if name is None]

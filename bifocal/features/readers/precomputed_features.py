@@ -85,7 +85,7 @@ def _open_array(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is no complete array of numbers: {error}") from error
+        raise ValueError(f"{path} is not a complete array of numbers: {error}") from error
     if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.number):
         raise ValueError(f"{path} has shape {array.shape} of {array.dtype}, expected numbers (N, D) or (N, R, D)")
     return array.reshape(len(array), -1, array.shape[-1])

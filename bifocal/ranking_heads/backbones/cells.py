@@ -51,7 +51,7 @@ class CellBackbone(RankingBackbone):
         if input_dim != 3:
             raise ValueError(
                 f"CellBackbone: {backbone} reads pixels, of 3 channels, and the features have {input_dim}: extract "
-                "features with Pixels, or set backbone to null to train the head alone on stored features"
+                "features with Pixels, or set backbone to null to train only the head on stored features"
             )
         if min_crop_area is not None and not 0 < min_crop_area <= 1:
             raise ValueError(f"min_crop_area is {min_crop_area}: expected a share of the image in (0, 1]")

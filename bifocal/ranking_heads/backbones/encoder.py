@@ -21,7 +21,7 @@ class EncoderBackbone(RankingBackbone):
     from the weights of a trained embedding.
 
     Args:
-        encoder: an image encoder with one vector per image; its argument ``dim`` is that of the embedding.
+        encoder: an image encoder with one vector per image; its argument ``dim`` is the embedding's.
 
     Shape:
         the inputs of the encoder -> (B, 1, d), (B, 1).

@@ -11,7 +11,7 @@ from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors*"
 NETWORK = "transformer"
-"""Folder of the network below that of a text."""
+"""Folder of the network below the folder of a text."""
 MODULES, SENTENCE_CONFIG = "modules.json", "sentence_bert_config.json"
 POOLINGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "lasttoken")
 """Poolings in the order in which sentence-transformers concatenates them."""

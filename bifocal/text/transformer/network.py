@@ -152,7 +152,7 @@ def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
 def token_vectors(folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024) -> Vectors:
     """Return a vector (V, K) float64 for each token: the mean of the last states of the token and the special tokens.
 
-    Tulkens and van Dongen, "Model2Vec", 2024: the token stands alone between the special tokens of a sentence.
+    Tulkens and van Dongen, "Model2Vec", 2024: a single token stands between the special tokens of a sentence.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     transformer = Transformer.load(folder.transformer).to(device)

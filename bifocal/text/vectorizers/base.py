@@ -17,7 +17,7 @@ from bifocal.text.store import BATCH, CAPTIONS, write_store
 
 PACKAGE = "bifocal.text.vectorizers"
 ARTIFACT_FILES, CHECKPOINTS = ("manifest.json", "fingerprint.json"), "checkpoints"
-"""Files, and a folder, of the run that wrote a text; they are no part of the vectorizer."""
+"""Files, and a folder, of the run that wrote a text; they do not belong to the vectorizer."""
 
 
 class Vectorizer(Protocol):
@@ -60,7 +60,7 @@ class FittedVectorizer:
     vectorizer: Vectorizer
 
     def vectorize(self, sentences: Sequence[str]) -> TextBatch:
-        """Return a batch, equal to that of :meth:`bifocal.text.TextStore.gather` for the same captions."""
+        """Return the same batch as :meth:`bifocal.text.TextStore.gather` for the same captions."""
         encoded = self.vectorizer.transform(sentences)
         return collate(self.vectorizer.format, encoded.values, encoded.indices)
 

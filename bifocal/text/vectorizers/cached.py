@@ -11,7 +11,7 @@ from bifocal.text.vectorizers.base import FittedVectorizer
 class CachedVectorizer(FittedVectorizer):
     """A fitted vectorizer that keeps the encoded sentences in memory.
 
-    For sentences that are vectorized again and again, such as those of a validation in every epoch. A sentence of ELMo
+    For sentences that are vectorized again and again, such as validation captions in every epoch. A sentence of ELMo
     takes 6 kB per token.
     """
 

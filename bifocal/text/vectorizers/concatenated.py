@@ -45,7 +45,7 @@ class Concatenated:
             yield f"vectorizers has {len(given)} entries: give two or more"
         for part in given:
             if isinstance(part, Mapping) and part.get("documents") == "images":
-                yield "documents 'images' works in TFIDF alone: leave it out inside Concatenated"
+                yield "documents 'images' works only in TFIDF: leave it out inside Concatenated"
 
     @property
     def format(self) -> TextFormat:

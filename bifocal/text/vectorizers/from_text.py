@@ -13,7 +13,7 @@ from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer
 class FromText:
     """The fitted vectorizer of another text, unchanged: a trained model can then be evaluated on another dataset.
 
-    Token ids, word vectors and document frequencies are those of the other text, so nothing is learned from the
+    Token ids, word vectors and document frequencies come from the other text, so nothing is learned from the
     captions of this dataset.
 
     Args:

@@ -39,7 +39,7 @@ class TFIDF:
         documents: "captions" or "images": what n and df count.
         form: "stem", by Snowball's stemmer of the language, or "lemma", by WordNet.
         fallback: if WordNet is missing: "error", or "stem" to stem instead.
-        stop_words: remove stop words: scikit-learn's 318 in English, those of the package stop-words in other
+        stop_words: remove stop words: scikit-learn's 318 in English, the package stop-words in other
             languages, which has no list for some.
         min_count: minimum number of documents that contain a term.
         max_terms: size of the dictionary: the terms that most documents contain; None for all (Wang, Li, Lazebnik, CVPR
@@ -81,7 +81,7 @@ class TFIDF:
         elif arguments.get("stop_words", True) and not find_stop_words(language):
             yield f"there is no list of stop words in {language}: set stop_words to false"
         if language != "english" and arguments.get("form") == "lemma":
-            yield f"WordNet has the lemmas of English alone, and language is {language!r}: set form to 'stem'"
+            yield f"WordNet has only English lemmas, and language is {language!r}: set form to 'stem'"
         if arguments.get("form", "stem") == "stem":
             options = {name: value for name, value in arguments.items() if value is not None}
             yield from ignored_arguments(options, ["path", "fallback"], "with form 'stem', which needs no WordNet")
@@ -179,5 +179,5 @@ def find_stop_words(language: str) -> frozenset[str]:
     from stop_words import LANGUAGE_MAPPING, get_stop_words
 
     known = language in LANGUAGE_MAPPING.values()
-    # The tokenizer keeps apostrophes inside a word alone.
+    # The tokenizer keeps apostrophes only inside a word.
     return frozenset(token for word in get_stop_words(language) for token in tokenize(word)) if known else frozenset()

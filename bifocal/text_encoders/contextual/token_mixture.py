@@ -12,8 +12,8 @@ from bifocal.text_encoders.recurrent.sequences import check_layers
 class TokenMixtureEncoder(TextEncoder):
     """Affine maps of a mixture of layers: of every word, and of the mean of the words as sentence.
 
-    The mixture is that of Peters et al., NAACL 2018, eq. (1). Words and sentence are the input of ``GroundingModel``,
-    as those of ``ElmoMixtureEncoder``, for contextual vectors whose halves are no directions, such as a transformer's.
+    The mixture is eq. (1) of Peters et al., NAACL 2018. Words and sentence are the input of ``GroundingModel``,
+    as in ``ElmoMixtureEncoder``, for vectors that are not split into forward and backward halves, as a transformer's.
 
     Args:
         input_dim: K, dimension of a layer.

@@ -6,7 +6,7 @@ from bifocal.text_encoders.recurrent.rnn import RecurrentEncoder
 
 
 class GRUEncoder(RecurrentEncoder):
-    """GRU; arguments and shapes are those of ``RecurrentEncoder``.
+    """GRU; arguments and shapes: see ``RecurrentEncoder``.
 
     Faghri et al., "VSE++", BMVC 2018 (one layer of 1024); Lee et al., "Stacked cross attention", ECCV 2018 (the mean
     of two directions).

@@ -6,7 +6,7 @@ from bifocal.text_encoders.recurrent.rnn import RecurrentEncoder
 
 
 class LSTMEncoder(RecurrentEncoder):
-    """LSTM; arguments and shapes are those of ``RecurrentEncoder``.
+    """LSTM; arguments and shapes: see ``RecurrentEncoder``.
 
     Hochreiter and Schmidhuber, "Long short-term memory", 1997.
 

@@ -65,7 +65,7 @@ def test_pickle_is_refused_without_opening_it(tmp_path: Path) -> None:
     for name, write in (("a.pth", pickle.dump), ("b.bin", lambda trap, file: torch.save({"x": trap}, file))):
         with (tmp_path / name).open("wb") as file:
             write(Trap(executed), file)
-        with pytest.raises(ValueError, match=rf"{name} is no safetensors file.*weights_only=True"):
+        with pytest.raises(ValueError, match=rf"{name} is not a safetensors file.*weights_only=True"):
             load_weights_file(backbone(), tmp_path / name)
         assert not executed.exists()
 

@@ -213,7 +213,7 @@ def test_truncated_file_is_an_error_that_names_it(kept: float, tmp_path: Path) -
     path = tmp_path / "000-00000.arrow"
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
-    with pytest.raises(ValueError, match=r"000-00000\.arrow is no complete file"):
+    with pytest.raises(ValueError, match=r"000-00000\.arrow is not a complete file"):
         FeatureStore(tmp_path)
 
 

@@ -85,7 +85,7 @@ def test_mean_of_the_activation_maps_is_the_embedding() -> None:
 
 
 class Maps(nn.Module):
-    """The activation maps alone, as the exported graph computes them."""
+    """The activation maps, as the exported graph computes them."""
 
     def __init__(self, encoder: LastLayersEncoder) -> None:
         super().__init__()

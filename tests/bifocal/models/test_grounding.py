@@ -185,7 +185,7 @@ def test_retrieval_ranks_are_those_of_all_scores(monkeypatch: pytest.MonkeyPatch
 
 
 def test_grounding_model_rejects_text_encoder_without_words() -> None:
-    with pytest.raises(TypeError, match="GRUEncoder gives sentences alone"):
+    with pytest.raises(TypeError, match="GRUEncoder gives only sentences"):
         new_model(text_encoder="GRUEncoder")
 
 

@@ -57,7 +57,7 @@ def test_synthetic_scores_are_four_distributions_in_equal_parts() -> None:
 def test_synthetic_scores_are_shuffled_and_reproducible() -> None:
     first, again = (synthetic_scores(500, 10, torch.Generator().manual_seed(7)) for _ in range(2))
     assert torch.equal(first, again)
-    # The mean rank at every position is that of a random order.
+    # The mean rank at every position is the mean of a random order.
     torch.testing.assert_close(exact_ranks(first).mean(dim=0), torch.full((10,), 4.5), atol=0.6, rtol=0)
 
 

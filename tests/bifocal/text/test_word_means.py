@@ -1,4 +1,4 @@
-"""Means of word vectors by numpy alone equal those of the vectorizer."""
+"""Means of word vectors by numpy equal the vectorizer's."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
 
 NETWORK = "elmo"
-"""Folder of the network below that of the text."""
+"""Folder of the network below the folder of the text."""
 TRAINING_ARGUMENTS = ("projection_dim", "lstm_dim", "filters", "epochs", "learning_rate", "samples")
 """Arguments that only the training uses."""
 

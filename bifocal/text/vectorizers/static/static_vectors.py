@@ -34,13 +34,13 @@ class StaticVectors:
     Tulkens and van Dongen, "Model2Vec: fast state-of-the-art static embeddings", 2024. ``path`` decides the source:
 
     - a folder of model2vec (``tokenizer.json``, ``model.safetensors`` with the tensor ``embeddings``);
-    - a folder of a transformer, which is distilled: the last states of each token alone between the special tokens,
+    - a folder of a transformer, which is distilled: the last state of each single token between the special tokens,
       their mean, principal components, and a weight for each token by Zipf's law;
     - a file of word vectors, such as GloVe, for the words that are in it and in the training captions.
 
     Args:
         dim: K, principal components of a distilled transformer.
-        weights: "source", those of the published or distilled vectors (word vectors have none), or "idf", which
+        weights: "source", as published or distilled (word vectors have none), or "idf", which
             multiplies them by ln((1 + n) / (1 + df)) + 1 with n training captions.
         path: folder or file; required.
 

@@ -46,10 +46,10 @@ def test_a_zip_bomb_and_damaged_archives_are_errors(tmp_path: Path, monkeypatch:
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("0.jpg", bytes(2**23))
-    with pytest.raises(ValueError, match="200 times its own size: this is no archive of photographs"):
+    with pytest.raises(ValueError, match="200 times its own size: this is not an archive of photographs"):
         unpack(bomb, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     for name in ("cut.zip", "cut.tar"):
         (tmp_path / name).write_bytes(bomb.read_bytes()[:100])
-        with pytest.raises(ValueError, match="is damaged or is no archive"):
+        with pytest.raises(ValueError, match="is damaged or not an archive"):
             unpack(tmp_path / name, tmp_path / "out")

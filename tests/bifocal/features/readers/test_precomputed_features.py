@@ -61,10 +61,10 @@ def test_precomputed_features_in_wrong_files_are_an_error(tmp_path: Path) -> Non
         with pytest.raises(ValueError, match=message):
             PrecomputedFeatures().open(dataset)
     path.write_bytes(whole[:-7])
-    with pytest.raises(ValueError, match=r"dev_ims\.npy is no complete array"):
+    with pytest.raises(ValueError, match=r"dev_ims\.npy is not a complete array"):
         PrecomputedFeatures().open(dataset)
     np.save(path, np.array([{"code": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"dev_ims\.npy is no complete array"):
+    with pytest.raises(ValueError, match=r"dev_ims\.npy is not a complete array"):
         PrecomputedFeatures().open(dataset)
 
 

@@ -162,7 +162,7 @@ def test_array_files_hold_ground_truth_boxes_of_training_images(squares: Dataset
 
 
 def test_wrong_array_files_are_errors(squares: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"ImageArrays: path .*nowhere is no folder"):
+    with pytest.raises(ValueError, match=r"ImageArrays: path .*nowhere is not a folder"):
         ImageArrays(tmp_path / "nowhere").open(squares)
     reader = ImageArrays(tmp_path)
     with pytest.raises(ValueError, match=r"no file for 120 images of the dataset, such as image000\.npy"):

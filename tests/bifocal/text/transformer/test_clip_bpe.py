@@ -1,4 +1,4 @@
-"""CLIP's tokens by tokenizer.json equal those of open_clip."""
+"""CLIP's tokens by tokenizer.json equal open_clip's."""
 
 from functools import cache
 from typing import Any

@@ -32,7 +32,7 @@ def test_folder_without_vectorizer_is_named(tmp_path: Path) -> None:
         ("TFIDF", {"language": "germn"}, ["language 'germn': did you mean 'german'? Available: arabic, armenian"]),
         ("TFIDF", {"language": "yiddish"}, ["no list of stop words in yiddish: set stop_words to false"]),
         ("TFIDF", {"language": "yiddish", "stop_words": False}, []),
-        ("TFIDF", {"language": "german", "form": "lemma", "path": "a"}, ["WordNet has the lemmas of English alone"]),
+        ("TFIDF", {"language": "german", "form": "lemma", "path": "a"}, ["WordNet has only English lemmas"]),
         ("StaticVectors", {}, ["path is missing: set it to a folder of model2vec or of a transformer"]),
         ("StaticVectors", {"path": __file__, "dim": 9}, ["dim 9 has no effect unless path is a transformer"]),
         ("Concatenated", {"vectorizers": [{"name": "TFIDF"}]}, ["vectorizers has 1 entries: give two or more"]),

@@ -1,4 +1,4 @@
-"""Concatenated vectors are those of the parts, one after the other."""
+"""Concatenated vectors are the parts' vectors, one after the other."""
 
 from pathlib import Path
 

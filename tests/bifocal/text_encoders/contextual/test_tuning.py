@@ -1,4 +1,4 @@
-"""The weights of a transformer that train: all, those of the last layers, or a change of low rank."""
+"""The weights of a transformer that train: all, the last layers, or a change of low rank."""
 
 from pathlib import Path
 from typing import Any
