@@ -1,4 +1,3 @@
-"""Baselines of the trained systems: fitted in closed form, or read from files."""
+"""Baselines of the trained systems: fitted in closed form."""
 
 from bifocal.baselines.cca import caption_blocks, cca_projections, fit_cca
-from bifocal.baselines.precomputed import read_embeddings

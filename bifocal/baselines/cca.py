@@ -13,13 +13,7 @@ from bifocal.models.embedding import BATCH
 
 
 class PairedBlock(NamedTuple):
-    """Some images and all their texts.
-
-    Attributes:
-        images: (n, D).
-        texts: (m, K).
-        image_of_text: (m,) int64, row of each text's image.
-    """
+    """Images (n, D), all their texts (m, K), and the row (m,) of each text's image."""
 
     images: Tensor
     texts: Tensor
@@ -39,23 +33,13 @@ class Moments(NamedTuple):
 def cca_projections(
     moments: Moments, dim: int, *, regularization: float = 1e-4, power: float = 4.0
 ) -> tuple[Tensor, Tensor]:
-    """Return the projections of x and y with the highest correlations, each scaled by its correlation to ``power``.
+    """Return projections (dim, D) of x and (dim, K) of y with the highest correlations, each scaled by
+    correlation^``power``.
 
     Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and their semantics",
     IJCV 2014, eq. (3) and section 3.4: the scores are cosines of the scaled projections ("normalized CCA", p = 4). This
-    is the baseline of Wang et al., CVPR 2016.
-
-    Args:
-        moments: means and covariances.
-        dim: number of projections.
-        regularization: value added to the variances, as a fraction of their mean.
-        power: p.
-
-    Shape:
-        xx (D, D), yy (K, K), xy (D, K) -> (dim, D), (dim, K)
-
-    Raises:
-        ValueError: there are fewer than ``dim`` directions.
+    is the baseline of Wang et al., CVPR 2016. ``regularization`` is added to the variances, as a fraction of their
+    mean.
     """
     if dim > min(moments.xy.shape):
         raise ValueError(
@@ -70,20 +54,9 @@ def cca_projections(
 def fit_cca(
     model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
 ) -> dict[str, float]:
-    """Fit a model of two ``LinearEncoder``, in place, by canonical correlation analysis.
+    """Fit a model of two ``LinearEncoder``, in place, by CCA; return the number of pairs and the mean correlation.
 
     Sums are float64, block by block, on the device of the model: the features need not fit into memory.
-
-    Args:
-        model: model to fit.
-        blocks: pairs of the training split, such as ``caption_blocks``.
-        regularization, power: see ``cca_projections``.
-
-    Returns:
-        The number of pairs, and the mean of the ``dim`` correlations.
-
-    Raises:
-        ValueError: an encoder is not an affine map, there are no pairs, or there are fewer than ``dim`` directions.
     """
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments, count = _moments(blocks, model.device)

@@ -57,12 +57,6 @@ def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
     The opcodes are read by ``pickletools``. Strings, numbers, tuples, lists and arrays are built; four names of NumPy
     are recognized and never imported. Every other opcode or name is refused, so no code of the file can run.
 
-    Args:
-        file: positioned at the pickle.
-
-    Raises:
-        ValueError: the pickle has another opcode or name, is damaged, or holds no array of arrays.
-
     Example:
         >>> import pickle
         >>> from io import BytesIO
@@ -73,7 +67,7 @@ def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
         >>> read_array_pickle(BytesIO(pickle.dumps(print)))
         Traceback (most recent call last):
         ...
-        ValueError: the pickle names builtins.print, which is no part of an array: it is refused
+        ValueError: the pickle names builtins.print, which is not part of an array: it is refused
     """
     try:
         result = _Machine().run(file)
@@ -128,7 +122,7 @@ class _Machine:
 
     def name(self, module: Any, name: Any) -> None:
         if not (isinstance(module, str) and isinstance(name, str)) or (module, name) not in _NAMES:
-            raise ValueError(f"the pickle names {module}.{name}, which is no part of an array: it is refused")
+            raise ValueError(f"the pickle names {module}.{name}, which is not part of an array: it is refused")
         self.push(_NAMES[module, name])
 
     def stack_global(self) -> None:

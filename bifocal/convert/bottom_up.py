@@ -27,22 +27,11 @@ UNUSED = (
 
 
 def convert_bottom_up(checkpoint: Path, target: Path, network: BottomUpNetwork | None = None) -> int:
-    """Write the weights that ``BottomUp`` loads with ``FromFile``; no code of the checkpoint runs.
+    """Write the weights that ``BottomUp`` loads with ``FromFile`` to ``target``; return the number of tensors.
 
-    The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` (R101-k36), or ``bua-caffe-frcn-r101-k10-100.pth``, which
-    Yu et al. publish (github.com/MILVLG/bottom-up-attention.pytorch): the weights of Anderson et al., CVPR 2018,
-    converted from Caffe. It is read with ``torch.load(weights_only=True)``, which builds tensors alone.
-
-    Args:
-        checkpoint: the ``.pth`` file.
-        target: safetensors file to write.
-        network: the network that the weights belong to; None for the published one.
-
-    Returns:
-        Number of tensors.
-
-    Raises:
-        ValueError: the file holds other objects than tensors, or the weights of another network.
+    The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` (R101-k36), or ``bua-caffe-frcn-r101-k10-100.pth``, which Yu et
+    al. publish (github.com/MILVLG/bottom-up-attention.pytorch): the weights of Anderson et al., CVPR 2018, converted
+    from Caffe. It is read with ``torch.load(weights_only=True)``: no code of the checkpoint runs.
     """
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)

@@ -14,22 +14,11 @@ BLOCK = 4096
 
 
 def convert_skip_thoughts(table: Path, dictionary: Path, target: Path) -> tuple[int, int]:
-    """Write ``target`` (.npy) and its word list (.txt), which ``PretrainedWordVectors`` reads; no code is unpickled.
+    """Write ``target`` (.npy) and its word list (.txt), which ``PretrainedWordVectors`` reads; return their shape (V,
+    K).
 
-    Kiros et al., "Skip-thought vectors", NIPS 2015: 930,913 words of 620 dimensions (``utable.npy``), one word per line
-    of ``dictionary.txt``.
-
-    Args:
-        table: ``utable.npy`` or ``btable.npy``.
-        dictionary: ``dictionary.txt``, UTF-8.
-        target: file to write; it ends with .npy.
-
-    Returns:
-        V and K, the number of words and the dimension of their vectors.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: the table has code or is damaged, or the files do not belong together.
+    Kiros et al., "Skip-thought vectors", NIPS 2015: 930,913 words of 620 dimensions (``utable.npy`` or ``btable.npy``),
+    one UTF-8 word per line of ``dictionary.txt``. No code is unpickled.
     """
     if target.suffix != ".npy":
         raise ValueError(f"{target} must end with .npy: its words are written beside it as .txt")

@@ -144,11 +144,7 @@ class Evaluator(Protocol):
 
 
 def merge_metrics(results: Iterable[Result]) -> dict[str, Any]:
-    """Return the metrics of all results.
-
-    Raises:
-        ValueError: two results have the same key.
-    """
+    """Return the metrics of all results; two results with the same key are an error."""
     merged: dict[str, Any] = {}
     for result in results:
         repeated = sorted(merged.keys() & result.metrics.keys())

@@ -10,11 +10,7 @@ from bifocal.report.sections import Details, Page, Section, Table
 def build_page(
     subject: Subject, results: Sequence[Result], lineage: Mapping[str, Mapping[str, str]], footer: str = ""
 ) -> Page:
-    """Return the page, to be rendered by ``bifocal.report.html.render``.
-
-    Args:
-        lineage: names and values by artifact; empty leaves out the section.
-    """
+    """Return the page; an empty ``lineage`` leaves out its section."""
     sections = [section for result in results for section in result.report_sections()]
     skipped = [(result.title, result.skipped) for result in results if result.skipped]
     if skipped:

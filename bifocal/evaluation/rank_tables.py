@@ -31,16 +31,11 @@ def query_ranks(
     protocol: Iterable[str],
     rank: ArrayLike,
 ) -> pd.DataFrame:
-    """Return per-query ranks as a table with the columns of ``ranks.parquet``.
+    """Return per-query ranks, from 0, as a table with the columns of ``ranks.parquet``.
 
-    Args:
-        direction: task, such as ``"image_retrieval"``.
-        query: id of each query: image, caption or phrase id.
-        image_id: image of each query; the bootstrap resamples images.
-        content: SHA-256 of each query's image file or text; two models are compared on queries of equal content.
-        protocol: hash of all that a query's rank depends on besides the model, such as the candidates; ranks under
-            different protocols are not comparable.
-        rank: expected rank of the first correct answer, from 0; for a hit or miss 0 or 1.
+    ``content`` is the SHA-256 of each query's image file or text: two models are compared on queries of equal content.
+    ``protocol`` is the hash of everything else that a rank depends on, such as the candidates: ranks under different
+    protocols are not comparable. The bootstrap resamples images, so each query has an ``image_id``.
     """
     columns = {"query": query, "image_id": image_id, "content": content, "protocol": protocol}
     table = pd.DataFrame({"direction": direction} | {name: list(map(str, values)) for name, values in columns.items()})

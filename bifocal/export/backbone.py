@@ -44,9 +44,6 @@ def export_backbone(features: Path, folder: Path) -> None:
 
     Input: ``pixels`` (batch, 3, size, size) uint8, RGB, resized and cropped as in extraction. Output: ``features``
     (batch, R, D) float32; the store holds them as float16.
-
-    Raises:
-        ValueError: no graph can compute these features, or the graph has lost the dynamic batch.
     """
     run_in_fresh_process(_export, features, folder / GRAPH)
     (pixels,) = onnx.load(folder / GRAPH).graph.input
@@ -57,11 +54,9 @@ def export_backbone(features: Path, folder: Path) -> None:
 
 
 def write_preprocessing(features: Path, folder: Path, stretched_side: int | None = None) -> None:
-    """Write ``preprocessing.json``: size of resized images in pixels, interpolation, decoded side, crop, resizing.
+    """Write ``preprocessing.json``: size in pixels, interpolation, decoded side, crop, resizing.
 
-    Args:
-        stretched_side: of an encoder that stretches the original images itself, bilinearly; None for the square of the
-            features.
+    An encoder with a ``stretched_side`` stretches the original images itself, bilinearly.
     """
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     # Without a crop, "scaled" is missing.

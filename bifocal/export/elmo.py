@@ -39,9 +39,6 @@ def export_elmo(text: Path, file: Path) -> None:
     Inputs: ``symbols`` (words, symbols of a word), ``words`` (steps, batch) and ``lengths`` (batch,), all int64, see
     ``bifocal.text.spelling.spell_sentences``. Output: ``values`` (batch, L, steps - 2, K) float32, without the
     boundaries of the sentences and zero after their ends; the text store holds them as float16.
-
-    Raises:
-        ValueError: another vectorizer wrote the text, or the graph has lost a dynamic dimension.
     """
     run_in_fresh_process(_export, text, file)
     check_shapes(file, _shapes(_load(text)))

@@ -61,22 +61,14 @@ def branches(model: Model) -> tuple[Branch, ...]:
 
 
 def chosen_localizer(model: Model, localizer: Any = None) -> Localizer | None:
-    """Return the localizer to export with a model; None if it has none.
-
-    Args:
-        localizer: reference to a part of ``bifocal.localization``; None for the image encoder's own.
-    """
+    """Return the localizer to export with a model, by default the image encoder's own; None if it has none."""
     chosen: AutoLocalizer | Localizer
     chosen = AutoLocalizer() if localizer is None else build("bifocal.localization", localizer)
     return chosen.for_model(model)
 
 
 def region_localizer(model: Model, localizer: Any = None) -> Localizer | None:
-    """Return the localizer of a model if it needs the output "regions" of the image encoder; None otherwise.
-
-    Args:
-        localizer: as for ``chosen_localizer``.
-    """
+    """Return the localizer of a model if it needs the output "regions" of the image encoder; None otherwise."""
     chosen = chosen_localizer(model, localizer)
     served = None if chosen is None else chosen.served()
     return chosen if served and served.vectors == REGIONS else None
@@ -94,24 +86,13 @@ def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer:
     A ``GroundingModel`` has other outputs: its image encoder has ``cells`` (batch, L, R, d), zero for padding, its text
     encoder ``sentences`` (batch, d) and ``words`` (batch, time, d), zero after the end of a sentence. Its third graph,
     "scores", maps these to ``scores`` (images, sentences) float32.
-
-    Args:
-        localizer: as for ``chosen_localizer``.
-
-    Raises:
-        ValueError: the graph has lost a dynamic dimension.
     """
     run_in_fresh_process(_export, model_directory, branch, file, localizer)
     check_shapes(file, input_shapes(load_model(model_directory), branch))
 
 
 def keeps_pixels(model_directory: Path, resize: str, size: int) -> bool:
-    """Return whether the image encoder reads pixels, and takes images as they are resized for it.
-
-    Args:
-        resize: how images are resized, see ``bifocal.datasets.resizing.ResizeOrCrop``.
-        size: in pixels.
-    """
+    """Return whether the image encoder reads pixels, and keeps images that were resized to ``size`` pixels."""
     encoder = load_model(model_directory).image_encoder
     return encoder.keeps_any_size if resize == "aspect" else resize == "square" and encoder.keeps_square(size)
 
@@ -161,10 +142,8 @@ def output_names(model: Model, branch: Branch, localizer: Any = None) -> tuple[s
 
 
 def example_inputs(model: Model, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, ...]:
-    """Return random inputs of a branch.
-
-    Args:
-        length: regions of an image, of each level, or words of a sentence; larger images for an encoder of pixels.
+    """Return random inputs of a branch; ``length`` counts regions of each level, or words, or enlarges an image of
+    pixels.
     """
     generator = torch.Generator().manual_seed(seed)
     shapes = input_shapes(model, branch)

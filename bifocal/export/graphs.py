@@ -26,13 +26,10 @@ def write_graph(
     *,
     any_size: bool = False,
 ) -> None:
-    """Write ``module`` as ONNX; call it in a fresh process, see ``bifocal.export.process``.
+    """Write ``module`` as ONNX, with named inputs of given shapes; call it by ``bifocal.export.process``.
 
-    Args:
-        example: arguments of the module, with at least two elements along each dynamic dimension.
-        shapes: shape of each input, by its name, in the order of the arguments.
-        outputs: names of the outputs.
-        any_size: accept a module that takes some sizes only, such as multiples of a backbone's stride.
+    Each dynamic dimension of ``example`` needs at least two elements. ``any_size`` accepts a module that takes some
+    sizes only, such as multiples of a backbone's stride.
     """
     names = [name for shape in shapes.values() for name in shape if isinstance(name, str)]
     # torch.export allows such a module for a name, not for a Dim.

@@ -29,10 +29,6 @@ def export_localizer(model_directory: Path, features: Path, folder: Path, locali
     """Write ``localizer.json``, unless the model has no localizer or no graph reads images.
 
     Call it after the encoders, the backbone and the preprocessing are in ``folder``.
-
-    Args:
-        features: feature store that the model was trained on.
-        localizer: as for ``bifocal.export.encoders.chosen_localizer``.
     """
     model = load_model(model_directory)
     chosen = chosen_localizer(model, localizer)
@@ -47,13 +43,7 @@ def export_localizer(model_directory: Path, features: Path, folder: Path, locali
 
 
 def compare_localizer(model_directory: Path, folder: Path, seed: int, localizer: Any = None) -> Iterator[Parity]:
-    """Compare the scores of an exported localizer with torch's on random images; nothing without ``localizer.json``.
-
-    Differences are relative to the largest score.
-
-    Args:
-        localizer: as for ``export_localizer``.
-    """
+    """Compare the scores of an exported localizer with torch's on random images, relative to the largest score."""
     if not (folder / LOCALIZER).is_file():
         return
     model = load_model(model_directory)

@@ -20,14 +20,10 @@ BATCHES, LENGTHS = (1, 2, 5), (1, 3, 20)
 
 @dataclass(frozen=True)
 class Parity:
-    """One comparison of a graph with torch.
+    """Largest difference of a graph's outputs and torch's, for one batch size and length (regions or words).
 
-    Attributes:
-        branch: name of the graph: a ``Branch``, "backbone", "elmo" or "localizer".
-        batch: images or captions.
-        length: regions or words.
-        difference: largest absolute difference of any output value; of features, ELMo's layers, the scores of a
-            localizer, and other values above 1, relative to the largest value.
+    The differences of features, ELMo's layers, a localizer's scores and other values above 1 are relative to the
+    largest.
     """
 
     branch: str
@@ -39,11 +35,7 @@ class Parity:
 def compare_encoder(
     model_directory: Path, branch: Branch, file: Path, seed: int, localizer: Any = None
 ) -> Iterator[Parity]:
-    """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths.
-
-    Args:
-        localizer: that it was exported with, see ``bifocal.export.encoders.chosen_localizer``.
-    """
+    """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths."""
     model = load_model(model_directory)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]

@@ -32,9 +32,6 @@ def export_head(model_directory: Path, folder: Path) -> None:
 
     Inputs: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation; or ``features`` (batch,
     regions, D) float32 and ``mask`` (batch, regions) bool. Output: ``scores`` (batch, C) float32.
-
-    Raises:
-        ValueError: the graph has lost a dynamic dimension.
     """
     run_in_fresh_process(_export, model_directory, folder / GRAPH)
     check_shapes(folder / GRAPH, input_shapes(model_directory))

@@ -25,11 +25,7 @@ from bifocal.text.vectorizers.contextual.transformer_tokens import TransformerTo
 
 
 class _TextFront(nn.Module, ABC):
-    """Values and lengths of a text encoder, from the arrays that ``bifocal.serving.text.SentenceReader`` reads.
-
-    Attributes:
-        shapes: shape of each input, by its name.
-    """
+    """Values and lengths of a text encoder, from the arrays that ``bifocal.serving.text.SentenceReader`` reads."""
 
     shapes: dict[str, Shape]
 
@@ -39,13 +35,7 @@ class _TextFront(nn.Module, ABC):
 
 
 class _Network(_TextFront):
-    """Output of a network over subwords.
-
-    Args:
-        network: ids (B, T) and lengths (B,) -> values, or values and lengths, of the text encoder.
-        ids: number of subwords.
-        special: special tokens of every sentence.
-    """
+    """Output of a network over subwords: values, or values and lengths, from ids (B, T) and lengths (B,)."""
 
     def __init__(self, network: nn.Module, ids: int, special: int) -> None:
         super().__init__()
@@ -65,13 +55,7 @@ class _Network(_TextFront):
 
 
 class _ClipTower(_TextFront):
-    """Vectors of the text tower of a contrastive model, from ids of subwords that are padded to one length.
-
-    Args:
-        network: model of open_clip.
-        length: ids of a sentence.
-        end: id of the closing special token, the largest one.
-    """
+    """Vectors of a contrastive model's text tower; ids are padded to one length, and ``end`` is the largest id."""
 
     def __init__(self, network: nn.Module, length: int, end: int) -> None:
         super().__init__()
@@ -146,11 +130,8 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
 
     Inputs: ``values`` (batch, time) int64, ids of subwords as ``tokenizer.json`` gives them, and ``lengths`` (batch,)
     int64; the tower of ``OpenClipText`` reads rows of one length, padded with 0. With ``Concatenated``, these or
-    ``values`` (batch, K) float32 of each vectorizer, from the second on with its number: ``values_1``. Outputs: those
-    of ``bifocal.export.encoders.export_encoder``.
-
-    Raises:
-        ValueError: the vectorizer has no network, or the graph has lost a dynamic dimension.
+    ``values`` (batch, K) float32 of each vectorizer, from the second on with its number: ``values_1``. Outputs: as
+    ``bifocal.export.encoders.export_encoder``.
     """
     run_in_fresh_process(_export, model_directory, text, file)
     check_shapes(file, _load(model_directory, text).front.shapes)

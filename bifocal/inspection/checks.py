@@ -39,15 +39,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Result of an inspection.
-
-    Attributes:
-        counts: numbers of images and captions, by a few words.
-        languages: share of images by language; empty if languages were not recognized.
-        words: number of words of every caption.
-        findings: the most severe first.
-        duplicates: pairs of images that look the same.
-    """
+    """Result of an inspection; findings start with the most severe, languages are empty if not recognized."""
 
     counts: dict[str, str]
     languages: dict[str, float]
@@ -64,14 +56,7 @@ class Inspection:
 def inspect_dataset(
     dataset: Dataset, rejected: pd.DataFrame, languages: dict[str, float], limit: int = 5000, seed: int = 0
 ) -> Inspection:
-    """Inspect a dataset; nothing is changed.
-
-    Args:
-        rejected: table of rejected entries, see ``bifocal.datasets.tables.REJECTED``.
-        languages: share of images by the language of their captions.
-        limit: images that are compared for near-duplicates; a random part of more.
-        seed: of the random part.
-    """
+    """Inspect a dataset; at most ``limit`` random images are compared for near-duplicates. Nothing is changed."""
     images, captions = dataset.images, dataset.captions
     words = pd.Series([len(text.split()) for text in captions["text"]], index=captions.index, dtype=int)
     pairs = _near_duplicates(dataset, limit, seed)

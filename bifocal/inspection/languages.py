@@ -12,14 +12,7 @@ SAMPLE = 500
 def caption_languages(captions_by_image: Sequence[Sequence[str]], seed: int = 0) -> dict[str, float]:
     """Return the share of images by the language of their captions, the most frequent first.
 
-    A language is an ISO 639-1 code, or "unknown" for captions without letters.
-
-    Args:
-        captions_by_image: captions of each image.
-        seed: of the sample of at most ``SAMPLE`` images.
-
-    Raises:
-        ModuleNotFoundError: langdetect is not installed.
+    A language is an ISO 639-1 code, or "unknown" for captions without letters. At most ``SAMPLE`` images are drawn.
     """
     from langdetect import DetectorFactory, LangDetectException, detect  # an extra
 

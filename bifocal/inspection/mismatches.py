@@ -12,13 +12,7 @@ SUSPICIOUS = 0.9
 
 
 class Mismatch(NamedTuple):
-    """A caption that fits other images better.
-
-    Attributes:
-        caption: its row.
-        better: fraction in [0, 1] of the compared images that fit it better than its own image.
-        best: row of the image that fits it best.
-    """
+    """Row of a caption, the fraction of compared images that fit it better than its own, and the row of the best."""
 
     caption: int
     better: float
@@ -28,20 +22,11 @@ class Mismatch(NamedTuple):
 def mismatched_captions(
     images: NDArray[np.floating], captions: Sequence[str], image_of_caption: NDArray[np.integer], seed: int = 0
 ) -> list[Mismatch]:
-    """Return the captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst first.
+    """Return captions that ``SUSPICIOUS`` of the other images fit better than their own, the worst first.
 
     The scores are cross-fitted: the images are divided into 5 parts, and a ridge regression from words (tf-idf) to
-    image vectors that is fitted on four of them predicts the image vector of each caption of the fifth. So no caption
-    is judged by a model that has seen it with its image. With a correct caption, the own image is among the best.
-
-    Args:
-        images: (N, D), one vector per image, such as the mean of its regions.
-        captions: M texts.
-        image_of_caption: (M,), row of the image of each caption.
-        seed: of the division.
-
-    Returns:
-        the captions; empty with fewer than 50 images, which are too few to learn from.
+    image vectors that is fitted on four of them predicts the image vector of each caption of the fifth. So no model
+    judges a caption that it was fitted on. Fewer than 50 images are too few to learn from, and give none.
     """
     from sklearn.decomposition import PCA  # imported here: scikit-learn takes seconds
     from sklearn.feature_extraction.text import TfidfVectorizer

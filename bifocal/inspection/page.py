@@ -10,11 +10,7 @@ FOOTER = "Written by bifocal inspect. This page is one file and loads nothing."
 
 
 def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page:
-    """Return the page, to be rendered by ``bifocal.report.html.render``.
-
-    Args:
-        name: of the dataset, for the title.
-    """
+    """Return the page of a dataset's inspection."""
     counts = {severity: _count(inspection, severity) for severity in ("error", "warning", "note")}
     tiles = [
         Tile("images", inspection.counts["images"]),

@@ -18,11 +18,9 @@ EPSILON = 1e-12
 class AttentionOptions:
     """How words and sentences attend to cells. The defaults are the full model; table 3 of the paper changes them.
 
-    Attributes:
-        softmax: use a softmax over the cells of a level instead of eq. (1).
-        word_level, sentence_level: level for words, and for sentences; None for the best.
-        unit_sentence: divide a sentence's attended feature by its norm, as eq. (2) does for words; eq. (6b) as printed
-            does not.
+    ``softmax`` replaces eq. (1) by a softmax over the cells of a level. A level of None is the best one. With
+    ``unit_sentence``, a sentence's attended feature is divided by its norm, as eq. (2) does for words; eq. (6b) as
+    printed does not.
     """
 
     softmax: bool = False
@@ -32,13 +30,7 @@ class AttentionOptions:
 
 
 class Attention(NamedTuple):
-    """Attention of T texts to one image, each at its best level.
-
-    Attributes:
-        heatmaps: (T, R), eq. (1) at the level of the highest pertinence.
-        pertinence: (T,), R_t of eq. (4).
-        level: (T,) int64, the level of the highest pertinence, or the given one.
-    """
+    """Heatmaps (T, R) of T texts at their best or given level (T,), and their pertinence (T,), R_t of eq. (4)."""
 
     heatmaps: Tensor
     pertinence: Tensor

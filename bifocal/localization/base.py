@@ -14,11 +14,8 @@ TextContext = Literal["phrase", "sentence"]
 
 
 class RegionScores(NamedTuple):
-    """Score of one text for each region of N images.
-
-    Attributes:
-        scores: (N, R), -inf where there is no region.
-        boxes: (N, R, 4), x0 y0 x1 y1 relative to the image's width and height.
+    """Score (N, R) of one text for each region of N images, -inf for padding, and the relative boxes x0 y0 x1 y1 (N, R,
+    4).
     """
 
     scores: Tensor
@@ -26,12 +23,8 @@ class RegionScores(NamedTuple):
 
 
 class RegionVectors(NamedTuple):
-    """Text-independent region vectors of N images.
-
-    Attributes:
-        vectors: (N, ..., R, d), one for each region; with several levels, (N, L, R, d).
-        mask: (N, R) bool, true where there is a region.
-        boxes: (N, R, 4), x0 y0 x1 y1 relative to the image's width and height.
+    """Text-independent vectors (N, R, d), or (N, L, R, d) of several levels, with a mask and relative boxes x0 y0 x1
+    y1.
     """
 
     vectors: Tensor
@@ -46,11 +39,8 @@ class RegionVectors(NamedTuple):
 class ServedScores(NamedTuple):
     """How ``bifocal.serving.heatmaps`` computes the scores of a localizer without torch.
 
-    Attributes:
-        scores: a name of ``bifocal.serving.heatmaps.SCORES``.
-        vectors: "regions" if the exported image encoder has ``encode(...).vectors`` as a second output; "cells" if
-            they are its first output; "single_regions" if they are the embeddings of each region alone.
-        arguments: of the scores.
+    ``scores`` is a name of ``bifocal.serving.heatmaps.SCORES``. ``vectors`` is "regions" for the second output of the
+    exported image encoder, "cells" for its first, "single_regions" for the embedding of each region by itself.
     """
 
     scores: str
@@ -115,11 +105,7 @@ class Localizer(ABC):
 
 
 def require(encoder: Any, method: str, localizer: Localizer, example: str) -> None:
-    """Raise ``ValueError`` unless ``encoder`` has the ``method`` that ``localizer`` calls.
-
-    Args:
-        example: name of an encoder that has the method.
-    """
+    """Raise ``ValueError`` unless ``encoder`` has the ``method`` that ``localizer`` calls, as ``example`` has."""
     if not hasattr(encoder, method):
         raise ValueError(
             f"{type(localizer).__name__} needs an encoder with {method}(), such as {example}; "

@@ -13,13 +13,7 @@ Embed = Callable[[Tensor], Tensor]
 
 
 class Activations(NamedTuple):
-    """The last activations of one image, and the rest of the encoder.
-
-    Attributes:
-        cells: (R, D).
-        boxes: (R, 4), x0 y0 x1 y1 relative to the image's width and height.
-        embed: maps cells to the embedding; differentiable.
-    """
+    """Last activations (R, D) of one image with relative boxes (R, 4), and the differentiable rest of the encoder."""
 
     cells: Tensor
     boxes: Tensor
@@ -27,11 +21,7 @@ class Activations(NamedTuple):
 
     @classmethod
     def from_maps(cls, maps: Tensor, embed_maps: Embed) -> "Activations":
-        """Return the activations of one image from its maps (1, D, h, w).
-
-        Args:
-            embed_maps: maps (1, D, h, w) -> embedding (1, d).
-        """
+        """Return the activations of one image from its maps (1, D, h, w)."""
         size = maps.shape[2:]
         boxes = cell_boxes(*size).to(maps)
         return cls(maps[0].flatten(1).T, boxes, lambda cells: embed_maps(cells.T.unflatten(1, size)[None])[0])

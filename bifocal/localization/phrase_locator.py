@@ -22,12 +22,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class PhraseLocator:
-    """Model with the localizer that turns its regions and a phrase into a heatmap.
-
-    Attributes:
-        localizer: one that supports the model's image encoder.
-        vectorizer: of phrases and sentences.
-    """
+    """Model with a localizer that turns its regions and a phrase into a heatmap."""
 
     model: Any
     localizer: Localizer
@@ -43,11 +38,7 @@ class PhraseLocator:
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
     ) -> RegionScores:
-        """Return the scores of one text per image on the CPU.
-
-        Args:
-            words: word vectors of phrases inside a sentence, for localizers that use them.
-        """
+        """Return the scores of one text per image on the CPU; ``words`` are vectors of phrases inside a sentence."""
         with torch.inference_mode():
             scores = self.localizer.score(vectors, texts, words)
         return RegionScores(*(part.float().cpu() for part in scores))
@@ -108,11 +99,7 @@ def phrases_in_context(dataset: Dataset) -> pd.DataFrame:
 
 
 def embed_texts(model: Any, vectorizer: FittedVectorizer, texts: list[str]) -> Tensor:
-    """Return the embeddings of sentences, phrases or words (T, d) on the model's device; equal texts are encoded once.
-
-    Shape:
-        T texts -> (T, d)
-    """
+    """Return the embeddings (T, d) of sentences, phrases or words; equal texts are encoded once."""
     unique = sorted(set(texts))
     row_of_text = {text: row for row, text in enumerate(unique)}
     with torch.inference_mode():

@@ -15,14 +15,7 @@ from bifocal.metrics import pointing_hits
 
 @dataclass(frozen=True)
 class PointingResult:
-    """Phrases and the point that the model predicts for each.
-
-    Attributes:
-        phrases: rows of ``phrases_in_context``.
-        sizes: (P, 2), width and height of each phrase's image, pixels.
-        points: (P, 2), x y in pixels.
-        hits: (P,) bool.
-    """
+    """Phrases, the sizes of their images, the predicted points in pixels, and whether they are hits."""
 
     phrases: pd.DataFrame
     sizes: NDArray[np.float64]

@@ -73,14 +73,10 @@ class SmoothedActivations(Localizer):
 
 
 def smooth(scores: Tensor, centers: Tensor, mask: Tensor, sigma: float) -> Tensor:
-    """Return the mean of all scores of an image, weighted by a Gaussian of the distance from each center.
+    """Return the mean of all scores of an image, weighted by a Gaussian of the distance from each center; 0 returns
+    scores.
 
-    Args:
-        centers: x y relative to the image's width and height.
-        sigma: standard deviation; 0 returns the scores.
-
-    Shape:
-        scores (N, R), centers (N, R, 2), mask (N, R) bool -> (N, R)
+    Scores and mask are (N, R), centers (N, R, 2) relative to the image's width and height.
 
     Example:
         >>> centers = torch.tensor([[[0.25, 0.5], [0.75, 0.5]]])
@@ -97,11 +93,7 @@ def smooth(scores: Tensor, centers: Tensor, mask: Tensor, sigma: float) -> Tenso
 
 
 def standardize(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the scores of each image with mean 0 and standard deviation 1 over its regions.
-
-    Shape:
-        scores (N, R), mask (N, R) bool -> (N, R)
-    """
+    """Return the scores (N, R) of each image with mean 0 and standard deviation 1 over its regions."""
     count = mask.sum(dim=1, keepdim=True)
     centered = scores - (scores * mask).sum(dim=1, keepdim=True) / count
     deviation = ((centered.square() * mask).sum(dim=1, keepdim=True) / count).sqrt()

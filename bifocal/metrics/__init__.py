@@ -18,7 +18,6 @@ from bifocal.metrics.ranking.semantic import (
     semantic_curves,
     triplet_agreement,
 )
-from bifocal.metrics.ranking.voc import voc_average_precision
 from bifocal.metrics.retrieval.blockwise_ranks import score_ranks
 from bifocal.metrics.retrieval.intervals import retrieval_intervals
 from bifocal.metrics.retrieval.modifiers import modified_queries, modifier_precision

@@ -20,17 +20,8 @@ MEDIANS = 16
 def bootstrap_difference(first: Tensor, second: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
     """Return the sum over S metrics of the difference of means, first - second, for each resample of the images.
 
-    Args:
-        first, second: total of each image and metric over its queries, such as hits among the first K for R@K.
-        counts: number of queries of each image and metric; an image may have none.
-        resamples: number of resamples.
-        seed: of the draws; both models get the same resamples.
-
-    Shape:
-        first, second, counts (G, S) -> (resamples,) float64
-
-    Raises:
-        ValueError: the shapes differ, or a metric has no query at all.
+    ``first`` and ``second`` (G, S) are the total of each image and metric over its queries, such as hits among the
+    first K for R@K; ``counts`` (G, S) are its queries, which may be none. Both models get the same resamples.
 
     Example:
         >>> hits = torch.ones(10, 1)
@@ -44,17 +35,7 @@ def bootstrap_difference(first: Tensor, second: Tensor, counts: Tensor, resample
 
 
 def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
-    """Return the mean per query of several metrics for each resample of the images.
-
-    Args:
-        totals, counts: of each image and metric, as in ``bootstrap_difference``.
-
-    Shape:
-        totals, counts (G, S) -> (resamples, S) float64; NaN where a resample holds no query of a metric.
-
-    Raises:
-        ValueError: the shapes differ, or a metric has no query at all.
-    """
+    """Return the mean per query (resamples, S) of each metric, NaN where a resample holds no query of it."""
     if totals.shape != counts.shape or totals.ndim != 2:
         raise ValueError(_shapes(totals, totals, counts))
     if (counts.sum(dim=0) == 0).any():
@@ -64,15 +45,7 @@ def bootstrap_means(totals: Tensor, counts: Tensor, resamples: int, seed: int) -
 
 
 def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) -> Tensor:
-    """Return the median over queries for each resample of the images, with the draws of ``bootstrap_means``.
-
-    Args:
-        values: of each query, such as its rank.
-        group: index of each query's image, from 0; each image has at least one query.
-
-    Shape:
-        values, group (Q,) -> (resamples,) float64
-    """
+    """Return the median over queries (Q,) for each resample of their images, with the draws of ``bootstrap_means``."""
     ordered, order = values.double().sort()
     group = group[order]
     medians = []
@@ -89,10 +62,7 @@ def bootstrap_medians(values: Tensor, group: Tensor, resamples: int, seed: int) 
 def mean_interval(
     values: NDArray[np.float64], image_ids: Sequence[str], *, resamples: int, seed: int, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of the mean of per-query values.
-
-    Shape:
-        values (Q,), image_ids (Q,)
+    """Return the bootstrap interval of the mean of per-query values (Q,).
 
     Example:
         >>> mean_interval(np.ones(3), ["a", "a", "b"], resamples=100, seed=0)
@@ -105,11 +75,7 @@ def mean_interval(
 
 
 def percentile_interval(resampled: Tensor, level: float) -> tuple[float, float]:
-    """Return the bounds of the central share ``level`` of resampled values; NaN are ignored.
-
-    Shape:
-        resampled (resamples,)
-    """
+    """Return the bounds of the central share ``level`` of resampled values; NaN are ignored."""
     tail = (1 - level) / 2
     low, high = resampled.nanquantile(torch.tensor([tail, 1 - tail], dtype=resampled.dtype)).tolist()
     return low, high

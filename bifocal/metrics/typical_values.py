@@ -19,17 +19,8 @@ BLOCK = 256
 def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: int) -> float:
     """Return the lower bound, of one-sided level ``alpha``, of the sum of mean differences of several metrics.
 
-    Args:
-        differences: total of each image and metric over its queries, first model minus second.
-        counts: number of queries of each image and metric.
-        alpha: probability, in (0, 1), that the true value is below the bound.
-        seed: of the subsets.
-
-    Shape:
-        differences, counts (G, S) -> scalar
-
-    Raises:
-        ValueError: the shapes differ, or ``alpha`` is not in (0, 1).
+    ``differences`` (G, S) are the total of each image and metric over its queries, first model minus second; ``counts``
+    (G, S) are the queries.
 
     Example:
         >>> gains = torch.tensor([[1.0], [1.0], [1.0], [0.0]])
@@ -56,11 +47,7 @@ def tail_and_subsets(alpha: float) -> tuple[int, int]:
 
 
 def subset_means(totals: Tensor, counts: Tensor, subsets: int, seed: int) -> Tensor:
-    """Return the mean per query of several metrics for random subsets, with each image in a subset by a toss of a coin.
-
-    Shape:
-        totals, counts (G, S) -> (subsets, S) float64; NaN where a subset holds no query of a metric.
-    """
+    """Return the mean per query (subsets, S) for random subsets; a toss of a coin puts each image into a subset."""
     generator = torch.Generator().manual_seed(seed)
     totals, counts = totals.double(), counts.double()
     means = []

@@ -21,11 +21,7 @@ def chart_figure(draw: Callable[["Axes"], None]) -> "Figure":
 
 
 def grid_figure(cells: Sequence[tuple[str, Callable[["Axes"], None]]]) -> "Figure":
-    """Return a figure of small plots in rows of four.
-
-    Args:
-        cells: title of each plot, and the function that draws it.
-    """
+    """Return a figure of small plots in rows of four, each with a title and the function that draws it."""
     from matplotlib.figure import Figure  # imported here: it takes half a second, and few processes draw
 
     rows = -(-len(cells) // COLUMNS)

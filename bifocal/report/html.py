@@ -14,11 +14,7 @@ FOLDER = Path(__file__).parent
 
 
 def render(page: Page) -> str:
-    """Return ``page`` as HTML.
-
-    Raises:
-        ValueError: two sections have the same title.
-    """
+    """Return ``page`` as HTML; the titles of its sections must differ."""
     anchors = [anchor(section.title) for section in page.sections]
     repeated = sorted({name for name in anchors if anchors.count(name) > 1})
     if repeated:
@@ -46,11 +42,7 @@ def anchor(title: str) -> str:
 
 
 def layout_rows(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
-    """Group successive narrow blocks (charts, tables that are not wide), which share rows of two columns.
-
-    Yields:
-        whether the group has two columns, and its blocks.
-    """
+    """Group successive narrow blocks (charts, tables that are not wide), which share rows of two columns."""
     for narrow, group in groupby(blocks, key=_is_narrow):
         yield narrow, list(group)
 

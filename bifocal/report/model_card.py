@@ -33,15 +33,7 @@ def model_card(
     *,
     single_vector: bool = True,
 ) -> str:
-    """Return the card.
-
-    Args:
-        name: of the model, such as its image encoder.
-        data: sentence about the evaluation data.
-        results: metrics by title, one table each.
-        lineage: names and values by artifact.
-        single_vector: whether an image and a sentence have one vector each; without, the model scores pairs.
-    """
+    """Return the card; without a single vector for an image and for a sentence, the model scores pairs."""
     lines = [
         f"# {name}: images and sentences in one vector space",
         "",

@@ -15,11 +15,9 @@ CELL, MARGIN, LINE = 260, 12, 18
 
 
 def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None) -> Image.Image:
-    """Return the image with the heatmap on it and a ring around ``point``.
+    """Return the image with the heatmap (h, w) stretched over it and a ring around ``point``.
 
-    Args:
-        heatmap: (h, w), over the image stretched to the heatmap's shape.
-        point: x and y as fractions of width and height; None for the center of the highest values, such as a cell.
+    ``point`` is a fraction of width and height; None is the center of the highest values, such as a cell.
     """
     if point is None:
         rows, columns = np.nonzero(heatmap == heatmap.max())

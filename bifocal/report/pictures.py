@@ -21,11 +21,7 @@ def thumbnail(image: Image.Image, side: int) -> str:
 
 
 def heatmap_overlay(heatmap: NDArray[np.floating]) -> str:
-    """Return a heatmap as the data URI of a transparent PNG to lay over its image: the higher, the more opaque.
-
-    Shape:
-        heatmap (h, w); -inf where there is no score.
-    """
+    """Return a heatmap (h, w) as the data URI of a PNG to lay over its image: the higher, the more opaque."""
     finite = np.isfinite(heatmap)
     low, high = (heatmap[finite].min(), heatmap[finite].max()) if finite.any() else (0.0, 0.0)
     scaled = np.where(finite, (heatmap - low) / (high - low if high > low else 1.0), 0.0)

@@ -19,12 +19,7 @@ def plot_lines(
     y_label: str,
     dashed: Collection[str] = (),
 ) -> None:
-    """Draw lines against ``xs`` on ``ax``, with a legend.
-
-    Args:
-        lines: values by the name of each line, one for each of ``xs``.
-        dashed: names of lines to draw dashed.
-    """
+    """Draw lines against ``xs`` on ``ax``, with a legend."""
     for name, values in lines.items():
         # Markers make few points visible, and hide the line between many.
         marker = "o" if len(xs) < 10 else None
@@ -55,13 +50,7 @@ def plot_heatmap(
     boxes: NDArray[np.floating],
     point: NDArray[np.floating] | None = None,
 ) -> None:
-    """Draw an image with a heatmap, true boxes in white, and the point that the heatmap predicts.
-
-    Args:
-        heatmap: (h, w), -inf where there is no score.
-        boxes: (n, 4), x0 y0 x1 y1 in percent of the image's width and height.
-        point: (2,), x y in percent likewise; None draws no point.
-    """
+    """Draw an image with a heatmap, -inf without a score, true boxes (n, 4) and the predicted point, in percent."""
     from matplotlib.patches import Rectangle  # imported here: it takes half a second, and few processes draw
 
     width, height = image.size

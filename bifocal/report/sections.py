@@ -17,11 +17,8 @@ class Badge:
 
 @dataclass(frozen=True)
 class Table:
-    """Table whose first column holds names and whose second column is emphasized.
-
-    Attributes:
-        wide: use the whole width of the page instead of half of it.
-        text: all cells are texts: align them to the left, and emphasize none.
+    """Table whose first column holds names and whose second is emphasized, unless ``text`` says that all cells are
+    texts.
     """
 
     title: str
@@ -40,13 +37,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """Image with optional overlays; positions are percentages of its width and height.
-
-    Attributes:
-        image, heatmap: data URIs.
-        boxes: left, top, width, height.
-        point: left, top.
-    """
+    """Image and heatmap (data URIs), with boxes (left, top, width, height) and a point in percent."""
 
     image: str
     heatmap: str = ""

@@ -11,11 +11,7 @@ SIDE = 240
 
 
 class Thumbnails:
-    """Images of a dataset as data URIs; each is read once per size.
-
-    Args:
-        dataset: images without a file, of corpora that publish features only, become gray squares.
-    """
+    """Images of a dataset as data URIs, each read once per size; images without a file become gray squares."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset

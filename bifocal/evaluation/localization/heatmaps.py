@@ -25,13 +25,7 @@ IMAGE_SIDE = 360
 
 @dataclass(frozen=True)
 class HeatmapExample:
-    """Image with a heatmap; positions are percentages of its width and height.
-
-    Attributes:
-        heatmap: (h, w); -inf where there is no score.
-        boxes: (n, 4), true boxes x0 y0 x1 y1.
-        predicted_point: (2,), maximum of the heatmap; None if it is not shown.
-    """
+    """Image with a heatmap (h, w), -inf without a score; true boxes (n, 4) and the predicted point are percentages."""
 
     image_id: str
     heatmap: NDArray[np.floating]
@@ -55,10 +49,6 @@ class HeatmapExample:
 
 
 def dense_heatmap(scores: Tensor, boxes: Tensor) -> NDArray[np.floating]:
-    """Return region scores as an array of pixels.
-
-    Shape:
-        scores (R,), boxes (R, 4) -> (SIDE, SIDE)
-    """
+    """Return the scores (R,) of boxes (R, 4) as an array of pixels (SIDE, SIDE)."""
     heatmap: NDArray[np.floating] = rasterize(scores.float().cpu(), boxes.float().cpu(), SIDE, SIDE).numpy()
     return heatmap

@@ -26,11 +26,7 @@ class ChosenLocator:
 
 
 def pointing_skip_reason(subject: Subject, localizer: AnyLocalizer | None) -> str | None:
-    """Return why ``subject`` cannot locate phrases; None if it can.
-
-    Args:
-        localizer: None for the encoder's own.
-    """
+    """Return why ``subject`` cannot locate phrases; None if it can."""
     if not len(subject.split.phrases):
         return "The split has no phrases with boxes."
     if _for_model(subject, localizer) is None:
@@ -41,12 +37,9 @@ def pointing_skip_reason(subject: Subject, localizer: AnyLocalizer | None) -> st
 
 
 def choose_locator(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLocator:
-    """Return the locator of ``subject``; a localizer with candidates for its k is tuned on the split ``val``.
+    """Return the locator of ``subject``; None as localizer is the encoder's own.
 
-    Its default k is kept if ``val`` itself is evaluated, or has no phrases.
-
-    Args:
-        localizer: None for the encoder's own.
+    A localizer with candidates for its k is tuned on the split ``val``, unless ``val`` is evaluated or has no phrases.
     """
     return subject.cached(("locator", localizer), lambda: _choose(subject, localizer))
 
@@ -70,14 +63,8 @@ def _for_model(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | 
 
 
 def tune_k(locator: PhraseLocator, candidates: Mapping[int, Localizer], dataset: Dataset, seed: int) -> ChosenLocator:
-    """Return the locator with the localizer that hits most phrases of ``dataset``; a tie chooses the smallest k.
-
-    Args:
-        candidates: localizers by their k.
-        dataset: validation split; at most ``MAX_TUNING_PHRASES`` of its phrases are drawn.
-
-    Returns:
-        with tuning ``{"k": ..., "chosen_on": phrases, "accuracy_of_k": {k: percent}}``.
+    """Return the locator whose k hits most of at most ``MAX_TUNING_PHRASES`` drawn phrases; a tie chooses the smallest
+    k.
     """
     drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:MAX_TUNING_PHRASES]
     rows = sorted(drawn.tolist())

@@ -66,9 +66,7 @@ class ObjectLocalization:
 def object_metrics(locator: PhraseLocator, dataset: Dataset, validation: Dataset | None) -> dict[str, Any]:
     """Return the mAP of points and of masks, in percent.
 
-    Args:
-        validation: split on which the threshold of masks is tuned by the sum of the three mAP; the default threshold
-            is 0.5 if it is None or has no objects.
+    The threshold of masks is tuned on ``validation`` by the sum of the three mAP; without objects there, it is 0.5.
     """
     objects = category_phrases(dataset)
     threshold, tuned_on = DEFAULT_THRESHOLD, 0

@@ -23,13 +23,10 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 @dataclass(frozen=True)
 class ObjectMaps:
-    """Heatmaps of C categories in N images, summarized.
+    """Maxima (C, N) of the heatmaps of C categories in N images, with their points and overlaps.
 
-    Attributes:
-        scores: (C, N), maxima.
-        points: (C, N, 2), positions of the maxima, pixels.
-        overlaps: (T, C, N), IoU of the mask of each threshold with the true mask; 0 if there is no true mask.
-        boxes: true boxes by category and image, (n, 4); n is 0 where the image lacks the category.
+    ``points`` (C, N, 2) are in pixels. ``overlaps`` (T, C, N) are the IoU of each threshold's mask with the true mask,
+    0 without one. ``boxes`` are the true boxes (n, 4) by category and image.
     """
 
     scores: NDArray[np.float64]
@@ -89,13 +86,7 @@ def _heatmap(scores: Tensor, boxes: Tensor) -> Tensor:
 
 
 def true_mask(encoded: str | None, boxes: NDArray[np.floating], width: int, height: int) -> Tensor:
-    """Return the cells (SIDE, SIDE) whose center an object covers: its segmentation, or its boxes if it has none.
-
-    Args:
-        encoded: mask, see ``bifocal.datasets.formats.masks``; null without a segmentation.
-        boxes: (n, 4), x0 y0 x1 y1 in pixels.
-        width, height: of the image, in pixels.
-    """
+    """Return the cells (SIDE, SIDE) whose center an object covers: its segmentation, else its boxes (n, 4)."""
     x, y = ((np.arange(SIDE) + 0.5) / SIDE * size for size in (width, height))
     if isinstance(encoded, str):
         mask = decode_mask(encoded, width, height)[np.ix_(y.astype(np.int64), x.astype(np.int64))]

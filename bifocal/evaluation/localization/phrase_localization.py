@@ -74,12 +74,7 @@ def regions_are_proposals(vectors: RegionVectors) -> bool:
 
 
 def localize_phrases(locator: PhraseLocator, dataset: Dataset) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Rank the proposals of each phrase's image.
-
-    Returns:
-        R@K, their upper bound and mAP in percent, with R@K of equal scores as ``chance``; and the count and the AP in
-        percent of each unique phrase.
-    """
+    """Return R@K, its upper bound, chance and mAP in percent, and a table of the AP of each unique phrase."""
     phrases = phrases_in_context(dataset)
     sizes = dataset.images.set_index("image_id")[["width", "height"]]
     queries = []

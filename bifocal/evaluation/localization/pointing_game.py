@@ -151,11 +151,7 @@ def metric_tables(metrics: Mapping[str, Any]) -> list[Table]:
 def shown_examples(
     pointing: PointingResult, locator: PhraseLocator, count: int, seed: int
 ) -> list[tuple[HeatmapExample, str, bool]]:
-    """Draw ``count`` phrases of different images, at most half of them misses, which come first.
-
-    Returns:
-        example, phrase, and whether it is a hit.
-    """
+    """Draw ``count`` phrases of different images, with whether each is a hit: at most half are misses, shown first."""
     order = np.random.default_rng(seed).permutation(len(pointing.hits))
     chosen: list[int] = []
     for hit, limit in ((False, count // 2), (True, count)):

@@ -76,11 +76,7 @@ class _Examples:
 
 
 def top_answers(scores: Tensor, rows: Tensor, count: int = ANSWERS) -> list[tuple[float, int]]:
-    """Return score and row of the ``count`` highest scores.
-
-    Shape:
-        scores (C,), rows (C,)
-    """
+    """Return score and row of the ``count`` highest of C scores."""
     best = scores.topk(min(count, len(scores)))
     return list(zip(best.values.tolist(), rows[best.indices].tolist(), strict=True))
 

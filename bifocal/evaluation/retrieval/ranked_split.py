@@ -19,13 +19,10 @@ IMAGES_PER_BLOCK = 32
 
 @dataclass(frozen=True)
 class RankedSplit:
-    """Ranks of all queries of a split.
+    """Ranks of all queries of a split, by fold: (caption retrieval, image retrieval).
 
-    Attributes:
-        folds: of the protocol.
-        raw, reranked: ranks of each fold, (caption retrieval, image retrieval), without and with re-ranking.
-        corrected: ranks of each fold with the biases of the subject's bank; None without a bank.
-        scores: returns any block of the split's scores.
+    ``reranked`` ranks re-ranked scores, ``corrected`` scores with the biases of the subject's bank, None without one.
+    ``scores`` returns any block of the split's scores.
     """
 
     folds: list[Fold]
@@ -52,14 +49,7 @@ class RankedSplit:
 
 
 def rank_split(subject: Subject, protocol: str) -> RankedSplit:
-    """Rank the split of ``subject``.
-
-    Args:
-        protocol: key of ``bifocal.metrics.PROTOCOLS``.
-
-    Raises:
-        ValueError: the split does not have the size that the protocol expects.
-    """
+    """Rank the split of ``subject`` under a protocol, a key of ``bifocal.metrics.PROTOCOLS``."""
     pairs = subject.pairs
     folds = split_folds(PROTOCOLS[protocol], pairs.image_of_caption, len(pairs.image_ids))
     if subject.embeddings is None:

@@ -101,12 +101,7 @@ def retrieval_queries(subject: Subject, ranked: RankedSplit) -> pd.DataFrame:
 def rank_table(
     images: pd.DataFrame, captions: pd.DataFrame, caption_ranks: ArrayLike, image_ranks: ArrayLike, folds: list[Fold]
 ) -> pd.DataFrame:
-    """Return the ranks of both directions as a table with the columns of ``ranks.parquet``.
-
-    Args:
-        images, captions: rows of the dataset, in the order of the folds.
-        caption_ranks, image_ranks: expected rank of each image and of each caption.
-    """
+    """Return expected ranks of images and captions, ordered by fold, with the columns of ``ranks.parquet``."""
     ids, hashes, texts = images["image_id"], images["sha256"].fillna(""), text_hashes(captions["text"])
     contents = [content or image_id for content, image_id in zip(hashes, ids, strict=True)]
     image_protocols: list[str] = []

@@ -22,7 +22,7 @@ Proxy = Callable[[int, int], float]
 
 
 def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
-    """Return tf-idf of all words of an image, fitted on the training images, or on those of ``split`` without any."""
+    """Return tf-idf of all words of an image, fitted on train, else on ``split``."""
     vectorizer = TFIDF(documents="images")
     captions = _training_split(dataset, split).captions
     vectorizer.fit(training_documents(vectorizer, captions["image_id"].tolist(), captions["text"].tolist()), seed=0)
@@ -32,13 +32,9 @@ def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
 def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], seed: int) -> Mapping[str, Proxy]:
     """Return the similarities of table 1: ``tf_idf``, ``fisher`` and ``meteor`` of captions, and ``objects``.
 
-    Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors all words of an image are one bag; METEOR
-    compares single captions, with ``bifocal.metrics.match_kernel``. ``objects`` needs the labels "synsets", which
-    ``VisualGenome`` reads with ``objects``.
-
-    Args:
-        dataset: all splits; tf-idf and Fisher vectors are fitted on its training captions.
-        images: rows of the images in ``split`` that are compared.
+    Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors, which are fitted on training captions, all
+    words of an image are one bag; METEOR compares single captions, with ``bifocal.metrics.match_kernel``. ``objects``
+    needs the labels "synsets", which ``VisualGenome`` reads with ``objects``. ``images`` are the compared rows.
     """
     captions: dict[int, list[str]] = {row: [] for row in sorted(set(images))}
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
@@ -55,18 +51,13 @@ def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], see
 
 
 def tf_idf_proxy(dataset: Dataset, split: Dataset) -> Proxy:
-    """Return the product of the tf-idf vectors of two images."""
+    """Return the dot product of two images' tf-idf vectors."""
     vectors = image_vectors(fit_tf_idf(dataset, split), split)
     return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
 
 
 def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]], seed: int) -> Proxy:
-    """Return the product of the Fisher vectors of the word vectors of all words of two images.
-
-    Args:
-        training: captions that the word vectors and the mixture are fitted on.
-        captions: captions of each image.
-    """
+    """Return the dot product of two images' Fisher vectors, fitted on the ``training`` captions."""
     from sklearn.preprocessing import normalize  # imported here: scikit-learn takes seconds
 
     vectorizer = FisherVectors(**FISHER)
@@ -77,7 +68,7 @@ def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]],
 
 
 def object_proxy(dataset: Dataset, split: Dataset) -> Proxy:
-    """Return the product of the tf-idf histograms of two images: how many objects of each synset they contain."""
+    """Return the dot product of two images' tf-idf histograms of object synsets."""
 
     from sklearn.feature_extraction import DictVectorizer  # imported here: scikit-learn takes seconds
     from sklearn.feature_extraction.text import TfidfTransformer

@@ -27,19 +27,11 @@ LABELS = {
 def triplet_metrics(
     path: Path, images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
 ) -> dict[str, float]:
-    """Return the agreement with people in percent, of the model and of similarities of the captions.
+    """Return the agreement with people in percent, of the model and of the similarities of captions.
 
-    ``tf_idf``, ``fisher``, ``meteor`` and ``objects`` are those of ``caption_proxies``. If the file has single
-    decisions, ``people`` is the agreement of a person with the others, leaving one out, and ``people_std`` its standard
-    deviation. Triplets with images outside the split are counted as ``left_out``.
-
-    Args:
-        images: embeddings of the images of ``split``, of unit norm.
-        dataset: all splits; tf-idf and Fisher vectors are fitted on its training captions.
-        with_text: embeddings of the images with their texts, for the query image of a triplet; None for no such query.
-
-    Raises:
-        ValueError: the file is malformed, or no triplet has all its images in the split.
+    If the file has single decisions, ``people`` is the agreement of a person with the others, leaving one out, and
+    ``people_std`` its standard deviation. Triplets with images outside the split are counted as ``left_out``. All
+    embeddings have unit norm; ``with_text`` are query images with their texts.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
     table = read_triplets(path)

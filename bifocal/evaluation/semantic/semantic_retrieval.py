@@ -95,14 +95,7 @@ class SemanticRetrieval:
 
 
 def image_and_text(subject: Subject, images: Tensor) -> Tensor:
-    """Return the sum of the embeddings of each image and of the tf-idf of its captions, of unit norm.
-
-    Shape:
-        images (N, d), of unit norm -> (N, d)
-
-    Raises:
-        ValueError: a caption has several vectors.
-    """
+    """Return the unit sums (N, d) of the image embeddings and the embedded tf-idf of each image's captions."""
     pairs = subject.pairs
     bags = sum_by_image(pairs.caption_matrix(), pairs.image_of_caption.numpy(), len(images))
     dense = (torch.from_numpy(bags[rows.numpy()].toarray()).float() for rows in torch.arange(len(images)).split(BATCH))
@@ -113,16 +106,9 @@ def image_and_text(subject: Subject, images: Tensor) -> Tensor:
 def semantic_metrics(
     images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Return NDCG@R, PCC@R and the areas under them, in percent; a query is not among its own answers.
+    """Return NDCG@R, PCC@R and the areas under them, in percent, and the curves; a query is not among its own answers.
 
-    Args:
-        images: embeddings of the images of ``split``, of unit norm.
-        dataset: all splits; tf-idf is fitted on its training captions.
-        with_text: embeddings of the same images with their texts, for queries; None for no such queries.
-
-    Returns:
-        metrics, with those of queries with text as ``with_text`` and of random scores as ``chance``, and the curves
-        with the columns R, NDCG, PCC and, for queries with text, NDCG_with_text, PCC_with_text.
+    ``images`` have unit norm. The metrics of queries ``with_text`` and of random scores (``chance``) are nested.
     """
     queries = choose_queries(len(images), seed)
     relevant = relevance(image_vectors(fit_tf_idf(dataset, split), split), queries)

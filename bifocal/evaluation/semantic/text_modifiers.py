@@ -66,10 +66,8 @@ class TextModifiers:
 
 
 def modifier_metrics(images: Tensor, vectors: Tensor, has_word: Tensor, seed: int) -> dict[str, float]:
-    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the word.
-
-    Shape:
-        images (N, d) of unit norm, vectors (W, d), has_word (W, N) bool
+    """Return ``bifocal.metrics.modifier_precision`` over drawn query images (of unit norm) whose captions lack the
+    word.
     """
     random = np.random.default_rng(seed)
     without = [(~images_with_word).nonzero().flatten().numpy() for images_with_word in has_word]
@@ -80,13 +78,10 @@ def modifier_metrics(images: Tensor, vectors: Tensor, has_word: Tensor, seed: in
 
 
 def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:
-    """Return words that distinguish images, and the images whose captions have them.
+    """Return at most ``count`` words that distinguish images, and which images (W, N) have them.
 
     Candidates have three letters or more and occur in the captions of 3 % to 25 % of the images. Chosen are the words
     that captions of one image repeat most often.
-
-    Returns:
-        W words, at most ``count``, and (W, N) bool.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     occurrences: dict[str, Counter[int]] = {}

@@ -16,12 +16,9 @@ from bifocal.text.vectorizers.base import Vectorizer
 
 
 def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
-    """Return the sum of the vectors of each image's captions, of unit norm: (N, K) in the order of the images.
+    """Return the unit sums (N, K) of the fitted vectorizer's caption vectors of each image.
 
     With ``TFIDF(documents="images")`` this is the proxy of the paper: the tf-idf of all words of an image.
-
-    Args:
-        vectorizer: fitted, of one vector per caption.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     image = np.array([row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64)
@@ -31,11 +28,7 @@ def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
 
 
 def sum_by_image(captions: csr_matrix, image_of_caption: NDArray[np.int64], images: int) -> csr_matrix:
-    """Return the sum of the caption vectors (M, K) of each image, of unit norm: (N, K).
-
-    Args:
-        image_of_caption: row of each caption's image.
-        images: N.
+    """Return the unit sums (N, K) of the caption vectors (M, K) of each image.
 
     Example:
         >>> captions = csr_matrix([[3.0, 0.0], [0.0, 4.0], [0.0, 2.0]])

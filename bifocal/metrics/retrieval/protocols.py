@@ -47,12 +47,7 @@ PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Fold:
-    """Images that are ranked together, and their captions.
-
-    Attributes:
-        images, captions: rows in the split.
-        image_of_caption: index in ``images`` of each caption's image.
-    """
+    """Rows of images that are ranked together, rows of their captions, and the index of each caption's image."""
 
     images: Tensor
     captions: Tensor

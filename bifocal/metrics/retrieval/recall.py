@@ -72,11 +72,7 @@ def chance_report(image_of_caption: Tensor, ks: Iterable[int]) -> dict[str, dict
 
 
 def chance_ranks(image_of_caption: Tensor) -> tuple[Ranks, Ranks]:
-    """Return the ranks of equal scores, (caption retrieval, image retrieval): every candidate is tied.
-
-    Shape:
-        image_of_caption (M,) int64, each of N images at least once.
-    """
+    """Return the ranks of equal scores, (caption retrieval, image retrieval): every candidate is tied."""
     captions = image_of_caption.bincount()
     one = torch.ones_like(image_of_caption)
     return (

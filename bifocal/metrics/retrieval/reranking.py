@@ -27,12 +27,5 @@ def rerank_for_images(scores: Tensor) -> Tensor:
 
 
 def rerank_factor(best: Tensor) -> Tensor:
-    """Return the factor of a candidate's scores: S + S / best is S (1 + 1 / best).
-
-    Args:
-        best: best score of each candidate.
-
-    Shape:
-        (...) -> (...)
-    """
+    """Return the factor of a candidate's scores, given its best one: S + S / best is S (1 + 1 / best)."""
     return torch.where(best > 0, 1 + 1 / best, torch.ones_like(best))

@@ -8,7 +8,7 @@ import torch
 from sklearn.cross_decomposition import CCA
 from torch.nn.functional import normalize
 
-from bifocal.baselines import caption_blocks, cca_projections, fit_cca, read_embeddings
+from bifocal.baselines import caption_blocks, cca_projections, fit_cca
 from bifocal.baselines.cca import Moments, PairedBlock
 from bifocal.image_encoders import LinearEncoder as ImageLinear
 from bifocal.metrics import retrieval_ranks, summarize
@@ -94,21 +94,3 @@ def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, 
     assert metrics["pairs"] == len(mean_words)
     report = summarize(retrieval_ranks(*embed(model, mean_words), mean_words.image_of_caption), (1,))
     assert report["image_retrieval"]["R@1"] > 20  # chance: 2.5
-
-
-def test_precomputed_embeddings_are_read_and_checked(tmp_path: Path, pairs: ImageCaptionPairs) -> None:
-    images, captions = np.random.default_rng(0).normal(size=(40, 5)), np.random.default_rng(1).normal(size=(80, 5))
-    np.save(tmp_path / "images.npy", images)
-    np.save(tmp_path / "captions.npy", captions)
-    embeddings = read_embeddings(tmp_path / "images.npy", tmp_path / "captions.npy", pairs)
-    torch.testing.assert_close(embeddings[0], normalize(torch.from_numpy(images).float(), dim=1))
-    torch.testing.assert_close(embeddings[1], normalize(torch.from_numpy(captions).float(), dim=1))
-    np.save(tmp_path / "few.npy", captions[:3])
-    with pytest.raises(ValueError, match="has 3 rows, and the split 80 captions"):
-        read_embeddings(tmp_path / "images.npy", tmp_path / "few.npy", pairs)
-    np.save(tmp_path / "zero.npy", np.zeros((40, 5)))
-    with pytest.raises(ValueError, match="40 rows are zero or not finite"):
-        read_embeddings(tmp_path / "zero.npy", tmp_path / "captions.npy")
-    np.save(tmp_path / "other.npy", images[:, :3])
-    with pytest.raises(ValueError, match="need the same dimension"):
-        read_embeddings(tmp_path / "other.npy", tmp_path / "captions.npy")

@@ -20,7 +20,6 @@ from bifocal.metrics import (
     point_mean_ap,
     semantic_curves,
     triplet_agreement,
-    voc_average_precision,
 )
 
 
@@ -141,15 +140,6 @@ def test_point_and_mask_mean_ap_of_worked_case() -> None:
     assert mask_iou(heatmap, torch.tensor([[False, True], [False, False]])) == 0.5
 
 
-def test_voc_average_precision_of_worked_case() -> None:
-    """Correct, wrong, correct, wrong: precision 1 up to recall 0.5, 2/3 up to 1. 11 points: (6 * 1 + 5 * 2/3) / 11."""
-    scores, matches = torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([True, False, True, False])
-    assert voc_average_precision(scores, matches, "11 points") == pytest.approx((6 + 10 / 3) / 11)
-    assert voc_average_precision(scores, matches, "all points") == pytest.approx(0.5 + 0.5 * 2 / 3)
-    assert voc_average_precision(0 * scores, matches, "all points") == pytest.approx(0.5)
-    assert math.isnan(voc_average_precision(scores, matches & False, "11 points"))
-
-
 def test_invalid_input_is_rejected() -> None:
     images, queries, texts = torch.eye(3), torch.tensor([0]), torch.ones(1, 3)
     shows = torch.zeros(1, 3, dtype=torch.bool)
@@ -160,7 +150,6 @@ def test_invalid_input_is_rejected() -> None:
         (lambda: mask_iou(torch.full((2, 2), torch.nan), torch.ones(2, 2).bool()), "one shape and no NaN"),
         (lambda: point_mean_ap(nan, np.zeros((1, 1, 2)), [[np.array([[0.0, 0, 1, 1]])]]), "1 of 1 scores are NaN"),
         (lambda: triplet_agreement(torch.tensor([torch.nan]), torch.ones(1), torch.ones(1, 3)), "triplet is NaN"),
-        (lambda: voc_average_precision(torch.tensor([torch.nan]), torch.ones(1).bool(), "11 points"), "have no rank"),
     ):
         with pytest.raises(ValueError, match=expected):
             call()
