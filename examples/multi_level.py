@@ -20,9 +20,8 @@ from bifocal.localization import attend, rasterize
 from bifocal.losses import GroundingLoss
 from bifocal.report.overlay import contact_sheet, overlay
 from bifocal.text import tokenize
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 CELLS = 6

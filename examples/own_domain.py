@@ -22,10 +22,9 @@ from bifocal.evaluation import Baselines, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import InfoNCELoss
 from bifocal.report.plots import plot_bars
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.blending import choose_blend
-from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import Cosine
 
 DIM, SIDE = 64, 64

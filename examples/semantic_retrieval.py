@@ -17,9 +17,8 @@ from bifocal.evaluation.base import Subject
 from bifocal.losses import SemanticTripletLoss
 from bifocal.report.overlay import contact_sheet
 from bifocal.search import Searcher, SearchIndex, TorchEmbedder
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import MinedTriplets
-from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 PLUS, MINUS = "a red star", "water"

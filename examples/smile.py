@@ -17,9 +17,8 @@ from bifocal.evaluation.base import Subject
 from bifocal.losses import HardestTripletLoss, InfoNCELoss, WeightedSumLoss
 from bifocal.report.overlay import contact_sheet, overlay
 from bifocal.search import Heatmaps
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 

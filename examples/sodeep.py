@@ -23,7 +23,7 @@ from bifocal.scores import Scores
 from bifocal.sorters import BifocalSorter, LSTMSorter, PairwiseSorter, exact_ranks
 from bifocal.sorters.plots import plot_behavior
 from bifocal.sorters.synthetic import synthetic_scores
-from bifocal.training.preparation import prepare_inputs
+from bifocal.training import prepare_inputs
 from bifocal.training.schedules import Step
 
 LENGTH = 16  # scores that are ranked together

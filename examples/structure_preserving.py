@@ -18,10 +18,9 @@ from bifocal.evaluation.base import Subject
 from bifocal.losses import StructurePreservingLoss
 from bifocal.models.base import Model
 from bifocal.report.plots import plot_bars
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.preparation import new_model, prepare_inputs
 from bifocal.training.schedules import MultiStep
 
 

@@ -31,11 +31,7 @@ def render(values: Mapping[str, Any], folder: str = "") -> str:
     """
     home = PurePosixPath(folder)
     components = dvc_components(values["pipeline"])
-    plots: list[Any] = [
-        _plot(plot, plot.column(component.params, {"seed": values["seed"]} | dict(values[component.name])))
-        for component in components
-        for plot in component.plots
-    ]
+    plots: list[Any] = [_plot(plot) for component in components for plot in component.plots]
     document = {
         "stages": {
             PACKAGES_STAGE: _packages_stage(home),
@@ -76,9 +72,9 @@ def _compact(folder: Path, known: frozenset[str], root: Path) -> Iterator[str]:
                 yield path.relative_to(root).as_posix()
 
 
-def _plot(plot: Plot, column: str) -> dict[str, Any]:
-    y = {f"artifacts/{plot.path}": column}
-    return {plot.title: {"x": plot.x, "y": y, "title": plot.title, "x_label": plot.x, "y_label": column}}
+def _plot(plot: Plot) -> dict[str, Any]:
+    y = {f"artifacts/{plot.path}": plot.y}
+    return {plot.title: {"x": plot.x, "y": y, "title": plot.title, "x_label": plot.x, "y_label": plot.y}}
 
 
 def _packages_stage(home: PurePosixPath) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Marks of the values of a section: references to parts, and user paths."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -71,6 +71,18 @@ def _marked(annotation: Any, value: Any, location: tuple[str | int, ...]) -> Ite
     else:
         for option in get_args(annotation):  # of a union, such as X | None
             yield from _marked(option, value, location)
+
+
+def find_mark(annotations: Iterable[Any]) -> FromRegistry | None:
+    """Return the mark of a reference to a part, also in a list or an optional value."""
+    for annotation in annotations:
+        if isinstance(annotation, FromRegistry):
+            return annotation
+        # The arguments of Annotated[ClassRef, mark], list[...] or X | None.
+        mark = find_mark(get_args(annotation))
+        if mark is not None:
+            return mark
+    return None
 
 
 def user_paths(model: type[BaseModel], section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:

@@ -4,8 +4,7 @@ This module, ``runtime.marks`` and every ``spec.py`` import only the standard li
 without torch.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,18 +72,14 @@ class Plot:
     Attributes:
         path: of the table, below the outputs.
         x: column of the horizontal axis.
-        y: column of the vertical axis, or a function that returns it for the parameters of the section.
+        y: column of the vertical axis.
         title: of the plot.
     """
 
     path: str
     x: str
-    y: str | Callable[[Any], str]
+    y: str
     title: str
-
-    def column(self, model: type[Params], values: Mapping[str, Any]) -> str:
-        """Return the column of the vertical axis for a section with these values, the seed included."""
-        return self.y if isinstance(self.y, str) else self.y(model.model_validate_json(json.dumps(values, default=str)))
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,9 @@ from bifocal.models.embedding import dual_encoder, embed
 from bifocal.registry import build
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.preparation import new_model
 from bifocal.training.query_bank import training_bank
 from bifocal.training.validators.recall import recall_metrics
 

@@ -27,10 +27,9 @@ from bifocal.models.base import Model
 from bifocal.models.batch import Batch
 from bifocal.registry import build
 from bifocal.scores import Scores
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, train_phases
 from bifocal.training.batches import CaptionBatches
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.preparation import new_model
 from bifocal.training.validators.recall import model_ranks, recall_metrics
 
 TRAIN, DIM, IMAGES, EPOCHS = 5000, 512, 192, 8

@@ -26,9 +26,8 @@ from bifocal.evaluation.semantic.semantic_retrieval import semantic_metrics
 from bifocal.models.base import Model
 from bifocal.models.embedding import dual_encoder, embed_images
 from bifocal.registry import build
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, train_phases
 from bifocal.training.inputs import TrainingInputs
-from bifocal.training.preparation import new_model
 from bifocal.training.validators.recall import model_ranks, recall_metrics
 
 ROW = "semantic retrieval (V+T)"

@@ -71,6 +71,7 @@ class FeatureStore:
         paths = sorted(directory.glob("*.arrow"))
         if not paths:
             raise FileNotFoundError(f"{directory} holds no *.arrow file: extract the features first")
+        self.directory = directory
         self._files = [open_store_file(path) for path in paths]
         self.metadata = self._files[0].metadata
         for path, file in zip(paths, self._files, strict=True):

@@ -1,5 +1,8 @@
 """Loss of multi-level grounding: posteriors of matching images and sentences."""
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from torch import Tensor, nn
 
 from bifocal.losses.info_nce import info_nce
@@ -33,6 +36,11 @@ class GroundingLoss(nn.Module):
     def __init__(self, sharpness: float = 10.0) -> None:
         super().__init__()
         self.sharpness = sharpness
+
+    @classmethod
+    def needed_scores(cls, arguments: Mapping[str, Any]) -> tuple[Collection[str], str]:
+        """Return the scores that it reads besides ``cross``, and the fix for a model without them."""
+        return ("word_scores", "sentence_scores"), "set model to GroundingModel"
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         if scores.word_scores is None or scores.sentence_scores is None:

@@ -1,5 +1,8 @@
 """Ranking across the views, with neighborhoods preserved within each view."""
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
@@ -52,6 +55,12 @@ class StructurePreservingLoss(nn.Module):
         self.margin, self.max_violations = margin, max_violations
         self.caption_weight = caption_weight
         self.image_weight, self.visual_weight, self.textual_weight = image_weight, visual_weight, textual_weight
+
+    @classmethod
+    def needed_scores(cls, arguments: Mapping[str, Any]) -> tuple[Collection[str], str]:
+        """Return the scores that it reads besides ``cross``, and the fix for a model without them."""
+        views = [view for view in ("visual", "textual") if arguments[f"{view}_weight"]]
+        return views, "set visual_weight and textual_weight to 0, or use TwoBranchModel"
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)

@@ -1,12 +1,13 @@
 """Base class of the models: two encoders and the word embedding between token ids and the text encoder."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bifocal.image_encoders.base import ImageEncoder
+from bifocal.registry import split
 from bifocal.text import TextBatch
 from bifocal.text.format import FormatName
 from bifocal.text_encoders.base import TextEncoder
@@ -21,7 +22,7 @@ class Model(nn.Module):
     Captions are ``text_format``, see ``bifocal.text.TextStore``: ``word_embedding`` embeds "tokens", the text encoder
     "subwords". ``vocabulary_size`` is the number of rows of ``word_embedding``, row 0 being the padding. If the model
     has ``single_vector``, an image and a caption each have one vector of unit norm, whose dot product is the score.
-    ``config`` holds the arguments of ``build_model``.
+    ``scores`` names the ``Scores`` that it gives besides ``cross``. ``config`` holds the arguments of ``build_model``.
     """
 
     parts: ClassVar[Mapping[str, str]] = {
@@ -29,6 +30,7 @@ class Model(nn.Module):
         "text_encoder": "bifocal.text_encoders",
     }
     single_vector: ClassVar[bool]
+    scores: ClassVar[Collection[str]]
     image_encoder: ImageEncoder
     text_encoder: TextEncoder
     word_embedding: nn.Embedding | None
@@ -70,6 +72,13 @@ class Model(nn.Module):
         if vocabulary_size is not None:
             self.word_embedding = nn.Embedding(vocabulary_size, text_encoder.input_dim, padding_idx=0)
         self.config: dict[str, Any] = {}
+
+    @classmethod
+    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
+        """Explain a dimension of a single encoder."""
+        for encoder in cls.parts:
+            if "dim" in split(arguments[encoder])[1]:
+                yield f"{encoder}.dim: leave it out, it is dim of the model"
 
     def text_vectors(self, text: TextBatch) -> Tensor:
         """Return the input of the text encoder: embedded tokens (M, T, K), or ids and vectors as they are."""

@@ -1,6 +1,6 @@
 """Grounding model: the words and the sentence of a caption attend to the cells of several levels of an image."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import ClassVar, Protocol, cast
 
@@ -63,6 +63,7 @@ class GroundingModel(Model):
     """
 
     single_vector: ClassVar[bool] = False
+    scores: ClassVar[Collection[str]] = ("word_scores", "sentence_scores")
 
     def __init__(
         self,

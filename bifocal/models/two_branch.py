@@ -1,5 +1,6 @@
 """Two-branch model: an image encoder, a text encoder, and the cosine of their vectors."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from torch import Tensor
@@ -30,6 +31,7 @@ class TwoBranchModel(Model):
     """
 
     single_vector: ClassVar[bool] = True
+    scores: ClassVar[Collection[str]] = ("visual", "textual")
 
     def forward(self, batch: Batch) -> Scores:
         return self.score(self.embed_images(batch.regions), self.embed_captions(batch.text))

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf, isnan
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def fit_phases(
             train,
             validation,
             phase,
-            numbering={"phase": index, "first_epoch": len(history)},
+            numbered=partial(_numbered, phase=index, first_epoch=len(history), monitor=metric),
             metric=metric,
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed + index,
@@ -85,7 +86,7 @@ def _fit_phase(
     validation: LabeledFeatures,
     phase: RankingPhase,
     *,
-    numbering: Mapping[str, int],
+    numbered: Callable[[Row], Row],
     on_epoch: Callable[[Row], None],
     **options: Any,
 ) -> list[Row]:
@@ -100,13 +101,13 @@ def _fit_phase(
         schedule=phase.schedule,
         frozen_until=phase.frozen_until,
         learning_rate_factors=phase.learning_rate_factors,
-        on_epoch=lambda row: on_epoch(_numbered(row, **numbering)),
+        on_epoch=lambda row: on_epoch(numbered(row)),
         **options,
     )
     for parameter in trainable:  # the modules that this phase froze may train in the next
         parameter.requires_grad_(True)
-    return [_numbered(row, **numbering) for row in rows]
+    return [numbered(row) for row in rows]
 
 
-def _numbered(row: Row, phase: int, first_epoch: int) -> Row:
-    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"]}
+def _numbered(row: Row, phase: int, first_epoch: int, monitor: str) -> Row:
+    return {"phase": phase, **row, "epoch": first_epoch + row["epoch"], "monitor": row[monitor]}

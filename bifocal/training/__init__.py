@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from bifocal.training.distributed import World, torchrun_world
     from bifocal.training.fitting import fit
     from bifocal.training.gradients import Precision, recompute_activations
+    from bifocal.training.inputs import TrainingInputs, new_model
     from bifocal.training.loop import TrainingTask, run_epochs
     from bifocal.training.phases import TrainingPhase, train_phases
+    from bifocal.training.preparation import prepare_inputs
 else:
     _MODULES = {
         "World": "distributed", "torchrun_world": "distributed", "fit": "fitting", "Precision": "gradients",
-        "recompute_activations": "gradients", "TrainingTask": "loop", "run_epochs": "loop",
-        "TrainingPhase": "phases", "train_phases": "phases",
+        "recompute_activations": "gradients", "TrainingInputs": "inputs", "new_model": "inputs",
+        "TrainingTask": "loop", "run_epochs": "loop", "TrainingPhase": "phases",
+        "train_phases": "phases", "prepare_inputs": "preparation",
     }  # fmt: skip
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

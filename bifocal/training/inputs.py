@@ -1,24 +1,27 @@
-"""Data of a training: dataset, features and text."""
+"""Data of a training, and a new model for it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from bifocal.datasets import Dataset
-from bifocal.features import FeatureStore
+import torch
+
+from bifocal.datasets import Dataset, read_dataset
+from bifocal.features import FeatureStore, open_features
+from bifocal.models import build_model
+from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
+from bifocal.models.inputs import input_identity
 from bifocal.text import TextStore
-from bifocal.text.vectorizers.base import FittedVectorizer
+from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer
 from bifocal.training.pairs import PhraseBoxPairs
 
 
 @dataclass
 class TrainingInputs:
-    """Dataset, features and text of a training.
+    """Dataset, features and text of a training: "train" is trained on, "val" chooses the epoch.
 
-    Attributes:
-        dataset: all splits; "train" is trained on, "val" chooses the epoch.
-        features: regions of every image.
-        text: every caption, vectorized.
-        vectorizer: vectorizes phrases, which are in no store.
+    ``text`` has every caption, vectorized; ``vectorizer`` vectorizes phrases, which are not in it.
     """
 
     dataset: Dataset
@@ -28,12 +31,14 @@ class TrainingInputs:
     _captions: dict[tuple[str, int | None], ImageCaptionPairs] = field(default_factory=dict, init=False, repr=False)
     _phrases: dict[str, PhraseBoxPairs] = field(default_factory=dict, init=False, repr=False)
 
-    def captions(self, split: str, images: int | None = None) -> ImageCaptionPairs:
-        """Return the images of a split with their captions.
+    @classmethod
+    def open(cls, dataset: Path, features: Path, text: Path) -> "TrainingInputs":
+        """Open the folders of a dataset, of its features and of its text."""
+        tables = read_dataset(dataset)
+        return cls(tables, open_features(features, tables), TextStore(text), load_vectorizer(text))
 
-        Args:
-            images: number of images, the first ones of the split; None for all.
-        """
+    def captions(self, split: str, images: int | None = None) -> ImageCaptionPairs:
+        """Return the first ``images`` images of a split with their captions; None for all."""
         if (split, images) not in self._captions:
             dataset = self.dataset.split(split).first(images)
             self._captions[split, images] = ImageCaptionPairs(dataset, self.features, self.text)
@@ -44,3 +49,27 @@ class TrainingInputs:
         if split not in self._phrases:
             self._phrases[split] = PhraseBoxPairs(self.dataset.split(split), self.features, self.vectorizer)
         return self._phrases[split]
+
+
+def new_model(model: Any, inputs: TrainingInputs, *, seed: int = 0) -> Model:
+    """Return a model with random weights and with the stored weights of the features and the text that it trains.
+
+    ``model`` is a reference to a part of ``bifocal.models`` with its encoders, as for ``build_model``.
+    """
+    torch.manual_seed(seed)
+    text = inputs.text
+    tokens = text.format.name == "tokens"
+    built = build_model(
+        model,
+        feature_dim=inputs.features.dim,
+        text_dim=text.dim,
+        text_format=text.format.name,
+        vocabulary_size=len(text.vocabulary) if tokens else None,
+        network=text.network,
+        inputs=input_identity(inputs.features, text),
+    )
+    if built.word_embedding is not None:
+        built.word_embedding.weight.data.copy_(text.word_vectors)
+    built.image_encoder.load_pretrained(inputs.features.directory)
+    built.text_encoder.load_pretrained(text.directory)
+    return built

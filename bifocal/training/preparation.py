@@ -15,15 +15,11 @@ import torch
 from bifocal.backbones.weights.base import Weights
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CorpusReader
-from bifocal.features import FeatureStore, FeatureWriter
+from bifocal.features import FeatureWriter
 from bifocal.features.base import FeatureExtractor
 from bifocal.features.extraction import NetworkFeatures, write_features
-from bifocal.models import build_model
-from bifocal.models.base import Model
-from bifocal.models.inputs import input_identity
 from bifocal.registry import build, split
-from bifocal.text import TextStore
-from bifocal.text.vectorizers.base import Vectorizer, load_vectorizer, training_documents, write_text
+from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from bifocal.training.inputs import TrainingInputs
 
 MAX_PIXELS = 50_000_000
@@ -63,7 +59,8 @@ def prepare_inputs(
     """
     home = Path(home)
     made_from = [_mapping(corpus), seed]
-    dataset = read_dataset(_once(home, "dataset", made_from, lambda folder: _write_dataset(folder, corpus, seed)))
+    folder = _once(home, "dataset", made_from, lambda folder: _write_dataset(folder, corpus, seed))
+    dataset = read_dataset(folder)
     features = _once(
         home,
         "features",
@@ -73,35 +70,7 @@ def prepare_inputs(
     text = _once(
         home, "text", [*made_from, _mapping(vectorizer)], lambda folder: _write_text(folder, dataset, vectorizer, seed)
     )
-    return TrainingInputs(dataset, FeatureStore(features), TextStore(text), load_vectorizer(text))
-
-
-def new_model(model: Any, inputs: TrainingInputs, *, seed: int = 0) -> Model:
-    """Return a model for the features and the text of ``inputs``, with random weights and the text's word vectors.
-
-    Args:
-        model: reference to a part of ``bifocal.models`` with its encoders, as for ``build_model``.
-        seed: of the random weights.
-
-    Raises:
-        ValueError: the reference is wrong, or the encoders do not fit the features or the text.
-    """
-    torch.manual_seed(seed)
-    text = inputs.text
-    tokens = text.format.name == "tokens"
-    built = build_model(
-        model,
-        feature_dim=inputs.features.dim,
-        text_dim=text.dim,
-        text_format=text.format.name,
-        vocabulary_size=len(text.vocabulary) if tokens else None,
-        network=text.network,
-        inputs=input_identity(inputs.features, text),
-    )
-    if built.word_embedding is not None:
-        built.word_embedding.weight.data.copy_(text.word_vectors)
-    built.text_encoder.load_pretrained(text.directory)
-    return built
+    return TrainingInputs.open(folder, features, text)
 
 
 def _once(home: Path, name: str, made_from: list[Any], write: Callable[[Path], None]) -> Path:

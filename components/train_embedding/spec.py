@@ -1,23 +1,11 @@
 """Stage train_embedding: parameters, inputs and outputs."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from runtime.spec import ClassRef, Component, FromRegistry, Params, Plot, StrictModel
-
-MONITORS = {"Recall": "recall_sum", "Phrases": "phrase_R@1", "Pointing": "pointing", "Semantic": "ndcg"}
-"""Metric that chooses the epoch, by the validator; the parts themselves cannot be imported here, they need torch."""
-VALIDATORS = {"MinedTriplets": "Semantic", "OrderedTriplets": "Semantic", "PhraseBoxes": "Phrases"}
-"""Validator of a phase that names none, by the batches; ``Recall`` for the others."""
-
-IMAGE_TRIPLETS = ("MinedTriplets", "OrderedTriplets")
-"""Batches of image triplets."""
-
-
-CLOSED_FORM = ("CCA", "PhraseCCA", "ClassNames")
-"""Initializations that fit both encoders in closed form."""
 
 
 class PhaseParams(StrictModel):
@@ -48,30 +36,8 @@ class PhaseParams(StrictModel):
     )
     validator: Annotated[ClassRef, FromRegistry("bifocal.training.validators")] | None = Field(
         default=None,
-        description="metric on the split val that chooses the epoch; null: Semantic for MinedTriplets, Phrases for "
-        "PhraseBoxes, Recall for other batches",
+        description="metric on the split val that chooses the epoch; null: the validator of the batches",
     )
-
-    @model_validator(mode="after")
-    def _check_batches_and_loss(self) -> Self:
-        losses = {name for name, _ in _nested_refs(self.loss)}
-        if (self.batches.name in IMAGE_TRIPLETS) != ("SemanticTripletLoss" in losses):
-            raise ValueError(
-                f"batches is {self.batches.name} and loss is {self.loss.name}: {' or '.join(IMAGE_TRIPLETS)} and "
-                "SemanticTripletLoss need each other, set both or none"
-            )
-        if "SemanticTripletLoss" in losses and self.loss.name != "SemanticTripletLoss":
-            raise ValueError(
-                f"SemanticTripletLoss is inside {self.loss.name}, but {self.batches.name} needs its margin: set it as "
-                "loss"
-            )
-        return self
-
-    @property
-    def monitor(self) -> str:
-        """Metric that chooses the epoch."""
-        default = VALIDATORS.get(self.batches.name, "Recall")
-        return MONITORS[default if self.validator is None else self.validator.name]
 
 
 class TrainEmbeddingParams(Params):
@@ -101,11 +67,11 @@ class TrainEmbeddingParams(Params):
         "model; null for none",
     )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
-        description="class of torch.optim; its learning rate is that of the phase"
+        description="class of torch.optim; the phase sets its learning rate"
     )
     decay_biases: bool = Field(
         default=True,
-        description="apply the optimizer's weight decay to biases and norms, too; false: to matrices alone",
+        description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices",
     )
     precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
     max_grad_norm: float | None = Field(
@@ -130,81 +96,18 @@ class TrainEmbeddingParams(Params):
         "one after every step",
     )
 
-    @model_validator(mode="after")
-    def _check_model(self) -> Self:
+    def conflicts(self) -> Iterator[str]:
+        from bifocal.registry import all_arguments
+        from bifocal.training.compatibility import model_conflicts, phase_conflicts
+
         if not self.phases and self.initialization is None:
-            raise ValueError("phases is empty and initialization is null, so nothing is learned: set one of them")
-        for encoder in ("image_encoder", "text_encoder"):
-            if encoder not in self.model.arguments:
-                raise ValueError(f"model: {self.model.name} has no {encoder}: add {encoder}: {{name: ...}}")
-            if "dim" in dict(next(_nested_refs(self.model.arguments[encoder]), ("", {}))[1]):
-                raise ValueError(f"model.{encoder}.dim: leave it out, it is model.dim")
-        if self.members > 1 and self.model.name == "GroundingModel":
-            raise ValueError("members: a GroundingModel has no single vector to concatenate: leave it out")
-        if self.initialization is not None and self.initialization.name in CLOSED_FORM:
-            encoders = [next(_nested_refs(self.model.arguments[name]))[0] for name in ("image_encoder", "text_encoder")]
-            if set(encoders) != {"LinearEncoder"}:
-                raise ValueError(
-                    f"initialization is {self.initialization.name}, which fits affine maps, and the encoders are "
-                    f"{' and '.join(encoders)}: set both to LinearEncoder"
-                )
-        if not self.decay_biases and not _weight_decay(self.optimizer):
-            raise ValueError(f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out")
-        problems = [
-            f"phases.{index}: {problem}"
-            for index, phase in enumerate(self.phases)
-            for problem in _model_problems(self.model.name, phase)
-        ]
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
-
-    @property
-    def monitor(self) -> str:
-        """Metric that chooses the epoch of the last phase."""
-        return self.phases[-1].monitor if self.phases else MONITORS["Recall"]
-
-    @property
-    def fit_options(self) -> dict[str, Any]:
-        """Arguments of ``fit`` that all phases share."""
-        others = {"seed", "model", "initialization", "phases", "members", "hubness", "gradient_checkpointing"}
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in others}
-
-
-def _weight_decay(optimizer: ClassRef) -> float:
-    from bifocal.registry import all_arguments
-
-    return float(all_arguments("torch.optim", optimizer).get("weight_decay", 0.0))
-
-
-def _model_problems(model: str, phase: PhaseParams) -> Iterator[str]:
-    """Explain batches and losses that the model cannot train with."""
-    losses = dict(_nested_refs(phase.loss))
-    if model != "GroundingModel":
-        if "GroundingLoss" in losses:
-            yield f"GroundingLoss needs scores of words and sentences, which {model} lacks: set model to GroundingModel"
-        return
-    if phase.batches.name in (*IMAGE_TRIPLETS, "PhraseBoxes"):
-        yield f"{phase.batches.name} needs one vector per image, but a GroundingModel has several: use TwoBranchModel"
-    structure = losses.get("StructurePreservingLoss")
-    if structure is not None and (structure.get("visual_weight", 0.0) or structure.get("textual_weight", 0.2)):
-        yield (
-            "StructurePreservingLoss needs scores within a view, which a GroundingModel lacks: set visual_weight and "
-            "textual_weight to 0, or use TwoBranchModel"
-        )
-
-
-def _nested_refs(ref: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and the arguments of a reference and of the references among its arguments."""
-    if isinstance(ref, ClassRef):
-        ref = {"name": ref.name, **ref.arguments}
-    if isinstance(ref, str):
-        yield ref, {}
-    elif isinstance(ref, Mapping) and isinstance(ref.get("name"), str):
-        yield ref["name"], {key: value for key, value in ref.items() if key != "name"}
-        for value in ref.values():
-            for entry in value if isinstance(value, list) else ():
-                yield from _nested_refs(entry)
+            yield "phases is empty and initialization is null, so nothing is learned: set one of them"
+        if not self.decay_biases and not all_arguments("torch.optim", self.optimizer).get("weight_decay"):
+            yield f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out"
+        yield from model_conflicts(self.model, self.initialization, self.members)
+        for index, phase in enumerate(self.phases):
+            for problem in phase_conflicts(self.model, phase.batches, phase.loss):
+                yield f"phases.{index}: {problem}"
 
 
 COMPONENT = Component(
@@ -217,8 +120,6 @@ COMPONENT = Component(
     outputs=("embedding",),
     plots=(
         Plot("embedding/history.csv", x="epoch", y="loss", title="Training loss"),
-        Plot(
-            "embedding/history.csv", x="epoch", y=lambda params: params.monitor, title="Metric that chooses the epoch"
-        ),
+        Plot("embedding/history.csv", x="epoch", y="monitor", title="Metric that chooses the epoch"),
     ),
 )

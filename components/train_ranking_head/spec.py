@@ -110,6 +110,6 @@ COMPONENT = Component(
     metrics=("ranking_metrics/metrics.json",),
     plots=(
         Plot("ranking_metrics/history.csv", x="epoch", y="loss", title="Training loss of the ranking head"),
-        Plot("ranking_metrics/history.csv", x="epoch", y=lambda params: params.metric, title="Metric on val"),
+        Plot("ranking_metrics/history.csv", x="epoch", y="monitor", title="Metric on val"),
     ),
 )

@@ -15,7 +15,7 @@ from bifocal.text.expected import ExpectedText
 from components.evaluate.spec import EvaluateParams
 from components.extract_features.spec import ExtractFeaturesParams
 from components.prepare_dataset.spec import PrepareDatasetParams
-from components.train_embedding.spec import VALIDATORS, PhaseParams, TrainEmbeddingParams
+from components.train_embedding.spec import PhaseParams, TrainEmbeddingParams
 from pipelines.plan.devices import DISK_BYTES_PER_SECOND, IMAGES_PER_CORE_AND_SECOND, Device
 from pipelines.plan.plan import GB, StagePlan, gpu_peak
 
@@ -224,7 +224,7 @@ def _reading_seconds(images: int, sizes: Sizes) -> float:
 
 def _ranked_bytes(phase: PhaseParams, embedding: EmbeddingCost, corpus: PublishedCorpus) -> int:
     """Return the memory of the embeddings that the validation of a phase keeps."""
-    default = VALIDATORS.get(phase.batches.name, "Recall")
+    default = build("bifocal.training.batches", phase.batches).validator.__name__
     validation = build("bifocal.training.validators", phase.validator or default)
     images = corpus.images.get("val", 0)
     kept = validation.kept_images(images)

@@ -1,7 +1,7 @@
 """Description of a stage's parameters, for ``--help`` and the tables of the READMEs."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -9,9 +9,10 @@ import yaml
 from pydantic import BaseModel
 
 from bifocal import registry
+from runtime.marks import FromRegistry, find_mark
 from runtime.parameters.docstrings import argument_descriptions, summary
 from runtime.parameters.type_text import type_text
-from runtime.spec import ClassRef, FromRegistry
+from runtime.spec import ClassRef
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def describe(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Par
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
         value, present = section.get(name), name in section
-        mark = _find_mark([*field.metadata, field.annotation])
+        mark = find_mark([*field.metadata, field.annotation])
         group = _find_group(field.annotation)
         if mark is not None:
             members = _part_members(mark, value)
@@ -121,18 +122,6 @@ def _default(argument: inspect.Parameter) -> str:
         return f"{to_yaml(argument.default)} (default)"
     except yaml.YAMLError:  # an object that no file can name
         return f"{argument.default} (default)"
-
-
-def _find_mark(annotations: Iterable[Any]) -> FromRegistry | None:
-    """Return the mark of a reference to a part, also in a list or an optional value."""
-    for annotation in annotations:
-        if isinstance(annotation, FromRegistry):
-            return annotation
-        # The arguments of Annotated[ClassRef, mark], list[...] or X | None.
-        mark = _find_mark(get_args(annotation))
-        if mark is not None:
-            return mark
-    return None
 
 
 def _find_group(annotation: Any) -> type[BaseModel] | None:

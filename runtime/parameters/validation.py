@@ -46,7 +46,7 @@ def validate(values: Mapping[str, Any], components: Iterable[Component], *, part
             sections[component.name] = component.params.model_validate_json(text)
         except ValidationError as error:
             invalid += [_explain(component.params, component.name, detail) for detail in error.errors()]
-        if not invalid:
+        if parts and not invalid:
             invalid += [f"{component.name}: {message}" for message in sections[component.name].conflicts()]
         problems += invalid
     if problems:

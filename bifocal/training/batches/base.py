@@ -42,12 +42,15 @@ class PreparedBatches:
 class Batches(CheckedByConstruction, ABC):
     """Choice of the examples that share a batch: base of the parts of ``bifocal.training.batches``.
 
-    Attributes:
-        batch_size: examples per batch; the class says what an example is.
-        validator: the validator that chooses the epoch if the phase names none.
+    ``batch_size`` counts examples; the class says what an example is.
     """
 
     validator: ClassVar[type[Validation]] = Recall
+    """Validator that chooses the epoch if the phase names none."""
+    loss: ClassVar[type[nn.Module] | None] = None
+    """The only loss that these batches can be trained with, and that no other batches can; None for any other loss."""
+    single_vector: ClassVar[bool] = False
+    """Whether the model must have one vector per image."""
     batch_size: int
 
     @abstractmethod

@@ -46,6 +46,8 @@ class MinedTriplets(Batches):
     """
 
     validator: ClassVar[type[Validation]] = Semantic
+    loss: ClassVar[type[nn.Module] | None] = SemanticTripletLoss
+    single_vector: ClassVar[bool] = True
     batch_size: int = 64
     neighbors: int = 32
     queries_per_pool: int = 500

@@ -40,6 +40,8 @@ class OrderedTriplets(Batches):
     """
 
     validator: ClassVar[type[Validation]] = Semantic
+    loss: ClassVar[type[nn.Module] | None] = SemanticTripletLoss
+    single_vector: ClassVar[bool] = True
     batch_size: int = 64
     steps_per_epoch: int = 64
 

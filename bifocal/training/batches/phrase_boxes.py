@@ -52,6 +52,7 @@ class PhraseBoxes(Batches):
     """
 
     validator: ClassVar[type[Validation]] = Phrases
+    single_vector: ClassVar[bool] = True
     batch_size: int = 1500
     boxes_per_phrase: int = 10
     negatives_per_phrase: int = 0

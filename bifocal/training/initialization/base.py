@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import ClassVar
 
 from bifocal.models.base import Model
 from bifocal.registry import CheckedByConstruction
@@ -15,6 +16,9 @@ class Initialization(CheckedByConstruction, ABC):
 
     A training without phases ends with these weights.
     """
+
+    encoder: ClassVar[str | None] = None
+    """Name that the classes of both encoders must have; None for any encoders."""
 
     @abstractmethod
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:

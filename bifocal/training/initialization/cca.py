@@ -1,5 +1,7 @@
 """Canonical correlation analysis of images and captions."""
 
+from typing import ClassVar
+
 from bifocal.baselines.cca import caption_blocks, fit_cca
 from bifocal.models.base import Model
 from bifocal.training.initialization.base import Initialization
@@ -24,6 +26,8 @@ class CCA(Initialization):
         >>> CCA(power=4.0).power
         4.0
     """
+
+    encoder: ClassVar[str | None] = "LinearEncoder"
 
     def __init__(self, regularization: float = 1e-4, power: float = 4.0) -> None:
         if regularization < 0 or power < 0:

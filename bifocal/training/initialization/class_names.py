@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,8 @@ class ClassNames(Initialization):
         >>> ClassNames("weights.safetensors", regularization=10.0).regularization
         10.0
     """
+
+    encoder: ClassVar[str | None] = "LinearEncoder"
 
     def __init__(self, path: str | Path, regularization: float = 1.0) -> None:
         if regularization <= 0:

@@ -1,6 +1,7 @@
 """Canonical correlation analysis of boxes and phrases."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -30,6 +31,8 @@ class PhraseCCA(Initialization):
         >>> PhraseCCA().boxes_per_phrase
         10
     """
+
+    encoder: ClassVar[str | None] = "LinearEncoder"
 
     def __init__(self, boxes_per_phrase: int = 10, regularization: float = 1e-4, power: float = 4.0) -> None:
         if boxes_per_phrase < 1 or regularization < 0 or power < 0:

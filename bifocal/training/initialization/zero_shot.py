@@ -1,5 +1,7 @@
 """A contrastive model as it is."""
 
+from typing import ClassVar
+
 from bifocal.baselines.zero_shot import zero_shot_skip_reason
 from bifocal.layers.residual import ResidualMap
 from bifocal.models.base import Model
@@ -17,6 +19,8 @@ class ZeroShot(Initialization):
         >>> list(ZeroShot.conflicts({}))
         []
     """
+
+    encoder: ClassVar[str | None] = "ResidualHead"
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         """Make both heads the identity; the seed has no effect.

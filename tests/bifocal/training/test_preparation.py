@@ -12,9 +12,8 @@ from bifocal import registry
 from bifocal.models import load_model, save_model
 from bifocal.registry import build, register
 from bifocal.scores import Scores
-from bifocal.training import TrainingPhase, train_phases
+from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.preparation import new_model, prepare_inputs
 
 ARGUMENTS: dict[str, Any] = {
     "corpus": {"name": "Scenes", "train": 10, "val": 4, "test": 2, "size": 64},

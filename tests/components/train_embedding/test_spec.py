@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bifocal import registry
-from components.train_embedding.spec import COMPONENT, MONITORS, VALIDATORS, TrainEmbeddingParams
+from components.train_embedding.spec import COMPONENT, TrainEmbeddingParams
 from runtime import parameters
 from runtime.parameters import ParameterError
 
@@ -51,18 +50,22 @@ def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, An
 @pytest.mark.parametrize(
     ("phase", "changes", "message"),
     [
-        ({"batches": "MinedTriplets"}, {}, "OrderedTriplets and SemanticTripletLoss need each other"),
+        ({"batches": "MinedTriplets"}, {}, "MinedTriplets needs SemanticTripletLoss, with its margin: set it as loss"),
         (
             {"loss": "SemanticTripletLoss"},
             {},
-            "OrderedTriplets and SemanticTripletLoss need each other",
+            "SemanticTripletLoss needs MinedTriplets or OrderedTriplets, not CaptionBatches",
         ),
         (
             {"batches": "MinedTriplets", "loss": {"name": "WeightedSumLoss", "losses": ["SemanticTripletLoss"]}},
             {},
-            "inside WeightedSumLoss, but MinedTriplets needs its margin",
+            "MinedTriplets needs SemanticTripletLoss, with its margin: set it as loss",
         ),
-        ({"loss": "GroundingLoss"}, {}, "GroundingLoss needs scores of words and sentences, which TwoBranchModel"),
+        (
+            {"loss": "GroundingLoss"},
+            {},
+            "GroundingLoss needs scores.word_scores and scores.sentence_scores, which TwoBranchModel lacks",
+        ),
         (TRIPLETS, {"model": GROUNDING}, "phases.0: MinedTriplets needs one vector per image"),
         ({"batches": "PhraseBoxes"}, {"model": GROUNDING}, "PhraseBoxes needs one vector per image"),
         (
@@ -70,16 +73,20 @@ def test_wrong_values_are_explained(phase: dict[str, Any], changes: dict[str, An
             {"model": GROUNDING},
             "set visual_weight and textual_weight to 0",
         ),
-        ({}, {"model": {"name": "TwoBranchModel", "dim": 8, "image_encoder": "SMILEEncoder"}}, "has no text_encoder"),
+        (
+            {},
+            {"model": {"name": "TwoBranchModel", "dim": 8, "image_encoder": "SMILEEncoder"}},
+            "model.text_encoder: missing",
+        ),
         (
             {},
             {"initialization": "CCA"},
-            "CCA, which fits affine maps, and the encoders are .*: set both to LinearEncoder",
+            "initialization is CCA, and the encoders are .*: set both to LinearEncoder",
         ),
         (
             {},
             {"model": GROUNDING | {"image_encoder": {"name": "MultiLevelEncoder", "dim": 9}}},
-            r"model\.image_encoder\.dim: leave it out, it is model\.dim",
+            "model: image_encoder.dim: leave it out, it is dim of the model",
         ),
     ],
 )
@@ -91,30 +98,16 @@ def test_parts_that_contradict_each_other_are_explained(
 
 
 def test_matching_parts_are_valid() -> None:
-    assert validated(TRIPLETS).monitor == "ndcg"
-    assert validated({"loss": "GroundingLoss"}, model=GROUNDING).monitor == "recall_sum"
+    assert validated(TRIPLETS).phases[0].batches.name == "MinedTriplets"
+    assert validated({"loss": "GroundingLoss"}, model=GROUNDING).model.name == "GroundingModel"
 
 
-def test_validators_and_monitors_are_those_of_the_parts() -> None:
-    parts = registry.registered("bifocal.training.validators")
-    assert {name: part.monitor for name, part in parts.items()} == MONITORS
-    for name, batches in registry.registered("bifocal.training.batches").items():
-        assert VALIDATORS.get(name, "Recall") == batches.validator.__name__
-
-
-def test_validator_names_the_monitored_metric() -> None:
-    assert validated({"validator": {"name": "Recall", "images": 100}}).monitor == "recall_sum"
-    assert validated({"validator": "Semantic"}).monitor == "ndcg"
+def test_validators_are_checked() -> None:
+    assert validated({"validator": {"name": "Recall", "images": 100}}).phases[0].validator is not None
     with pytest.raises(ParameterError, match="images is 1: expected 2 or more"):
         validated({"validator": {"name": "Recall", "images": 1}})
     with pytest.raises(ParameterError, match="has no 'Recalls'; did you mean 'Recall'"):
         validated({"validator": "Recalls"})
-
-
-def test_plot_draws_the_monitored_metric() -> None:
-    values = parameters.load(ROOT / "params.yaml", [ROOT / "recipes" / "scenes" / "semantic.yaml"])
-    section = {"seed": 1, **values["train_embedding"]}
-    assert [plot.column(COMPONENT.params, section) for plot in COMPONENT.plots] == ["loss", "ndcg"]
 
 
 def test_phases_of_the_readme_are_valid() -> None:
