@@ -1,6 +1,6 @@
 """How often does the monitor report a week without a change, and does it find a new style and foreign queries?
 
-    python -m benchmarks run robustness.drift             # with pipelines/monitor/thresholds.yaml
+    python -m benchmarks run robustness.drift             # with pipelines/policies/thresholds.yaml
     python -m benchmarks run robustness.drift --tuning    # the scenes that it was chosen on; writes no result
 
 Each week has 500 new scenes and 1,000 short queries, drawn from a pool that the demo's model embeds once, and 500
@@ -33,9 +33,8 @@ from bifocal.monitoring.queries import KnownWords
 from bifocal.monitoring.significance import Count
 from bifocal.search.calibration.calibration import calibrate
 from bifocal.search.trained_model import ONNX, TrainedModel
-from components.cluster.monitor.week import thresholds_of
 from pipelines.app.demo_folder import unpack
-from pipelines.monitor.thresholds import load
+from pipelines.policies import load_thresholds
 
 Array = NDArray[Any]
 SCENES, STYLED, FOREIGN = 1300, 150, 300
@@ -208,11 +207,11 @@ def false_alarms(simulation: Simulation, report: Report) -> None:
 def main() -> None:
     """Measure false alarms, and how many changes are found within two weeks."""
     tuning = "--tuning" in sys.argv
-    policy = load()
+    policy = load_thresholds()
     with TemporaryDirectory() as folder:
         pool = draw_pool(unpack(Path(folder) / "demo"), TUNING_SEED if tuning else REPORTED_SEED)
     simulation = Simulation(
-        pool, thresholds_of(policy), np.random.default_rng(TUNING_SEED if tuning else REPORTED_SEED)
+        pool, Thresholds.of(policy.model_dump()), np.random.default_rng(TUNING_SEED if tuning else REPORTED_SEED)
     )
     report = Report("robustness.drift")
     false_alarms(simulation, report)

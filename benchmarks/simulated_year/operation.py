@@ -6,18 +6,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bifocal.monitoring import Week
+from bifocal.monitoring import Artifacts, Monitor, Thresholds, Week
 from components.catalog import final_component
-from components.cluster.monitor.week import Artifacts, Monitor
 from components.cluster.promote.run import Decision, promote
 from pipelines.app.backbones import demo_section
 from pipelines.app.run_folder import ARTIFACTS, shipped_file, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
-from pipelines.monitor.thresholds import load as load_thresholds
-from pipelines.promotion.policy import load as load_policy
+from pipelines.policies import load_promotion, load_thresholds
 from runtime import parameters
 from runtime.artifacts import artifact_hash
 from runtime.job import stage_job
+from runtime.mlflow.monitoring import log_monitoring
 from runtime.mlflow.releases.release import describe_release
 from runtime.mlflow.releases.store import find_version, log_release, read_digest
 from runtime.workspace import Workspace
@@ -25,10 +24,10 @@ from runtime.workspace import Workspace
 SEARCH = ("embed_collection", "build_index")
 PARTS = ("onnx", "collection", "index", "embedding")
 DAYS = 7
-POLICY = load_policy().model_copy(
+POLICY = load_promotion().model_copy(
     update={
         # The captions of the archive have no boxes, and a benchmark may run before a commit.
-        "max_drops": {name: drop for name, drop in load_policy().max_drops.items() if name != "pointing"},
+        "max_drops": {name: drop for name, drop in load_promotion().max_drops.items() if name != "pointing"},
         "allow_dirty": True,
     }
 )
@@ -101,7 +100,7 @@ def monitor(model: Model, folder: Path, queries: Sequence[Path], probes: Path) -
     """Return the monitor of a model with the default thresholds."""
     folder.mkdir(parents=True, exist_ok=True)
     artifacts = Artifacts(*(model.artifacts / name for name in PARTS[:3]))
-    return Monitor(artifacts, folder, load_thresholds(), queries, probes)
+    return Monitor(artifacts, folder, Thresholds.of(load_thresholds().model_dump()), queries, probes)
 
 
 def look(model: Model, folder: Path, queries: Path, probes: Path, day: date) -> tuple[Week, bool]:
@@ -109,7 +108,7 @@ def look(model: Model, folder: Path, queries: Path, probes: Path, day: date) -> 
     watch = monitor(model, folder, [queries], probes)
     week = watch.compare(day, DAYS)
     try:
-        watch.log(week)
+        log_monitoring(week, watch.reference(), watch.page(day))
     except OSError:
         return week, False
     return week, True

@@ -2,40 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bifocal.monitoring.discrepancy import discrepancy_test
 from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.queries import expected_languages, other_languages
 from bifocal.monitoring.significance import Count, holm_levels, losses_prevail, mean_rises, share_rises
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """When a difference from the reference is reported.
-
-    Attributes:
-        false_alarm_rate: probability that a week without a change is reported: all tests together.
-        permutations: of the tests by permutation; 1 / permutations must be far below the level of a test.
-        least: images and queries that a week needs; with fewer, their tests are left out.
-        least_change: change by name of a test that is reported; a smaller one is not, however certain it is.
-
-    Raises:
-        ValueError: the permutations are too few for the rate.
-    """
-
-    false_alarm_rate: float = 0.01
-    permutations: int = 1999
-    least: int = 50
-    least_change: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check that the smallest p-value is below the smallest level."""
-        if self.permutations + 1 < 2 * len(TESTS) / self.false_alarm_rate:
-            raise ValueError(
-                f"permutations is {self.permutations}: a rate of {self.false_alarm_rate} for {len(TESTS)} tests needs "
-                f"{2 * len(TESTS) / self.false_alarm_rate:.0f}"
-            )
-
+from bifocal.registry import suggest
 
 TESTS = {
     "images": "squared maximum mean discrepancy of the image vectors",
@@ -48,6 +21,55 @@ TESTS = {
     "unusable_images": "new images that were rejected, or are very small",
 }
 """What each test compares. All of them rise if something gets worse."""
+DISCREPANCIES = ("images", "queries")
+"""Tests whose values are not shares."""
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """Largest samples of images and queries, of the reference and of a week."""
+
+    reference_images: int = 2000
+    reference_queries: int = 2000
+    images: int = 500
+    queries: int = 1000
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When a difference from the reference is reported.
+
+    Attributes:
+        false_alarm_rate: probability that a week without a change is reported: all tests together.
+        permutations: of the tests by permutation; 1 / permutations must be far below the level of a test.
+        least: images and queries that a week needs; with fewer, their tests are left out.
+        least_change: change by name of a test that is reported; a smaller one is not, however certain it is.
+        sample: sizes of the samples.
+
+    Raises:
+        ValueError: the permutations are too few for the rate, or there is no test with such a name.
+    """
+
+    false_alarm_rate: float = 0.01
+    permutations: int = 1999
+    least: int = 50
+    least_change: Mapping[str, float] = field(default_factory=dict)
+    sample: SampleSizes = field(default_factory=SampleSizes)
+
+    def __post_init__(self) -> None:
+        """Check the names, and that the smallest p-value is below the smallest level."""
+        for name in self.least_change.keys() - TESTS.keys():
+            raise ValueError(f"least_change.{name}: unknown test; {suggest(name, TESTS)}")
+        if self.permutations + 1 < 2 * len(TESTS) / self.false_alarm_rate:
+            raise ValueError(
+                f"permutations is {self.permutations}: a rate of {self.false_alarm_rate} for {len(TESTS)} tests needs "
+                f"{2 * len(TESTS) / self.false_alarm_rate:.0f}"
+            )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Thresholds":
+        """Return the thresholds with these values by name; ``sample`` is a mapping."""
+        return cls(**{**values, "sample": SampleSizes(**values["sample"])})
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,16 @@ class Finding:
     def crossed(self) -> bool:
         """Whether the rise is reported."""
         return self.p_value <= self.level and self.value - self.reference >= self.least_change
+
+
+def value_text(name: str, value: float) -> str:
+    """Return a value of a test as text.
+
+    Example:
+        >>> value_text("nothing_found", 0.0512), value_text("images", 0.00312)
+        ('5.1 %', '0.0031')
+    """
+    return f"{value:.4f}" if name in DISCREPANCIES else f"{100 * value:.1f} %"
 
 
 def compare(reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0) -> list[Finding]:

@@ -1,47 +1,24 @@
 """The results of a week as one HTML page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 from bifocal.datasets import Dataset
 from bifocal.inspection import Inspection
 from bifocal.inspection.page import findings_table
-from bifocal.monitoring.drift import TESTS, Finding
+from bifocal.monitoring.drift import TESTS, value_text
+from bifocal.monitoring.week import Week
 from bifocal.report.charts import line_chart
 from bifocal.report.sections import Badge, Block, Chart, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
 from bifocal.report.thumbnails import Thumbnails
 
-DISCREPANCIES = ("images", "queries")
-"""Tests whose values are no shares."""
 CHARTS = {
     "percent of the queries": ("unknown_words", "nothing_found", "languages"),
     "percent of the images or probes": ("unusable_images", "lost_probes", "calibration"),
 }
 """Tests of each chart of the history, by the label of its axis."""
 FOOTER = "Written by python -m pipelines monitor. This page is one file and loads nothing. It holds no query."
-
-
-@dataclass(frozen=True)
-class Week:
-    """Results of some days.
-
-    Attributes:
-        day: the last one.
-        days: their number.
-        counts: number of new images, of queries and of probes, by these words.
-        findings: results of the tests.
-    """
-
-    day: date
-    days: int
-    counts: Mapping[str, int]
-    findings: Sequence[Finding]
-
-    @property
-    def crossed(self) -> list[Finding]:
-        """Findings that are reported."""
-        return [finding for finding in self.findings if finding.crossed]
 
 
 @dataclass(frozen=True)
@@ -103,16 +80,6 @@ def _tests(week: Week) -> Block:
     ]
     columns = ("", "test", "reference", "this week", "p-value", "level", "least rise")
     return Table("", columns, rows, wide=True, text=True)
-
-
-def value_text(name: str, value: float) -> str:
-    """Return a value of a test as text.
-
-    Example:
-        >>> value_text("nothing_found", 0.0512), value_text("images", 0.00312)
-        ('5.1 %', '0.0031')
-    """
-    return f"{value:.4f}" if name in DISCREPANCIES else f"{100 * value:.1f} %"
 
 
 def _history(history: Sequence[Week]) -> list[Section]:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ class Reference:
     model: str
     day: date
     observations: Observations
+
+    @property
+    def name(self) -> str:
+        """Short name: a hash of the model and the day."""
+        return sha256(f"{self.model} {self.day}".encode()).hexdigest()[:16]
 
     def write(self, directory: Path) -> None:
         """Write the files; a crash leaves the former reference, or none."""

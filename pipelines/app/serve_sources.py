@@ -84,7 +84,7 @@ class CandidateSource(ReleaseSource):
 
     def key(self) -> str:
         """Return the number of the version with the hash of its release."""
-        from runtime.mlflow.promotion.decisions import VETO, version_tags  # imports mlflow
+        from runtime.mlflow import VETO, version_tags  # imports mlflow
 
         try:
             version, key = self.model.version(), super().key()

@@ -23,7 +23,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
 )
-@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/promotion/promotion.yaml.")
+@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 def canary(
     services: tuple[str, ...], rule_file: Path | None, only_report: bool, artifacts: Path, policy_file: Path | None
 ) -> None:
@@ -50,10 +50,10 @@ def canary(
         click.echo(f"{decision.verdict}: {reason}")
     if decision.verdict == "wait":
         return
+    from pipelines import policies
     from pipelines.canary.actions import promote_candidate, withdraw_candidate
-    from pipelines.promotion import policy as policies
 
-    policy = policies.load(policy_file or policies.FILE)
+    policy = policies.load_promotion(policy_file or policies.PROMOTION)
     if decision.verdict == "withdraw":
         version = withdraw_candidate(policy, state.report, decision)
         click.secho(f"withdrawn: version {version.number} of {version.model}", fg="red")

@@ -1,8 +1,14 @@
 """``python -m pipelines compare``."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from bifocal.promotion.comparison import Difference
+    from components.cluster.promote.spec import PromotionPolicy
 
 
 @click.command()
@@ -23,13 +29,11 @@ def compare(metrics: Path, alias: str | None, output: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pipelines.promotion import policy as policies
-    from pipelines.promotion.compare import compare_with_version, comparison_page, difference_table
+    from bifocal.promotion.page import comparison_page, difference_table
+    from pipelines import policies
 
-    policy = policies.load()
-    version, differences = compare_with_version(
-        metrics, policy.model, alias or policy.champion, policy.recall_at, resamples=policy.resamples, seed=policy.seed
-    )
+    policy = policies.load_promotion()
+    version, differences = compare_with_version(metrics, policy, alias or policy.champion)
     name = f"{policy.model} version {version}"
     if not differences:
         raise ValueError(f"{metrics} and {name} share no query: evaluate both on the same dataset and split")
@@ -41,3 +45,29 @@ def compare(metrics: Path, alias: str | None, output: Path | None) -> None:
     if output is not None:
         output.write_text(comparison_page(name, table), encoding="utf-8")
         click.echo(output)
+
+
+def compare_with_version(metrics: Path, policy: "PromotionPolicy", alias: str) -> tuple[int, "list[Difference]"]:
+    """Compare the ranks in ``metrics`` with the version that has ``alias``: its number, one difference per metric."""
+    import pandas as pd
+
+    from bifocal.evaluation.rank_tables import RANKS
+    from bifocal.promotion.comparison import compare_ranks
+    from runtime.mlflow import get_version
+
+    if not (metrics / RANKS).is_file():
+        raise FileNotFoundError(f"{metrics / RANKS} does not exist: run evaluate first")
+    version = get_version(policy.model, alias)
+    if version is None:
+        raise ValueError(
+            f"no version of {policy.model} has the alias {alias!r}: 'python -m pipelines promote' makes the candidate "
+            "the champion if it meets promotion.yaml; --alias candidate compares with the candidate itself"
+        )
+    with TemporaryDirectory() as folder:
+        _, evaluation = version.download(Path(folder))
+        if not (evaluation / RANKS).is_file():
+            raise ValueError(f"version {version.number} of {policy.model} was registered without {RANKS}")
+        reference = pd.read_parquet(evaluation / RANKS)
+    current = pd.read_parquet(metrics / RANKS)
+    options = {"resamples": policy.resamples, "seed": policy.seed}
+    return version.number, compare_ranks(current, reference, policy.recall_at, **options)

@@ -43,7 +43,7 @@ CROSSED = 3
 @click.option(
     "--thresholds",
     type=click.Path(path_type=Path, exists=True),
-    help="Thresholds; by default pipelines/monitor/thresholds.yaml.",
+    help="Thresholds; by default pipelines/policies/thresholds.yaml.",
 )
 @click.option("--days", type=click.IntRange(min=1), default=7, show_default=True, help="Days to compare.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Last of these days, in UTC; by default yesterday.")
@@ -64,10 +64,12 @@ def monitor(
     monitor.prom for Prometheus, and logs the values to MLflow. If a threshold is crossed, it sends a notice to
     BIFOCAL_NOTICE_URL, and the exit code is 3.
     """
-    from bifocal.monitoring.page import value_text
+    from bifocal.monitoring.drift import Thresholds, value_text
+    from bifocal.monitoring.monitor import Artifacts, Monitor
     from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-    from components.cluster.monitor.week import Artifacts, Monitor
-    from pipelines.monitor import thresholds as policies
+    from pipelines import policies
+    from runtime.mlflow.monitoring import log_monitoring
+    from runtime.notices import send_notice
     from runtime.s3.remote_files import fetch_remote_files
 
     fetch_remote_files()
@@ -75,7 +77,7 @@ def monitor(
     watched = Monitor(
         Artifacts(folder / ONNX, folder / COLLECTION, folder / INDEX),
         target,
-        policies.load(thresholds or policies.FILE),
+        Thresholds.of(policies.load_thresholds(thresholds or policies.THRESHOLDS).model_dump()),
         queries,
         probes,
     )
@@ -89,8 +91,12 @@ def monitor(
         values = f"{value_text(finding.name, finding.reference)} -> {value_text(finding.name, finding.value)}"
         line = f"{finding.name:<16} {values:<20} p = {finding.p_value:.2g}"
         click.secho(f"{line}  CROSSED" if finding.crossed else line, fg="red" if finding.crossed else None)
-    click.echo(f"-> {watched.page(day)}")
-    problems = [*_failure(lambda: watched.send(week)), *_failure(lambda: watched.log(week))]
+    page = watched.page(day)
+    click.echo(f"-> {page}")
+    problems = [
+        *(_failure(lambda: send_notice(week.notice())) if week.crossed else ()),
+        *_failure(lambda: log_monitoring(week, watched.reference(), page)),
+    ]
     for problem in problems:
         click.secho(f"error: {problem}", fg="red", err=True)
     if week.crossed or problems:

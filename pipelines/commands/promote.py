@@ -12,7 +12,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
 )
-@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/promotion/promotion.yaml.")
+@click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 @click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
 @click.option("--force", is_flag=True, help="Promote despite all reasons against it; needs --reason.")
 @click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
@@ -35,10 +35,10 @@ def promote(
         raise click.UsageError("--force, --rollback and --unlock exclude each other: run the command once with each")
     if force and not reason:
         raise click.UsageError("--force needs --reason TEXT, which is recorded with the decision")
-    from pipelines.promotion import policy as policies
+    from pipelines import policies
     from runtime.mlflow import get_version, promotion_lock, remove_lock, roll_back
 
-    policy = policies.load(policy_file or policies.FILE)
+    policy = policies.load_promotion(policy_file or policies.PROMOTION)
     if unlock:
         click.echo(f"removed the lock of {remove_lock(policy.model)}")
         return

@@ -18,8 +18,7 @@ from components.cluster.promote.spec import COMPONENT as PROMOTE
 from components.cluster.push.spec import COMPONENT as PUSH
 from components.cluster.release.spec import COMPONENT as RELEASE
 from pipelines.kubeflow.tasks import TaskFactory
-from pipelines.monitor.thresholds import load as load_thresholds
-from pipelines.promotion.policy import load as load_policy
+from pipelines.policies import load_promotion, load_thresholds
 from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
@@ -68,7 +67,7 @@ class Flow:
 
     def retrain(self) -> None:
         """Train if the data have changed enough; embed the collection and promote only an accepted model."""
-        policy, final = load_policy(), self._registration()
+        policy, final = load_promotion(), self._registration()
         self._add_stages(DATA)
         settings = {"model": final["model"], "alias": final["alias"], "least": policy.retrain_change}
         changes = self.task(FIND_CHANGES, settings, dataset=self.artifacts["dataset"])
@@ -138,7 +137,7 @@ class Flow:
             self.artifacts |= {name: last.outputs[name] for name in component.outputs}
 
     def _promote(self, decide_only: bool = False) -> dsl.PipelineTask:
-        section = {"policy": load_policy().model_dump(mode="json"), "decide_only": decide_only}
+        section = {"policy": load_promotion().model_dump(mode="json"), "decide_only": decide_only}
         return self.task(PROMOTE, section, **{name: self.artifacts[name] for name in PROMOTE.inputs})
 
     def _release(self) -> dsl.PipelineTask:
@@ -147,7 +146,7 @@ class Flow:
     def _fetch_release(self) -> None:
         """Add the tasks that find and fetch the release of the champion; the second is cached by its hash."""
         model = self._registration()["model"]
-        found = self.task(FIND_RELEASE, {"model": model, "alias": load_policy().champion}).after(self.fingerprint)
+        found = self.task(FIND_RELEASE, {"model": model, "alias": load_promotion().champion}).after(self.fingerprint)
         versions = {name: found.outputs[name] for name in FIND_RELEASE.parameter_outputs}
         fetched = self.task(FETCH_RELEASE, {"model": model}, **versions)
         self.artifacts |= {name: fetched.outputs[name] for name in FETCH_RELEASE.outputs}

@@ -12,27 +12,18 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 from runtime.mlflow.exported import register_exported
-from runtime.mlflow.monitoring import log_monitoring
 from runtime.mlflow.parents import PipelineRun, create_pipeline_run, end_pipeline_run
-from runtime.mlflow.promotion.decisions import (
-    VETO,
-    get_version_number,
-    log_online_decision,
-    log_promotion,
-    make_champion,
-    read_looks,
-    roll_back,
-    version_tags,
-    withdraw,
-)
+from runtime.mlflow.promotion.aliases import make_champion, move_alias, roll_back
+from runtime.mlflow.promotion.journal import VETO, log_online_decision, log_promotion, read_looks, withdraw
 from runtime.mlflow.promotion.lock import promotion_lock, remove_lock
 from runtime.mlflow.registry import (
     EVALUATION_DIR,
     RELEASE_TAG,
     Version,
     get_version,
-    move_alias,
+    get_version_number,
     register,
     reuse_version,
+    version_tags,
 )
 from runtime.mlflow.runs import git_commit, log_datasets, log_figure, log_files, log_metrics, stage_run

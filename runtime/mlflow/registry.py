@@ -10,6 +10,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 from mlflow.entities import Metric
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature, infer_signature
 from mlflow.models.model import MLMODEL_FILE_NAME
@@ -20,7 +21,6 @@ from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
 from runtime.mlflow.datasets import DATASETS, digest
 from runtime.mlflow.parents import kfp_tags
-from runtime.mlflow.promotion.lock import check_lock
 from runtime.mlflow.runs import git_commit
 
 EVALUATION_DIR = "evidence"
@@ -204,22 +204,26 @@ def get_version(model: str, alias: str) -> Version | None:
     return Version(model, int(version.version), str(version.run_id))
 
 
-def move_alias(model: str, alias: str, number: int | None) -> None:
-    """Move ``alias`` to version ``number``, or delete it if ``number`` is None; then read it back.
+def get_version_number(model: str, number: int) -> Version:
+    """Return a version by its number."""
+    found = [entry for entry in registered_versions(model) if int(entry.version) == number]
+    if not found:
+        raise ValueError(f"{model} has no version {number}: MLflow's page of the model lists its versions")
+    return Version(model, number, str(found[0].run_id))
 
-    Raises:
-        OSError: another process moved the alias at the same time, or this one lost the promotion lock.
-    """
-    client = connect()
-    check_lock(model)
-    if number is None:
-        client.delete_registered_model_alias(model, alias)
-    else:
-        client.set_registered_model_alias(model, alias, str(number))
-    # Setting an alias has no compare-and-set: only reading it back shows a concurrent change.
-    version = get_version(model, alias)
-    if (version.number if version else None) != number:
-        raise OSError(
-            f"{model}@{alias} was set to {number} and now is {version}: another process moves it too; "
-            "check the aliases in MLflow"
-        )
+
+def version_tags(version: Version) -> dict[str, str]:
+    """Return the tags of a version."""
+    return dict(connect().get_model_version(version.model, str(version.number)).tags)
+
+
+def registered_versions(model: str) -> list[ModelVersion]:
+    """Return all versions of ``model`` as MLflow describes them."""
+    client, token = connect(), None
+    versions: list[ModelVersion] = []
+    while True:
+        page = client.search_model_versions(f"name = '{model}'", page_token=token)
+        versions += page
+        token = page.token
+        if not token:
+            return versions

@@ -29,7 +29,7 @@ from bifocal.progress import log_line
 from components.catalog import pipeline_components
 from pipelines.commands import main as pipelines
 from pipelines.kubeflow.flows import SEARCH
-from pipelines.promotion.policy import load as load_policy
+from pipelines.policies import load_promotion
 from runtime.mlflow.connection import EXPERIMENT
 from runtime.mlflow.parents import KFP_RUN_TAG, PARENT_TAG
 from tests.backend.rehearse_weekly_schedule import WEIGHTS, upload_weights
@@ -55,7 +55,7 @@ RECIPES = {
 TEST, VAL = 120, 12
 """Images of the splits in every week."""
 # For a corpus without phrases that has fewer test images, drawn ones, which look alike; accepts uncommitted code.
-POLICY = load_policy().model_copy(
+POLICY = load_promotion().model_copy(
     update={
         "min_images": TEST,
         "floors": {"recall_sum": 1.0},
@@ -92,7 +92,7 @@ class Weeks:
         # torch.onnx exports once per process.
         engine = partial(MixedEngine, processes=("export_onnx",))
         with (
-            patch("pipelines.kubeflow.flows.load_policy", return_value=POLICY),
+            patch("pipelines.kubeflow.flows.load_promotion", return_value=POLICY),
             patch("pipelines.local.host_engine.HostEngine", engine),
         ):
             result = CliRunner().invoke(pipelines, self.command(flow))

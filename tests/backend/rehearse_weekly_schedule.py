@@ -14,7 +14,7 @@ from bifocal.features.extractors import Grid
 from bifocal.progress import log_line
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
-from pipelines.promotion.policy import load as load_policy
+from pipelines.policies import load_promotion
 from runtime import parameters
 from tests.backend.test_weekly_schedule import CORPUS, cached
 from tests.flickr8k_bucket import upload_scenes
@@ -22,7 +22,7 @@ from tests.pipelines.compiled import ROOT, SMALL_VALUES, compile_text
 from tests.pipelines.local.test_runner import MixedEngine
 
 # A corpus of 40 scenes: the policy for it tests fewer images, and accepts code that is not committed.
-POLICY = load_policy().model_copy(
+POLICY = load_promotion().model_copy(
     update={"min_images": 4, "floors": {"recall_sum": 1.0}, "allow_dirty": True, "max_near_duplicates": 1.0}
 )
 
@@ -42,7 +42,7 @@ def upload_weights(folder: Path) -> None:
 
 def weekly_run(folder: Path, store: str) -> tuple[dict[str, State], dict[str, Any], int]:
     """Run the schedule once; return the state of each task, the decision, and the number of versions."""
-    with patch("pipelines.kubeflow.flows.load_policy", return_value=POLICY):
+    with patch("pipelines.kubeflow.flows.load_promotion", return_value=POLICY):
         text = compile_text(parameters.merge(SMALL_VALUES, CHANGES), push=False)
     # torch.onnx exports once per process.
     engine = MixedEngine({"MLFLOW_TRACKING_URI": store}, processes=("export_onnx",))

@@ -15,7 +15,7 @@ from components.cluster.fingerprint.spec import MLFLOW_PAGE
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
-from pipelines.promotion.policy import load as load_policy
+from pipelines.policies import load_promotion
 from runtime import parameters
 from runtime.identity import image_key
 from runtime.marks import USER_PATH
@@ -77,7 +77,7 @@ def test_promotion_follows_registration_and_gets_the_policy(default: tuple[dict[
     assert set(task["inputs"]["artifacts"]) == {"dataset", "features", "registration"}
     assert {"register-model", "release"} <= set(task["dependentTasks"])
     section = json.loads(arguments(task)["parameters"])["promote"]
-    assert section == {"policy": load_policy().model_dump(mode="json"), "decide_only": False}
+    assert section == {"policy": load_promotion().model_dump(mode="json"), "decide_only": False}
     outputs = default[0]["components"]["comp-promote"]["outputDefinitions"]["artifacts"]
     assert outputs["scores"]["artifactType"]["schemaTitle"] == "system.Metrics"
     without = resources.load().model_copy(update={"promote": False})

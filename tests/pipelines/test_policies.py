@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.promotion.policy import FILE, load
+from pipelines.policies import PROMOTION, load_promotion
 
 
 def test_the_default_number_of_images_is_500(tmp_path: Path) -> None:
-    values = yaml.safe_load(FILE.read_text())
+    values = yaml.safe_load(PROMOTION.read_text())
     assert values.pop("min_images") < 500, "the drawn scenes have fewer test images"
     (tmp_path / "promotion.yaml").write_text(yaml.safe_dump(values))
-    assert load(tmp_path / "promotion.yaml").min_images == 500
+    assert load_promotion(tmp_path / "promotion.yaml").min_images == 500
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,6 @@ def test_the_default_number_of_images_is_500(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_policies_are_errors(changes: dict[str, object], expected: str, tmp_path: Path) -> None:
-    (tmp_path / "promotion.yaml").write_text(yaml.safe_dump(yaml.safe_load(FILE.read_text()) | changes))
+    (tmp_path / "promotion.yaml").write_text(yaml.safe_dump(yaml.safe_load(PROMOTION.read_text()) | changes))
     with pytest.raises(ValueError, match=expected):
-        load(tmp_path / "promotion.yaml")
+        load_promotion(tmp_path / "promotion.yaml")

@@ -7,8 +7,7 @@ from pathlib import Path
 import mlflow
 
 from bifocal.datasets import Dataset
-from tests.pipelines.compiled import ROOT
-from tests.pipelines.promotion.versions import POLICY, decisions, number_of, register
+from tests.components.cluster.promote.versions import POLICY, ROOT, decisions, number_of, register
 
 PROMOTERS = """
 import os, sys, traceback

@@ -30,7 +30,7 @@ from bifocal.serving.identity import model_hash
 from bifocal.serving.service.observation import JSONFormatter, Metrics, log_request
 from pipelines.app.demo_folder import unpack
 from pipelines.commands.monitor import CROSSED, monitor
-from pipelines.monitor.thresholds import FILE, load
+from pipelines.policies import THRESHOLDS, load_thresholds
 
 TRAINED, QUIET, STYLED = range(120), range(120, 180), range(180, 240)
 SECRET = "a secret purple heart"
@@ -219,13 +219,13 @@ def test_another_model_needs_a_new_reference(built: World, tmp_path: Path) -> No
 
 def test_thresholds_are_checked(built: World, tmp_path: Path) -> None:
     file = tmp_path / "thresholds.yaml"
-    text = FILE.read_text()
+    text = THRESHOLDS.read_text()
     for old, new, message in (
         ("permutations: 1999", "permutations: 200", "permutations is 200"),
         ("  queries: 0.001", "  sentences: 0.001", "least_change.sentences"),
     ):
         file.write_text(text.replace(old, new))
         with pytest.raises(ValueError, match=message):
-            load(file)  # as the compilation of the flow "monitor" reads it
+            load_thresholds(file)  # as the compilation of the flow "monitor" reads it
         with pytest.raises(ValueError, match=message):
             built.run("--thresholds", str(file))

@@ -3,13 +3,30 @@
 from pathlib import Path
 
 import mlflow
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from bifocal.evaluation.rank_tables import RANKS
 from pipelines.__main__ import main
+from pipelines.policies import load_promotion
 from runtime.mlflow import EVALUATION_DIR
-from tests.pipelines.synthetic_ranks import POLICY, ranks
+
+POLICY = load_promotion()
+IMAGES, CAPTIONS_PER_IMAGE = 60, 3
+
+
+def ranks(recall: float, seed: int = 0) -> pd.DataFrame:
+    """Return ranks of a model: 0 with probability ``recall``, otherwise 50."""
+    generator = np.random.default_rng(seed)
+    rows = [("caption_retrieval", str(image), str(image), f"image {image}") for image in range(IMAGES)] + [
+        ("image_retrieval", f"{image}-{caption}", str(image), f"text {image}-{caption}")
+        for image in range(IMAGES)
+        for caption in range(CAPTIONS_PER_IMAGE)
+    ]
+    frame = pd.DataFrame(rows, columns=["direction", "query", "image_id", "content"])
+    return frame.assign(protocol="full", rank=np.where(generator.random(len(frame)) < recall, 0.0, 50.0))
 
 
 @pytest.fixture

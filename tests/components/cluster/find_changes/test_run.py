@@ -10,7 +10,7 @@ from bifocal.datasets import Dataset
 from components.cluster.find_changes.run import run
 from components.cluster.find_changes.spec import FindChangesParams
 from runtime.artifacts import artifact_hash
-from tests.pipelines.promotion.versions import POLICY, decide, register
+from tests.components.cluster.promote.versions import POLICY, decide, register
 
 PARAMS = FindChangesParams(seed=1, model=POLICY.model, alias=POLICY.candidate, least=0.5)
 

@@ -12,7 +12,7 @@ from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from components.cluster.monitor.run import run
 from components.cluster.monitor.spec import MonitorParams
 from pipelines.app.demo_folder import unpack
-from pipelines.monitor.thresholds import load
+from pipelines.policies import load_thresholds
 
 FOLDER = "s3://bucket/monitoring"
 
@@ -29,7 +29,12 @@ def test_the_first_run_writes_the_reference_and_the_second_one_compares_with_it(
     client.put_object(Bucket="bucket", Key="logs/a.txt", Body="\n".join(demo.collection.captions(1)).encode())
     client.put_object(Bucket="bucket", Key="probes.csv", Body=b"item_id,caption\ntest-00001,a red star\n")
     params = MonitorParams(
-        seed=1, policy=load(), folder=FOLDER, queries=["s3://bucket/logs"], probes="s3://bucket/probes.csv", days=7
+        seed=1,
+        policy=load_thresholds(),
+        folder=FOLDER,
+        queries=["s3://bucket/logs"],
+        probes="s3://bucket/probes.csv",
+        days=7,
     )
     parts = {
         name: demo.directory / path for name, path in (("onnx", ONNX), ("collection", COLLECTION), ("index", INDEX))

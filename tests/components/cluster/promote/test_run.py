@@ -1,25 +1,19 @@
-"""Promotion of tiny ONNX models in a registry with a real sqlite store, by the step and by the command."""
+"""Promotion of tiny ONNX models in a registry with a real sqlite store, by the step."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import mlflow
 import pytest
-from click.testing import CliRunner
 
 from bifocal.datasets import Dataset
 from bifocal.promotion.exported_model import ExportedModel
 from components.cluster.promote.run import run
 from components.cluster.promote.spec import PromoteParams
-from pipelines.__main__ import main
 from runtime.mlflow import RELEASE_TAG, get_version, reuse_version, roll_back, version_tags
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation
-from tests.pipelines.compiled import ROOT
-from tests.pipelines.promotion.versions import POLICY, decide, decisions, number_of, register
+from tests.components.cluster.promote.versions import POLICY, decide, decisions, number_of, register
 
 
 def test_promotion_moves_the_aliases_and_logs_every_decision(
@@ -67,33 +61,6 @@ def test_the_step_promotes_the_registered_version_and_succeeds_when_it_is_refuse
         assert metrics["accepted"] == ("true" if promoted else "false")
         assert json.loads((tmp_path / name / "out/decision.json").read_text())["promoted"] == bool(promoted)
     assert metrics["gain"] < 0
-
-
-def test_a_rolled_back_version_is_refused_until_it_is_forced(
-    store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In version 0.1, the next scheduled promotion undid the rollback."""
-    for name, noise in (("a", 0.6), ("b", 0.1)):
-        register(tmp_path / name, dataset, noise)
-        decide(artifacts)
-    command = ["promote", "--rollback", "--reason", "wrong answers"]
-    done = CliRunner().invoke(main, command, catch_exceptions=False)
-    assert done.output.splitlines() == ["candidate: version 2", "champion: version 1"]
-    assert decide(artifacts).reasons == [
-        "the version was rolled back to version 1: wrong answers; only a forced promotion brings it back"
-    ]
-    assert number_of(POLICY.champion) == 1
-    with pytest.raises(ValueError, match="no version of bifocal has the alias 'previous': there is no promotion to"):
-        roll_back(POLICY.model, champion=POLICY.champion, previous=POLICY.previous, reason="")
-    needs_reason = CliRunner().invoke(main, ["promote", "--force"])
-    assert "--force needs --reason TEXT" in needs_reason.output
-    monkeypatch.setattr("pipelines.promotion.policy.load", lambda path: POLICY)
-    command = ["promote", "--artifacts", str(artifacts), "--force", "--reason", "it was the server"]
-    done = CliRunner().invoke(main, command, catch_exceptions=False)
-    assert "despite: the version was rolled back" in done.output
-    assert number_of(POLICY.champion) == 2
-    tags = decisions(2)[0]
-    assert (tags["promotion"], "promotion.veto" in tags) == ("forced", False)
 
 
 @pytest.mark.parametrize("commit", ["c0ffee-dirty", "unknown"])
@@ -159,23 +126,6 @@ def test_a_champion_of_an_earlier_version_is_replaced_by_force(
     (reason,) = decide(artifacts).reasons
     assert reason.startswith("version 1 cannot be evaluated: parity.csv is missing")
     assert decide(artifacts, force="evaluated by hand").promoted
-
-
-def test_promote_and_rollback_explain_an_invalid_server_address(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")
-    for options in ([], ["--rollback"]):
-        with pytest.raises(OSError, match=r"MLflow at localhost:5000: .*doctor"):
-            CliRunner().invoke(main, ["promote", *options], catch_exceptions=False)
-
-
-def test_promote_prints_no_credentials_of_the_server() -> None:
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://bifocal:S3cret@127.0.0.1:9", "PYTHONPATH": str(ROOT)}
-    environment["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-    command = [sys.executable, "-m", "pipelines", "promote"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "MLflow at http://***@127.0.0.1:9" in done.stderr
-    assert "S3cret" not in done.stdout + done.stderr
 
 
 def test_a_decision_alone_moves_no_alias_and_the_promotion_after_the_release_spends_nothing_more(

@@ -29,7 +29,7 @@ from components.vectorize_captions.run import run as vectorize_captions
 from components.vectorize_captions.spec import VectorizeCaptionsParams
 from runtime.artifacts import artifact_hash, commit, open_partial
 from runtime.mlflow import stage_run
-from tests.pipelines.promotion.versions import POLICY, decide, decisions, number_of
+from tests.components.cluster.promote.versions import POLICY, decide, decisions, number_of
 
 DIM = 12
 CLIP = {

@@ -21,8 +21,8 @@ from bifocal.serving.canary.report import Release, Report
 from pipelines.__main__ import main
 from pipelines.canary.services import load_rule
 from runtime.mlflow.registry import RELEASE_TAG
-from tests.pipelines.promotion.versions import POLICY, decisions, number_of, register
-from tests.pipelines.promotion.versions import decide as promote
+from tests.components.cluster.promote.versions import POLICY, decisions, number_of, register
+from tests.components.cluster.promote.versions import decide as promote
 
 RULE = load_rule()
 GOOD, BAD = {"relevance": 0.8, "nothing": 0.02, "ms": 10.0}, {"relevance": 0.6, "nothing": 0.2, "ms": 10.0}
@@ -166,7 +166,7 @@ def versions(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, int]:
     """A champion, and a candidate that finds more on the test images."""
-    monkeypatch.setattr("pipelines.promotion.policy.load", lambda path: POLICY)
+    monkeypatch.setattr("pipelines.policies.load_promotion", lambda path: POLICY)
     found = []
     for name, noise in (("a", 0.6), ("b", 0.1)):
         found.append(register(tmp_path / name, dataset, noise))
@@ -184,7 +184,7 @@ def test_a_candidate_that_is_not_worse_is_promoted_by_the_policy(
     assert "wait: 1500 searches of one release, 2000 are needed" in output
     with monkeypatch.context() as patch:
         strict = POLICY.model_copy(update={"size_mb": 1e-6})
-        patch.setattr("pipelines.promotion.policy.load", lambda path: strict)
+        patch.setattr("pipelines.policies.load_promotion", lambda path: strict)
         assert "not promoted: " in run(artifacts, half, half)
     assert number_of(POLICY.champion) == versions[0]
     output = run(artifacts, half, half)  # two replicas

@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import yaml
 
 from bifocal.datasets import Dataset
 from components.cluster.promote.run import Decision, promote
 from components.cluster.promote.spec import PromotionPolicy
-from pipelines.promotion.policy import FILE, load
 from runtime.mlflow import EVALUATION_DIR, get_version
 from tests.bifocal.promotion.tiny_models import pointing, write_evaluation, write_model
 
-POLICY = load(FILE).model_copy(
+ROOT = Path(__file__).parents[4]
+FILE = ROOT / "pipelines/policies/promotion.yaml"
+POLICY = PromotionPolicy.model_validate(yaml.safe_load(FILE.read_text())).model_copy(
     update={"min_images": 40, "max_latency_ratio": 100.0, "looks": 4, "max_drops": {"pointing": 9.0}}
 )
 

@@ -1,0 +1,162 @@
+"""Monitoring of a model with its collection and its index: the reference, then the results of each week."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from bifocal.monitoring.arrivals import Arrivals, Ledger, inspect_arrivals
+from bifocal.monitoring.discrepancy import unusual
+from bifocal.monitoring.drift import Thresholds, compare
+from bifocal.monitoring.observations import Observations, Observer
+from bifocal.monitoring.page import NewImages, monitoring_page
+from bifocal.monitoring.probes import read_pairs
+from bifocal.monitoring.prometheus import exposition
+from bifocal.monitoring.queries import read_queries
+from bifocal.monitoring.reference import Reference
+from bifocal.monitoring.week import Week
+from bifocal.report.html import render
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.index import SearchIndex
+from bifocal.serving.embedder import Embedder
+from bifocal.serving.identity import model_hash
+
+REFERENCE, LEDGER, RESULTS, PAGE, TEXTFILE = "reference", "images.parquet", "monitor.json", "index.html", "monitor.prom"
+SHOWN = 12
+"""Unusual images on the page."""
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Directories of an exported model, of its collection and of its index."""
+
+    onnx: Path
+    collection: Path
+    index: Path
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Monitoring of one model.
+
+    Args:
+        artifacts: the model with its collection and its index.
+        folder: reference, results and pages.
+        thresholds: when a difference is reported, and the sizes of the samples.
+        queries: logs of the service, or files of sentences, see ``read_queries``.
+        probes: CSV file of pairs, see ``read_pairs``; None for none.
+    """
+
+    artifacts: Artifacts
+    folder: Path
+    thresholds: Thresholds
+    queries: Sequence[Path] = ()
+    probes: Path | None = None
+
+    def has_reference(self) -> bool:
+        """Whether the folder has a reference of this model."""
+        return (self.folder / REFERENCE).is_dir() and self.reference().model == model_hash(self.artifacts.onnx)
+
+    def reference(self) -> Reference:
+        """Read the reference."""
+        return Reference.read(self.folder / REFERENCE)
+
+    def write_reference(self, day: date, days: int) -> Reference:
+        """Write the reference: all images of the collection, and the queries of ``days`` days up to ``day``.
+
+        Raises:
+            FileNotFoundError: there is no model, collection or index.
+            ValueError: they do not belong to one model.
+        """
+        observer, model = self._observer()
+        sizes, ledger = self.thresholds.sample, Ledger(self.folder / LEDGER)
+        ledger.start(observer.collection)
+        rows = np.flatnonzero(~observer.collection.deleted).tolist()
+        everything = Arrivals(rows, ledger.rejected(observer.collection))
+        observations = self._observe(observer, everything, day, days, sizes.reference_images, sizes.reference_queries)
+        reference = Reference(model, day, observations)
+        reference.write(self.folder / REFERENCE)
+        ledger.write()
+        return reference
+
+    def compare(self, day: date, days: int) -> Week:
+        """Compare ``days`` days up to ``day`` with the reference; write the results, the page and Prometheus' file.
+
+        A second run for the same day writes the same results.
+
+        Raises:
+            FileNotFoundError: there is no model, collection, index or reference.
+            ValueError: they do not belong to one model.
+        """
+        reference = self.reference()
+        observer, model = self._observer()
+        if reference.model != model:
+            raise ValueError(
+                f"the reference in {self.folder} is of a model with hash {reference.model[:12]}, the model of "
+                f"{self.artifacts.onnx} has {model[:12]}: write a new reference with --reference"
+            )
+        ledger = Ledger(self.folder / LEDGER)
+        ledger.record(observer.collection, day)
+        ledger.write()
+        arrivals, sizes = ledger.arrivals(observer.collection, day, days), self.thresholds.sample
+        observations = self._observe(observer, arrivals, day, days, sizes.images, sizes.queries)
+        counts = {
+            "new images": len(arrivals.rows),
+            "rejected images": len(arrivals.rejected),
+            "queries": len(observations.queries),
+            "probes": 0 if observations.probes is None else len(observations.probes.keys),
+        }
+        week = Week(day, days, counts, compare(reference.observations, observations, self.thresholds))
+        self.page(day).parent.mkdir(parents=True, exist_ok=True)
+        content = {"reference": reference.name, **week.to_json()}
+        _replace(self.page(day).with_name(RESULTS), json.dumps(content, indent=2, sort_keys=True) + "\n")
+        images = self._new_images(observer, arrivals, reference.observations)
+        name = f"{observer.collection.model.name} ({model[:12]})"
+        page = monitoring_page(name, reference.day, week, images, self._history(reference.name, day))
+        _replace(self.page(day), render(page))
+        _replace(self.folder / TEXTFILE, exposition(week.findings, counts, datetime.now(UTC)))
+        return week
+
+    def page(self, day: date) -> Path:
+        """Return the file of a day's page; the results are beside it."""
+        return self.folder / day.isoformat() / PAGE
+
+    def _observer(self) -> tuple[Observer, str]:
+        onnx, model = self.artifacts.onnx, model_hash(self.artifacts.onnx)
+        collection, index = Collection.open(self.artifacts.collection), SearchIndex.open(self.artifacts.index, model)
+        if collection.model.sha256 != model:
+            raise ValueError(f"another model computed {self.artifacts.collection}: embed the collection again")
+        return Observer(onnx, Embedder(onnx), collection, index), model
+
+    def _observe(
+        self, observer: Observer, arrivals: Arrivals, day: date, days: int, images: int, queries: int
+    ) -> Observations:
+        end = datetime.combine(day + timedelta(days=1), time(), UTC)
+        sentences = read_queries(self.queries, end - timedelta(days=days), end)
+        pairs = None if self.probes is None else read_pairs(self.probes)
+        return observer.observe(arrivals, sentences, pairs, images, queries)
+
+    def _new_images(self, observer: Observer, arrivals: Arrivals, reference: Observations) -> NewImages:
+        inspection, dataset = inspect_arrivals(observer.collection, arrivals)
+        rows, shown = observer.sampled_rows(arrivals, self.thresholds.sample.images), []
+        if len(rows) and len(reference.images):
+            vectors = np.asarray(observer.collection.vectors[rows], np.float32)
+            order = np.argsort(-unusual(reference.images, vectors), kind="stable")[:SHOWN]
+            shown = [observer.collection.ids[row] for row in rows[order]]
+        return NewImages(dataset, inspection, shown)
+
+    def _history(self, reference: str, until: date) -> list[Week]:
+        """Return the results of this reference up to a day, in the order of their days."""
+        contents = [json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
+        weeks = [Week.from_json(content) for content in contents if content["reference"] == reference]
+        return [week for week in weeks if week.day <= until]
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file; a crash leaves the former one."""
+    temporary = file.with_name(file.name + ".new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)

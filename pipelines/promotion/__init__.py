@@ -1,1 +1,0 @@
-"""Promotion of a registered version that is better than the champion."""

@@ -1,0 +1,76 @@
+"""Decisions on registered versions: their records, vetoes and spent levels.
+
+Tags of a version: ``promotion``, ``promotion.champion``, ``promotion.reasons`` and ``promotion.<metric>`` describe its
+last decision, ``promotion.veto`` refuses it, and each ``promotion.look.<champion>.<test set>`` holds the level that a
+comparison has spent. ``promotion.online`` has the decision on the searches of clients.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from runtime.mlflow.connection import connect
+from runtime.mlflow.promotion.lock import check_lock
+from runtime.mlflow.registry import Version, registered_versions
+
+VETO, LOOK = "promotion.veto", "promotion.look."
+MAX_TAG = 4900
+"""Characters of a tag's value; MLflow stores 5,000."""
+
+
+def read_looks(model: str) -> list[dict[str, Any]]:
+    """Return all comparisons of versions of ``model`` that spent a level: ``models``, ``level``, ``images``."""
+    looks = []
+    for version in registered_versions(model):
+        for tag, value in version.tags.items():
+            if tag.startswith(LOOK):
+                look = json.loads(value)
+                models = (str(version.version), tag.removeprefix(LOOK).partition(".")[0])
+                looks.append({"models": models, "level": look["level"], "images": tuple(look["images"])})
+    return looks
+
+
+def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> None:
+    """Log a decision with the candidate: tags, and ``promotion/against_<champion>.json`` of its run.
+
+    ``record`` is the record of a decision in docs/promotion.md, ``look`` the spent level with the test images.
+    """
+    opponent = str(record["champion"]["version"]) if record["champion"] else "none"
+    answer = "accepted" if record["accepted"] else "no"
+    if record["promoted"]:
+        answer = "forced" if record["forced"] else "yes"
+    tags = {"promotion": answer, "promotion.champion": opponent}
+    tags["promotion.reasons"] = "; ".join(record["reasons"])[:MAX_TAG]
+    # Tag names may not contain "@".
+    metrics = {name: value for name, value in record["metrics"].items() if value is not None}
+    tags |= {f"promotion.{name.replace('@', '_at_')}": f"{value:.4g}" for name, value in metrics.items()}
+    if look and look["level"]:
+        images = list(look["images"])
+        test_set = sha256("".join(images).encode()).hexdigest()[:8]
+        tags[f"{LOOK}{opponent}.{test_set}"] = json.dumps({"level": look["level"], "images": images})
+    candidate.log_decision(tags, f"promotion/against_{opponent}.json", record)
+
+
+def log_online_decision(candidate: Version, champion: int | None, record: Mapping[str, Any]) -> None:
+    """Log a decision on the searches of clients, with its ``verdict``: the tag ``promotion.online`` and a file."""
+    tags = {"promotion.online": str(record["verdict"])}
+    candidate.log_decision(tags, f"promotion/online_against_{champion}.json", record)
+
+
+def log_rollback(vetoed: Version, champion: Version, reason: str) -> None:
+    """Veto a champion that was replaced by the previous ``champion``."""
+    text = f"rolled back to version {champion.number}" + (f": {reason}" if reason else "")
+    tags = {"promotion": "rolled back", VETO: text[:MAX_TAG]}
+    vetoed.log_decision(tags, "promotion/rollback.json", {"decision": text})
+
+
+def withdraw(version: Version, reason: str) -> None:
+    """Veto a version that was worse than the champion on the searches of clients; its aliases stay.
+
+    Raise ``OSError`` if this process lost the promotion lock.
+    """
+    check_lock(version.model)
+    text = f"withdrawn: {reason}"[:MAX_TAG]
+    for tag, value in (("promotion", "withdrawn"), (VETO, text)):
+        connect().set_model_version_tag(version.model, str(version.number), tag, value)
