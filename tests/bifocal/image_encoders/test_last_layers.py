@@ -128,8 +128,7 @@ def test_a_step_sees_one_view_of_each_image() -> None:
     assert all(torch.equal(view, maps[0, int(second)]) for view, second in zip(seen[0], drawn, strict=True))
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_graph_equals_torch(members: int, tmp_path: Path) -> None:
+def test_graph_of_two_members_equals_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = {
         "name": "LastLayersEncoder",
@@ -139,7 +138,7 @@ def test_graph_equals_torch(members: int, tmp_path: Path) -> None:
         "model_arguments": SMALL,
     }
     ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "LinearEncoder"}
-    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[2], text_dim=4, text_format="vectors", members=members))
+    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[2], text_dim=4, text_format="vectors", members=2))
     export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
     parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
     assert {parity.batch for parity in parities} == {1, 2, 5}

@@ -73,29 +73,40 @@ def test_train_sorter_learns_to_rank_and_keeps_the_best_epoch(tmp_path: Path) ->
     assert rank_l1(sorter, held_out_scores(6, seed=3)) == best < before / 2
 
 
+class Interrupted(nn.Module):
+    """A sorter that is interrupted in one of its training steps, of which an epoch has 16."""
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        super().__init__()
+        self.sorter, self.tick = small_sorter(), tick
+
+    def forward(self, scores: Tensor) -> Tensor:
+        if self.training:
+            self.tick()
+        ranks: Tensor = self.sorter(scores)
+        return ranks
+
+
+@pytest.fixture(scope="module")
+def whole_training(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, list[dict[str, float]]]:
+    """A sorter after four epochs without an interruption, and the history."""
+    sorter = Interrupted(lambda: None)
+    return sorter, train_sorter(sorter, epochs=4, checkpoints=tmp_path_factory.mktemp("whole"), **ARGUMENTS)
+
+
 @pytest.mark.parametrize("step", [1, 20, 33])
 def test_interrupted_pretraining_resumes_bit_for_bit(
-    tmp_path: Path, kill_at: Callable[[int], Callable[[], None]], step: int
+    whole_training: tuple[nn.Module, list[dict[str, float]]],
+    tmp_path: Path,
+    kill_at: Callable[[int], Callable[[], None]],
+    step: int,
 ) -> None:
-    class Interrupted(nn.Module):
-        """A sorter that is interrupted in one of its training steps, of which an epoch has 16."""
-
-        def __init__(self, tick: Callable[[], None]) -> None:
-            super().__init__()
-            self.sorter, self.tick = small_sorter(), tick
-
-        def forward(self, scores: Tensor) -> Tensor:
-            if self.training:
-                self.tick()
-            ranks: Tensor = self.sorter(scores)
-            return ranks
-
-    whole, resumed = Interrupted(lambda: None), Interrupted(lambda: None)
-    expected = train_sorter(whole, epochs=4, checkpoints=tmp_path / "whole", **ARGUMENTS)
+    whole, expected = whole_training
     with pytest.raises(KeyboardInterrupt):
-        train_sorter(Interrupted(kill_at(step)), epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS)
+        train_sorter(Interrupted(kill_at(step)), epochs=4, checkpoints=tmp_path, **ARGUMENTS)
     torch.rand(5)  # a new process has another random state
-    assert train_sorter(resumed, epochs=4, checkpoints=tmp_path / "killed", **ARGUMENTS) == expected
+    resumed = Interrupted(lambda: None)
+    assert train_sorter(resumed, epochs=4, checkpoints=tmp_path, **ARGUMENTS) == expected
     for name, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weight)
 
