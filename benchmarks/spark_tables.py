@@ -13,7 +13,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bifocal.serving.pyfunc import CHUNK_ROWS
+from bifocal.serving.rows import CHUNK_ROWS
 from runtime import artifacts
 from runtime.mlflow.exported import register_exported
 from runtime.mlflow.spark import EMBEDDING, PIECE_ROWS, VECTOR, embed_table

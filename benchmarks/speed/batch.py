@@ -48,7 +48,7 @@ from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.embedder import Embedder
 from bifocal.serving.encoders import read_pixels
 from bifocal.serving.limits import chunks
-from bifocal.serving.pyfunc import CHUNK_ROWS
+from bifocal.serving.rows import CHUNK_ROWS
 from bifocal.serving.sessions import run_graph
 from pipelines.app.demo_folder import unpack
 

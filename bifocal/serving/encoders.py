@@ -23,7 +23,11 @@ MAX_PIXELS = 50_000_000
 
 
 class ImageGraph:
-    """An ONNX graph that reads images or their features, and the preprocessing of its inputs."""
+    """An ONNX graph that reads images or their features, and the preprocessing of its inputs.
+
+    ``inputs`` has "image" if the graphs cover all preprocessing, and "features" unless the graph reads pixels.
+    ``feature_dim`` is D of the features (R, D) of an image, None if the graph accepts any.
+    """
 
     def __init__(self, directory: Path, file: str, threads: int = 0) -> None:
         self.images = open_session(directory / file, threads)
@@ -110,7 +114,11 @@ def read_pixels(
     decoded_side: int | None = None,
     resize: Resize = "square",
 ) -> Array:
-    """Return the pixels (3, H, W) uint8 of an image file."""
+    """Return the pixels (3, H, W) uint8 of an image file.
+
+    A side of ``decoded_side`` pixels is enough of a JPEG. The shorter side becomes ``scaled`` pixels before a central
+    square of ``size`` is cropped; without ``scaled``, the image is resized.
+    """
     try:
         decoded = decode_image(BytesIO(file_bytes(image)), MAX_PIXELS, decoded_side)
     except ValueError as error:
@@ -121,7 +129,7 @@ def read_pixels(
 def resized_pixels(
     image: Image.Image, size: int, interpolation: str, scaled: int | None = None, resize: Resize = "square"
 ) -> Array:
-    """Return the pixels (3, H, W) uint8 of a decoded image; the arguments are those of ``read_pixels``."""
+    """Return the pixels (3, H, W) uint8 of a decoded image, see ``read_pixels``."""
     if scaled is not None:
         image = resize_shorter(image, scaled, interpolation)
         image = image.crop(center_box(*image.size, size))

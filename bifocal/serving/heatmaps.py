@@ -28,7 +28,7 @@ DEVIATION = 1e-6
 
 
 class HeatmapModel:
-    """The localizer of an exported model."""
+    """The localizer of an exported model; ``localizer.json`` names its scores, vectors and boxes."""
 
     def __init__(self, directory: Path, encoder: ImageGraph) -> None:
         file = directory / LOCALIZER
@@ -76,7 +76,11 @@ def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tupl
 
 
 def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:
-    """Return the vectors of the regions of each image."""
+    """Return the vectors of the regions of each image, from its features (R, D) or pixels (3, H, W).
+
+    ``vectors`` is "regions" for an output of its own (R, d), "cells" for the first output (L, R, d), and
+    "single_regions" for embeddings (R, d) of each region as an image of its own.
+    """
     if vectors == "single_regions":
         return [encoder.encode_inputs([region[None] for region in image]) for image in inputs]
     return list(encoder.encode_inputs(inputs, REGIONS if vectors == REGIONS else None))
@@ -88,7 +92,7 @@ def dot_products(vectors: Array, text: Array) -> NDArray[np.float32]:
 
 
 def largest_dimensions(vectors: Array, text: Array, k: int) -> NDArray[np.float32]:
-    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell of G' (R, d)."""
+    """Return eq. (9) of "Finding beans in burgers", CVPR 2018, for each cell (R, d): the k largest entries count."""
     kept = np.argsort(-text, kind="stable")[:k]
     return np.asarray(vectors[:, kept] @ np.abs(text[kept]), dtype=np.float32)
 

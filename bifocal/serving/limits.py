@@ -22,10 +22,10 @@ class Limits:
     """Largest inputs that a model accepts; 0 is no limit."""
 
     rows: int = 4096
-    characters: int = 10_000
+    characters: int = 10_000  # of a sentence
     image_bytes: int = 20_000_000
-    pixels: int = 50_000_000
-    total_pixels: int = 500_000_000
+    pixels: int = 50_000_000  # of an image
+    total_pixels: int = 500_000_000  # of all images of a request
     regions: int = 4096
 
     @classmethod
@@ -58,7 +58,7 @@ class Limits:
             self._check("characters", len(sentence), f"the text of row {row} has {len(sentence)} characters")
 
     def read_images(self, images: Mapping[int, ImageFile]) -> dict[int, bytes]:
-        """Return the image files of the rows as bytes."""
+        """Return the image files as bytes; raise ``ValueError`` for the first that is too large or not an image."""
         total = 0
         files: dict[int, bytes] = {}
         for row, image in images.items():
@@ -109,7 +109,7 @@ def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:
 
 
 def _image_size(file: bytes) -> tuple[int, int]:
-    """Return width and height of an image file, from its header."""
+    """Return width and height of an image file from its header; raise ``ValueError`` for another file."""
     try:
         with Image.open(BytesIO(file), formats=image_formats()) as image:
             return image.size

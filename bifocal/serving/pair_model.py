@@ -1,15 +1,13 @@
 """``predict`` of a registered model that scores pairs of a sentence and an image."""
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from bifocal.serving.encoders import Array
+from bifocal.serving.image_files import gray_image
 from bifocal.serving.limits import Limits, chunks
 from bifocal.serving.pair_scorer import PairScorer
 from bifocal.serving.rows import Rows
@@ -30,11 +28,14 @@ class PairScorerModel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Accepted columns, see ``Encoders.inputs``."""
+        """Accepted columns."""
         return self.scorer.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return the score of each row's sentence and image."""
+        """Return the column ``score`` of each row's sentence and image: R_w + R_s, higher for a better match.
+
+        It ranks images for a sentence, or sentences for an image; it is neither a probability nor a cosine.
+        """
         self.limits.check_rows(len(model_input))
         images = [name for name in self.columns if name != "text"]
         rows = Rows.read(model_input, [f"text with {name}" for name in images])
@@ -62,9 +63,7 @@ class PairScorerModel:
         """Return two sentences beside an image of one color, or beside features of zeros."""
         frame = pd.DataFrame({"text": ["a dog runs on the grass", "two red circles above a square"]})
         if "image" in self.columns:
-            file = BytesIO()
-            Image.new("RGB", (8, 8), "gray").save(file, "PNG")
-            return frame.assign(image=base64.b64encode(file.getvalue()).decode())
+            return frame.assign(image=gray_image())
         regions = np.zeros((self.scorer.levels, self.scorer.feature_dim or 1)).tolist()
         return frame.assign(features=pd.Series([regions, regions]))
 
@@ -89,8 +88,7 @@ class PairScorerModel:
         for row, regions in features.items():
             if len(regions) % levels:
                 raise ValueError(
-                    f"row {row} has features of {len(regions)} cells, expected those of {levels} levels, equally many "
-                    "of each"
+                    f"row {row} has features of {len(regions)} cells, expected equally many cells of {levels} levels"
                 )
 
     def _encode(self, name: str, groups: Sequence[list[int]], values: Sequence[Any]) -> Array:

@@ -12,7 +12,10 @@ Captions = tuple[Array, Array]
 
 
 class PairScorer(Encoders):
-    """A model that compares the words of a sentence with the cells of an image, and has no vector for either."""
+    """A model that compares the words of a sentence with the cells of an image, and has no vector for either.
+
+    The features (R, D) of an image are R / L cells of each of L levels, one level after the other.
+    """
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -30,5 +33,5 @@ class PairScorer(Encoders):
 
 
 def scores_pairs(directory: Path) -> bool:
-    """Return whether an exported model has no single vectors: it needs ``PairScorer``, and others ``Embedder``."""
+    """Return whether an exported model needs ``PairScorer``: it has no vector for a sentence or an image."""
     return (directory / SCORES).is_file()

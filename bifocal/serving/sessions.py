@@ -40,7 +40,7 @@ def default_threads(environment: Mapping[str, str] = os.environ) -> int:
 def run_graph(
     session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | Sequence[str] | None = None
 ) -> list[Array]:
-    """Return the outputs of a graph without what only a localizer needs, or given outputs; nothing else is computed."""
+    """Return the named outputs of a graph, by default all except ``REGIONS``; nothing else is computed."""
     names = (value.name for value in session.get_inputs())
     options = onnxruntime.RunOptions()
     options.only_execute_path_to_fetches = True

@@ -127,7 +127,7 @@ def test_the_example_is_accepted(exported: Path) -> None:
         ({"image": "x"}, "row 0 has image, expected text and image or features"),
         ({"text": "w1", "image": "x", "features": [[1.0]]}, "row 0 has text and image and features, expected text and"),
         ({"text": "w1", "image": "x"}, "the image of row 0 cannot be read"),
-        ({"text": "w1", "features": [[1.0]] * 3}, "features of 3 cells, expected those of 2 levels, equally many"),
+        ({"text": "w1", "features": [[1.0]] * 3}, "features of 3 cells, expected equally many cells of 2 levels"),
         ({"txt": "w1"}, "no row has text with image or text with features; columns of other names are ignored"),
     ],
 )
