@@ -39,8 +39,9 @@ class RankerModel:
         """Return a column per label: a score of each row's image, higher for more of it; not a probability."""
         rows = Rows.read_single(model_input, self.columns, self.limits, self.ranker.feature_dim)
         scores = np.zeros((rows.count, len(self.ranker.labels)))
-        functions = {"image": self.ranker.encode_images, "features": self.ranker.encode_features}
-        for numbers, found in rows.encode(functions):
+        for numbers, found in rows.encode(
+            {"image": self.ranker.encode_images, "features": self.ranker.encode_features}
+        ):
             scores[list(numbers)] = found
         return pd.DataFrame(scores, columns=self.ranker.labels, index=model_input.index)
 

@@ -17,13 +17,14 @@ from pipelines.app.run_folder import latest_run
 if TYPE_CHECKING:
     from runtime.mlflow.registry import Version
 
+# Functions import from runtime.mlflow, because MLflow takes seconds.
 REGISTRY = "models:/"
 SHARE = 0.1
 """Share of the clients for a second release."""
 
 
 class RegisteredModel:
-    """The version of a registered model that has an alias."""
+    """The version of a registered model that has an alias, such as models:/bifocal@champion."""
 
     def __init__(self, uri: str) -> None:
         self.name, _, self.alias = uri.removeprefix(REGISTRY).partition("@")
@@ -32,7 +33,7 @@ class RegisteredModel:
 
     def version(self) -> "Version":
         """Return the version."""
-        from runtime.mlflow.registry import get_version  # imports mlflow
+        from runtime.mlflow.registry import get_version
 
         version = get_version(self.name, self.alias)
         if version is None:
@@ -41,34 +42,31 @@ class RegisteredModel:
 
 
 class ReleaseSource:
-    """A registered model with the collection and the index of its release.
-
-    The files are downloaded to a temporary folder, which is deleted once they are in memory or mapped.
-    """
+    """A registered model with the collection and the index of its release."""
 
     reversible = True
 
-    def __init__(self, uri: str, images: Path | None, threads: int = 1) -> None:
-        self.model, self.images, self.threads = RegisteredModel(uri), images, threads
+    def __init__(self, uri: str, images: Path | None) -> None:
+        self.model, self.images = RegisteredModel(uri), images
 
     def key(self) -> str:
         """Return the number of the version with the hash of its release."""
-        from runtime.mlflow.releases.store import read_digest  # imports mlflow
+        from runtime.mlflow.releases.store import read_digest
 
         version = self.model.version()
         return f"{version.number}-{read_digest(version)}"
 
     def load(self) -> ServedModel:
-        """Return the version with the alias, and its collection and index."""
+        """Return the version with its collection and index; the downloaded files are in memory or mapped."""
         from runtime.mlflow.releases.release import COLLECTION, INDEX
-        from runtime.mlflow.releases.store import download_release, read_digest  # imports mlflow
+        from runtime.mlflow.releases.store import download_release, read_digest
 
         version = self.model.version()
         digest = read_digest(version)
         with TemporaryDirectory() as folder:
             graphs, release = download_release(version, digest, Path(folder))
             name = f"{version.model} version {version.number}, release {digest[:12]}"
-            served = open_served_model(graphs, release / COLLECTION, release / INDEX, name, self.threads, self.images)
+            served = open_served_model(graphs, release / COLLECTION, release / INDEX, name, self.images)
         served.version = replace(served.version, number=version.number, release=digest)
         return served
 
@@ -83,8 +81,8 @@ class CandidateSource(ReleaseSource):
         self._champion = champion
 
     def key(self) -> str:
-        """Return the number of the version with the hash of its release."""
-        from runtime.mlflow import VETO, version_tags  # imports mlflow
+        """Return the number of the version with the hash of its release; raise ``NoModel`` without a candidate."""
+        from runtime.mlflow import VETO, version_tags
 
         try:
             version, key = self.model.version(), super().key()
@@ -99,16 +97,12 @@ class CandidateSource(ReleaseSource):
 
 
 class RegistrySource:
-    """A registered model with the collection that it embedded, in a folder."""
+    """A registered model with its collection in a folder: a new version comes into use once that is embedded."""
 
-    reversible = False
-    """The times of its files are part of a key."""
+    reversible = False  # the times of its files are part of a key
 
-    def __init__(
-        self, uri: str, collection: Path, index: Path | None, images: Path | None = None, threads: int = 1
-    ) -> None:
-        self.model, self.threads = RegisteredModel(uri), threads
-        self.collection, self.index, self.images = collection, index, images
+    def __init__(self, uri: str, collection: Path, index: Path | None, images: Path | None = None) -> None:
+        self.model, self.collection, self.index, self.images = RegisteredModel(uri), collection, index, images
 
     def key(self) -> str:
         """Return the number of the version with the state of collection and index."""
@@ -119,9 +113,8 @@ class RegistrySource:
         """Return the version with the alias, and the collection."""
         version = self.model.version()
         with TemporaryDirectory() as folder:  # the graphs are in memory once the served model is open
-            graphs = version.download_graphs(Path(folder))
-            name = f"{version.model} version {version.number}"
-            return open_served_model(graphs, self.collection, self.index, name, self.threads, self.images)
+            graphs, name = version.download_graphs(Path(folder)), f"{version.model} version {version.number}"
+            return open_served_model(graphs, self.collection, self.index, name, self.images)
 
 
 def open_source(

@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 class Candidate:
     """A second release."""
 
-    source: ModelSource
+    source: ModelSource  # offers no model while there is nothing to compare
     mode: Mode
-    share: float
+    share: float  # of the clients, in [0, 1]
 
 
 class Comparison:

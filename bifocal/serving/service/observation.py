@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,14 +28,11 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-@dataclass
 class Metrics:
     """Metrics of one service."""
 
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-
-    def __post_init__(self) -> None:
-        registry = self.registry
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
         labels = ("route", "status")
         self.requests = Histogram(
             "bifocal_request_seconds", "Latency of requests", labels, buckets=SECONDS, registry=registry
@@ -60,7 +56,7 @@ class Metrics:
 
 
 def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float) -> None:
-    """Count a request, and log it with the ``log`` that its route left in ``state``."""
+    """Count a request, and log it with the ``log`` of its route in ``state``; ``route`` is a template of the path."""
     seconds = time.perf_counter() - start
     metrics.requests.labels(route, str(status)).observe(seconds)
     fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 1)}

@@ -77,14 +77,11 @@ class ServedModel:
         items: captions, values and image files.
         collection: with the items of the index.
         version: identity of model and index.
-        threads: threads of an operation of the model.
     """
 
-    def __init__(
-        self, onnx: Path, index: SearchIndex, items: Items, collection: Collection, version: Version, threads: int = 1
-    ) -> None:
+    def __init__(self, onnx: Path, index: SearchIndex, items: Items, collection: Collection, version: Version) -> None:
         self.index, self.items, self.version, self._onnx = index, items, version, onnx
-        self.embedder = Embedder(onnx, threads)
+        self.embedder = Embedder(onnx, threads=1)
         self.heatmap_model = HeatmapModel(onnx, self.embedder) if (onnx / LOCALIZER).is_file() else None
         self.rankings = Rankings(index, collection, self.heatmap_model)
 

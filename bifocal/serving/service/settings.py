@@ -14,20 +14,20 @@ class Settings:
     """Settings of the service."""
 
     limits: Limits = field(default_factory=Limits)
-    max_results: int = 100
-    max_depth: int = 1000
-    max_words: int = 16
-    max_body_bytes: int = 65_536
-    max_requests: int = 1024
-    max_uploads: int = 16
-    requests_per_second: float = 0.0
-    body_seconds: float = 20.0
-    api_keys: frozenset[str] = frozenset()
-    admin_key: str | None = None
-    origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ("*",)
+    max_results: int = 100  # of a request
+    max_depth: int = 1000  # results that can be reached by paging
+    max_words: int = 16  # sentences that one request adds and takes away
+    max_body_bytes: int = 65_536  # of a request in JSON
+    max_requests: int = 1024  # at a time; further ones are answered with 429
+    max_uploads: int = 16  # image files at a time: each is held in memory
+    requests_per_second: float = 0.0  # of a client, on average; 0 is no limit
+    body_seconds: float = 20.0  # longest time in which the body of a request arrives
+    api_keys: frozenset[str] = frozenset()  # empty if the service needs no key
+    admin_key: str | None = None  # may delete items; None if nobody may
+    origins: tuple[str, ...] = ()  # web origins whose pages may call the service
+    hosts: tuple[str, ...] = ("*",)  # accepted values of the header Host without the port
     log_queries: bool = False
-    threads: int = 2
+    threads: int = 2  # requests that are computed at a time
 
 
 def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | None]:

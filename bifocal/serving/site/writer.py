@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from bifocal.progress import track
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.sessions import open_session, run_graph
-from bifocal.serving.site.contents import write_collection, write_json, write_vectors
+from bifocal.serving.site.contents import site_thumbnail, write_collection, write_json, write_vectors
 from bifocal.serving.site.npm import vendored_files
-from bifocal.serving.site.pictures import site_thumbnail
 from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.site.weights import quantize_weights
 

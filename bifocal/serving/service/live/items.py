@@ -1,17 +1,38 @@
-"""What is known of the items of a collection, beside their vectors."""
+"""Captions, metadata and image files of the items of a collection."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from bifocal.datasets.remote_files import is_address
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.format import META
 
 
-class Items(Protocol):
-    """Captions, values and image files of items, by their ids."""
+class Items:
+    """Captions, metadata and image files by the ids of items; ``images`` replaces the root of the collection."""
+
+    def __init__(self, collection: Collection, images: Path | None = None) -> None:
+        self._collection, root = collection, collection.description.root
+        self._folder = collection.directory / root if images is None else images
+        self._has_files = images is not None or (not is_address(root) and self._folder.is_dir())
+        self._rows = {item_id: row for row, item_id in enumerate(collection.ids)}
+        self._columns = [name for name in collection.items.column_names if name.startswith(META)]
 
     def captions(self, item_id: str) -> list[str]:
         """Return the sentences of an item."""
+        return self._collection.captions(self._rows[item_id])
 
     def metadata(self, item_id: str) -> dict[str, Any]:
-        """Return the values of an item."""
+        """Return the values of an item; times are texts."""
+        row = self._rows[item_id]
+        values = {name.removeprefix(META): self._collection.items[name][row].as_py() for name in self._columns}
+        return {name: value if _is_json(value) else str(value) for name, value in values.items()}
 
     def file(self, item_id: str) -> Path | None:
-        """Return the file of an item's image; None if this machine does not have it."""
+        """Return the file of an item's image; None if it is at an address, or this machine lacks the folder."""
+        name: str | None = self._collection.items["image"][self._rows[item_id]].as_py()
+        return self._folder / name if name is not None and self._has_files else None
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

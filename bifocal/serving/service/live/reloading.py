@@ -23,13 +23,13 @@ class ModelSource(Protocol):
 
     @property
     def reversible(self) -> bool:
-        """Whether a former key may come back: the former served model then stays loaded."""
+        """Whether a previous key may come back: the previous served model then stays loaded."""
 
     def key(self) -> str:
-        """Return a text that changes with the model or the index; called every few seconds."""
+        """Return a text that changes with the model or the index, or raise ``NoModel``; called every few seconds."""
 
     def load(self) -> ServedModel:
-        """Return the present model with its index."""
+        """Return the model with its index."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Reloader:
     def __init__(self, source: ModelSource, executor: Executor, on_swap: Callable[[ServedModel], None]) -> None:
         self.source, self.executor, self.on_swap = source, executor, on_swap
         self.generation: Generation | None = None
-        self.failure: str | None = None
+        self.failure: str | None = None  # why the newest model or index is not in use
         self._key: str | None = None
-        self._former: tuple[str, Generation] | None = None
+        self._previous: tuple[str, Generation] | None = None
 
     async def refresh(self) -> None:
         """Load model and index if one of them has changed; if that fails, the present ones stay in use."""
@@ -62,8 +62,8 @@ class Reloader:
             if key == self._key:
                 self.failure = None
                 return
-            if self._former is not None and self._former[0] == key:
-                generation = self._former[1]
+            if self._previous is not None and self._previous[0] == key:
+                generation = self._previous[1]
             else:
                 served = await loop.run_in_executor(None, self._load, key)
                 batcher = SentenceBatcher(served.embed_sentences, self.executor)
@@ -71,7 +71,7 @@ class Reloader:
         except NoModel as reason:
             if self.failure != str(reason):
                 logger.info("no model in use", extra={"fields": {"reason": str(reason)}})
-            self.generation = self._key = self._former = None
+            self.generation = self._key = self._previous = None
             self.failure = str(reason)
             return
         except Exception as error:  # any damage of the files: report it, and go on with the loaded model
@@ -80,7 +80,7 @@ class Reloader:
             self.failure = str(error)
             return
         if self.source.reversible and self._key is not None and self.generation is not None:
-            self._former = self._key, self.generation
+            self._previous = self._key, self.generation
         self._key, self.failure, self.generation = key, None, generation
         served = generation.served
         self.on_swap(served)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.serving.site.pictures import MAX_BYTES, site_thumbnail
+from bifocal.serving.site.contents import MAX_BYTES, site_thumbnail
 
 MAX_PIXELS = 10**7
 
