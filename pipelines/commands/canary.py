@@ -1,14 +1,17 @@
 """``python -m pipelines canary``."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from bifocal.serving.canary.decision import Rule
+    from bifocal.serving.canary.decision import Decision, Rule
     from bifocal.serving.canary.intervals import Estimate
     from bifocal.serving.canary.report import Report
+    from components.cluster.promote.spec import PromotionPolicy
+    from runtime.mlflow import Version
 
 FILE = click.Path(path_type=Path)
 
@@ -18,7 +21,7 @@ FILE = click.Path(path_type=Path)
     "--service", "services", multiple=True, default=("http://127.0.0.1:8080",), show_default=True,
     help="Address of 'bifocal serve'; repeat it for each replica.",
 )  # fmt: skip
-@click.option("--rule", "rule_file", type=FILE, help="Rule; by default pipelines/canary/canary.yaml.")
+@click.option("--rule", "rule_file", type=FILE, help="Rule; by default pipelines/policies/canary.yaml.")
 @click.option("--report", "only_report", is_flag=True, help="Print the report, and decide nothing.")
 @click.option(
     "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
@@ -35,34 +38,68 @@ def canary(
     because the confidence intervals hold at every look.
     """
     from bifocal.serving.canary.decision import decide
-    from pipelines.canary.services import load_rule, read_reports
+    from bifocal.serving.canary.services import read_reports
+    from bifocal.serving.service.settings import read_keys
+    from pipelines import policies
 
-    rule, state = load_rule(rule_file), read_reports(services)
-    if state.report is not None:
-        _print(state.report, rule)
-    if state.stopped is not None or state.report is None:
-        click.echo(f"nothing to decide: {state.stopped}")
+    rule, keys = policies.load_canary(rule_file or policies.CANARY), sorted(read_keys(os.environ)[0])
+    report, stopped = read_reports(services, keys[0] if keys else None)
+    if report is not None:
+        _print(report, rule)
+    if stopped is not None or report is None:
+        click.echo(f"nothing to decide: {stopped}")
         return
     if only_report:
         return
-    decision = decide(rule, state.report)
+    decision = decide(rule, report)
     for reason in decision.reasons:
         click.echo(f"{decision.verdict}: {reason}")
-    if decision.verdict == "wait":
-        return
-    from pipelines import policies
-    from pipelines.canary.actions import promote_candidate, withdraw_candidate
+    if decision.verdict != "wait":
+        _act(policies.load_promotion(policy_file or policies.PROMOTION), report, decision, artifacts)
 
-    policy = policies.load_promotion(policy_file or policies.PROMOTION)
+
+def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", artifacts: Path) -> None:
+    """Log the decision, and withdraw the candidate, or decide on it as ``python -m pipelines promote`` does."""
+    from bifocal.serving.canary.report import metric_json
+    from components.cluster.promote.run import promote
+    from runtime.mlflow import log_online_decision, promotion_lock, withdraw
+    from runtime.s3.remote_files import fetch_remote_files
+
+    metrics = [metric_json(metric) for metric in report.metrics()]
+    record = {**decision.record(), **report.to_json(), "metrics": metrics}
     if decision.verdict == "withdraw":
-        version = withdraw_candidate(policy, state.report, decision)
+        with promotion_lock(policy.model, policy.lock_timeout):
+            version = _candidate(policy, report)
+            withdraw(version, "; ".join(decision.reasons))
+            log_online_decision(version, report.champion.version, record)
         click.secho(f"withdrawn: version {version.number} of {version.model}", fg="red")
         return
-    promotion = promote_candidate(policy, state.report, decision, artifacts)
+    version = _candidate(policy, report)
+    log_online_decision(version, report.champion.version, record)
+    fetch_remote_files()
+    promotion = promote(policy, artifacts / "dataset", artifacts / "features", number=version.number)
     for against in promotion.reasons:
         click.secho(f"not promoted: {against}", fg="red")
     if promotion.promoted:
-        click.secho(f"promoted: version {state.report.candidate.version} of {policy.model}", fg="green")
+        click.secho(f"promoted: version {version.number} of {policy.model}", fg="green")
+
+
+def _candidate(policy: "PromotionPolicy", report: "Report") -> "Version":
+    """Return the candidate of a report; raise ``ValueError`` if the registry has other releases than the report."""
+    from runtime.mlflow import get_version, get_version_number
+    from runtime.mlflow.releases.store import read_digest
+
+    if report.candidate.version is None:
+        raise ValueError("the service compares no registered versions")
+    champion = get_version(policy.model, policy.champion)
+    candidate = get_version_number(policy.model, report.candidate.version)
+    for arm, version, release in (("champion", champion, report.champion), ("candidate", candidate, report.candidate)):
+        if version is None or (version.number, read_digest(version)) != (release.version, release.digest):
+            raise ValueError(
+                f"the report is about {release.name} as the {arm}, and the registry has another one by now: wait until "
+                "the service compares the present releases"
+            )
+    return candidate
 
 
 def _print(report: "Report", rule: "Rule") -> None:

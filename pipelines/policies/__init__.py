@@ -1,12 +1,18 @@
-"""Policies of an operator: ``promotion.yaml`` and ``thresholds.yaml``."""
+"""Policies of an operator: ``promotion.yaml``, ``thresholds.yaml`` and ``canary.yaml``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from components.cluster.monitor.spec import MonitorPolicy
 from components.cluster.promote.spec import PromotionPolicy
 from pipelines.yaml_model import load_yaml_model
 
-PROMOTION, THRESHOLDS = (Path(__file__).with_name(name) for name in ("promotion.yaml", "thresholds.yaml"))
+if TYPE_CHECKING:
+    from bifocal.serving.canary.decision import Rule
+
+PROMOTION, THRESHOLDS, CANARY = (
+    Path(__file__).with_name(name) for name in ("promotion.yaml", "thresholds.yaml", "canary.yaml")
+)
 
 
 def load_promotion(path: Path = PROMOTION) -> PromotionPolicy:
@@ -21,3 +27,12 @@ def load_thresholds(path: Path = THRESHOLDS) -> MonitorPolicy:
     policy = load_yaml_model(path, MonitorPolicy.model_validate)
     Thresholds.of(policy.model_dump())  # check the names and the permutations
     return policy
+
+
+def load_canary(path: Path = CANARY) -> "Rule":
+    """Return when a candidate of a service is promoted or withdrawn; raise ``ValueError`` for an invalid entry."""
+    from pydantic import TypeAdapter
+
+    from bifocal.serving.canary.decision import Rule  # imports numpy
+
+    return load_yaml_model(path, TypeAdapter(Rule).validate_python)

@@ -1,1 +1,0 @@
-"""Decision on a release that answers a share of the clients, or repeats their searches."""
