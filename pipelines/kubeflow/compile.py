@@ -15,12 +15,12 @@ from components import catalog
 from components.cluster.fingerprint.spec import COMPONENT as FINGERPRINT
 from components.cluster.notify.spec import COMPONENT as NOTIFY
 from components.cluster.train_distributed.spec import COMPONENT as TRAIN_DISTRIBUTED
-from components.cluster.train_distributed.spec import SETTINGS
 from pipelines.kubeflow.flows import Flow, FlowName, stages_of
 from pipelines.kubeflow.nodes import node_settings
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.tasks import TaskFactory
 from runtime import parameters
+from runtime.kubeflow.node_settings import SETTINGS
 from runtime.s3.checkpoints import FOLDER as CHECKPOINTS_FOLDER
 from runtime.s3.uri import is_remote
 from runtime.shared_store import VARIABLE as STORE_FOLDER

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from components.cluster.train_distributed.spec import NodeSettings
 from pipelines.kubeflow.pods import RUN_ID
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.step_resources import SecurityContext, StepResources
+from runtime.kubeflow.node_settings import NodeSettings
 
 # Variables of Kubeflow's MLflow plugin (kubeflow/pipelines 2.17, backend/src/v2/common/plugins/mlflow/handler.go:149):
 # with them, the training logs to the run of the waiting step.

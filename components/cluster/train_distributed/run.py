@@ -3,24 +3,22 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kubeflow.trainer import CustomTrainerContainer, TrainerClient
-from kubeflow.trainer import options as patches
-from kubeflow.trainer.options.common import Name
+from kubeflow.trainer import TrainerClient
 
 from components.catalog import all_components
-from components.cluster.train_distributed.job import TrainJob
-from components.cluster.train_distributed.node import CHECKPOINTS, JOB, MODEL
-from components.cluster.train_distributed.pods import runtime_patch
-from components.cluster.train_distributed.spec import SETTINGS, NodeSettings, TrainDistributedParams
+from components.cluster.train_distributed.spec import TrainDistributedParams
 from runtime.artifacts import MANIFEST, artifact_hash
 from runtime.identity import image_key
+from runtime.kubeflow.node import CHECKPOINTS, MODEL
+from runtime.kubeflow.node_settings import SETTINGS, NodeSettings
+from runtime.kubeflow.pods import create_train_job
+from runtime.kubeflow.train_job import TrainJob
 from runtime.s3.storage import Storage
 
 
@@ -31,15 +29,7 @@ def run(
 
     Inputs, parameters, code and image give the name of the job and its folder on S3. So a step that is killed, and
     started again, adopts its job, or takes the model if the job is done. The job resumes from its checkpoints.
-
-    Args:
-        client: of Kubeflow's Trainer; None connects to the cluster that this step runs on.
-        inputs: artifacts that ``train_embedding`` reads.
-
-    Raises:
-        ValueError: the job failed; the message has the end of its log.
-        TimeoutError: the job did not end in time.
-        OSError: S3, or the Kubernetes API for an hour, did not answer.
+    Without a ``client`` of Kubeflow's Trainer, the step connects to the cluster that it runs on.
     """
     settings = NodeSettings.model_validate_json(os.environ[SETTINGS])
     storage = Storage()
@@ -51,9 +41,17 @@ def run(
     if not storage.exists(f"{folder}/{MODEL}/{MANIFEST}"):
         for name, path in inputs.items():
             storage.upload(path, f"{folder}/{name}")
+        job = {
+            "folder": folder,
+            "inputs": list(inputs),
+            "values": {"seed": params.seed, "train_embedding": params.values},
+            "code": code,
+            "processes": settings.processes,
+            "secrets": settings.secrets,
+        }
         client, name = client or TrainerClient(), f"bifocal-{identity}"
-        create_job = partial(create, client, name, params, settings, folder, code, list(inputs))
-        TrainJob(client, name, create_job, settings.timeout).run()
+        create = partial(create_train_job, client, name, params.image, params.nodes, settings, job)
+        TrainJob(client, name, create, settings.timeout).run()
     with TemporaryDirectory() as temporary:
         model = Path(temporary) / MODEL
         storage.download(f"{folder}/{MODEL}", model)
@@ -63,48 +61,3 @@ def run(
     for name in [*inputs, CHECKPOINTS]:
         storage.delete(f"{folder}/{name}")
     return {"nodes": params.nodes}
-
-
-def create(
-    client: Any,
-    name: str,
-    params: TrainDistributedParams,
-    settings: NodeSettings,
-    folder: str,
-    code: str,
-    inputs: Sequence[str],
-) -> None:
-    """Create the TrainJob; each node runs ``components.cluster.train_distributed.node``.
-
-    Args:
-        folder: of the job on S3.
-        code: hash of the code of ``train_embedding``.
-        inputs: names of the artifacts in ``folder``.
-    """
-    job = {
-        "folder": folder,
-        "inputs": inputs,
-        "values": {"seed": params.seed, "train_embedding": params.values},
-        "code": code,
-        "processes": settings.processes,
-        "secrets": settings.secrets,
-    }
-    environment = {name: os.environ[name] for name in settings.environment if name in os.environ}
-    trainer = CustomTrainerContainer(
-        image=params.image,
-        num_nodes=params.nodes,
-        resources_per_node=settings.resources,
-        env={**environment, JOB: json.dumps(job, sort_keys=True)},
-    )
-    client.train(
-        runtime=settings.runtime,
-        trainer=trainer,
-        options=[
-            Name(name),
-            patches.Labels(settings.labels),
-            patches.Annotations(settings.annotations),
-            patches.TrainerCommand(["python", "-m", "components.cluster.train_distributed.node"]),
-            runtime_patch(settings),
-            patches.ActiveDeadlineSeconds(settings.timeout),
-        ],
-    )

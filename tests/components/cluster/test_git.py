@@ -8,7 +8,7 @@ import pytest
 
 from components.cluster.fetch.run import run as fetch
 from components.cluster.fetch.spec import FetchParams
-from components.cluster.fingerprint.run import last_commits
+from runtime.git.commits import last_commits
 from tests.git_server import PASSWORD, USER, create_repository, serve_git
 
 
@@ -34,5 +34,5 @@ def test_files_of_a_private_repository_are_fetched_with_the_login_of_the_environ
 
 
 def test_a_missing_login_is_an_error_without_a_prompt(private: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"git clone failed: .*could not read Username"):
+    with pytest.raises(ValueError, match=r"'git clone .*' failed: .*could not read Username"):
         last_commits(private[0], "main", ["data.txt"])

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from components.cluster.train_distributed.spec import SETTINGS, NodeSettings
 from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.kubeflow.resources import Resources
 from runtime import parameters
+from runtime.kubeflow.node_settings import SETTINGS, NodeSettings
 from tests.pipelines.compiled import REVISION, VALUES
 
 

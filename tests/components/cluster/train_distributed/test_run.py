@@ -12,34 +12,17 @@ from typing import Any
 import boto3
 import pytest
 
-from components.cluster.train_distributed import job as trainjob
-from components.cluster.train_distributed import node
 from components.cluster.train_distributed.run import run
-from components.cluster.train_distributed.spec import COMPONENT, SETTINGS, NodeSettings, TrainDistributedParams
+from components.cluster.train_distributed.spec import COMPONENT, TrainDistributedParams
 from components.train_embedding.spec import COMPONENT as TRAIN_EMBEDDING
 from runtime import artifacts
+from runtime.kubeflow import node
+from runtime.kubeflow import train_job as trainjob
+from runtime.kubeflow.node_settings import SETTINGS
 from runtime.s3.storage import Storage
-from tests.components.cluster.train_distributed.trainer import Cluster, end, running_cluster
+from tests.components.cluster.train_distributed.trainer import NODES, Cluster, end, running_cluster
 
 PARAMS = TrainDistributedParams(seed=1, values={"epochs": 2}, nodes=3, image="registry/bifocal@sha256:1")
-NODES = NodeSettings(
-    runtime="torch-distributed",
-    folder="s3://bucket/jobs",
-    resources={"cpu": "8", "nvidia.com/gpu": "2"},
-    processes=2,
-    environment=["MLFLOW_TRACKING_URI", "KFP_RUN_ID", "UNSET"],
-    secrets={"bifocal-s3": {"access_key": "AWS_ACCESS_KEY_ID"}},
-    shared_memory="8Gi",
-    volumes=[{"persistentVolumeClaim": {"claimName": "corpora"}, "mountPath": "/corpora", "subPath": "coco"}],
-    labels={"kueue.x-k8s.io/queue-name": "gpus", "team": "search"},
-    annotations={"sidecar.istio.io/inject": "false"},
-    node_selector={"zone": "a"},
-    node_affinity=[{"key": "gpu", "operator": "In", "values": ["h100"]}],
-    tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-    image_pull_secrets=["registry"],
-    security_context={"runAsUser": 12345},
-    timeout=600,
-)
 
 
 @pytest.fixture
@@ -114,7 +97,7 @@ def test_job_has_the_declared_nodes_and_its_model_is_downloaded(
     assert spec["activeDeadlineSeconds"] == NODES.timeout
     trainer = spec["trainer"]
     assert (trainer["numNodes"], trainer["image"]) == (3, PARAMS.image)
-    assert trainer["command"] == ["python", "-m", "components.cluster.train_distributed.node"]
+    assert trainer["command"] == ["python", "-m", "runtime.kubeflow.node"]
     assert trainer["resourcesPerNode"]["limits"]["nvidia.com/gpu"] == "2"
     variables = {entry["name"]: entry["value"] for entry in trainer["env"]}
     assert variables.keys() == {"MLFLOW_TRACKING_URI", "KFP_RUN_ID", node.JOB}  # no secret

@@ -16,6 +16,8 @@ from kubeflow.trainer import KubernetesBackendConfig, TrainerClient
 from kubeflow_trainer_api import models
 from kubernetes.client import Configuration
 
+from runtime.kubeflow.node_settings import NodeSettings
+
 NAMESPACE = "research"
 JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
 NODE: dict[str, Any] = {
@@ -31,6 +33,24 @@ RUNTIME = {
     "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
     "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [NODE]}}},
 }
+NODES = NodeSettings(
+    runtime="torch-distributed",
+    folder="s3://bucket/jobs",
+    resources={"cpu": "8", "nvidia.com/gpu": "2"},
+    processes=2,
+    environment=["MLFLOW_TRACKING_URI", "KFP_RUN_ID", "UNSET"],
+    secrets={"bifocal-s3": {"access_key": "AWS_ACCESS_KEY_ID"}},
+    shared_memory="8Gi",
+    volumes=[{"persistentVolumeClaim": {"claimName": "corpora"}, "mountPath": "/corpora", "subPath": "coco"}],
+    labels={"kueue.x-k8s.io/queue-name": "gpus", "team": "search"},
+    annotations={"sidecar.istio.io/inject": "false"},
+    node_selector={"zone": "a"},
+    node_affinity=[{"key": "gpu", "operator": "In", "values": ["h100"]}],
+    tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    image_pull_secrets=["registry"],
+    security_context={"runAsUser": 12345},
+    timeout=600,
+)
 
 
 @dataclass

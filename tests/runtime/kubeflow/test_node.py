@@ -10,8 +10,8 @@ from typing import Any
 import boto3
 import pytest
 
-from components.cluster.train_distributed import node
 from runtime import artifacts
+from runtime.kubeflow import node
 from runtime.kubeflow.executor import ExecutorInput
 from runtime.s3.storage import Storage
 
@@ -87,7 +87,7 @@ def test_node_passes_sigterm_on_to_the_training() -> None:
     handler = "signal.signal(15, lambda *_: sys.exit(143))"
     training = f"import signal, sys, time; {handler}; print('up', flush=True); time.sleep(60)"
     program = (
-        "import sys; from components.cluster.train_distributed import node\n"
+        "import sys; from runtime.kubeflow import node\n"
         "original = node.subprocess.Popen\n"
         "node.subprocess.Popen = lambda command, env: original([sys.executable, '-c', command[-1]], env=env)\n"
         f"import os; sys.exit(node._torchrun(1, [{training!r}], os.environ))"

@@ -1,15 +1,44 @@
-"""Pods of a TrainJob: the patch of the Trainer's runtime."""
+"""Creation of a TrainJob, with the patch of its pods in the Trainer's runtime."""
 
+import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from kubeflow.trainer import CustomTrainerContainer
 from kubeflow.trainer import options as patches
+from kubeflow.trainer.options.common import Name
 
-from components.cluster.train_distributed.spec import NodeSettings
+from runtime.kubeflow.node import JOB, SECRETS
+from runtime.kubeflow.node_settings import NodeSettings
 
-SECRETS = "/secrets"
 SHARED_MEMORY = "shared-memory"
 QUEUE = "kueue.x-k8s.io/"
+
+
+def create_train_job(
+    client: Any, name: str, image: str, nodes: int, settings: NodeSettings, job: Mapping[str, Any]
+) -> None:
+    """Create the TrainJob ``name``; each node runs ``runtime.kubeflow.node`` with the description ``job``."""
+    environment = {name: os.environ[name] for name in settings.environment if name in os.environ}
+    trainer = CustomTrainerContainer(
+        image=image,
+        num_nodes=nodes,
+        resources_per_node=settings.resources,
+        env={**environment, JOB: json.dumps(job, sort_keys=True)},
+    )
+    client.train(
+        runtime=settings.runtime,
+        trainer=trainer,
+        options=[
+            Name(name),
+            patches.Labels(settings.labels),
+            patches.Annotations(settings.annotations),
+            patches.TrainerCommand(["python", "-m", "runtime.kubeflow.node"]),
+            runtime_patch(settings),
+            patches.ActiveDeadlineSeconds(settings.timeout),
+        ],
+    )
 
 
 def runtime_patch(settings: NodeSettings) -> patches.RuntimePatch:
