@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from bifocal.datasets import open_image, read_dataset
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.trained_model import encode_file
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from pipelines.app.demo_folder import (
     BACKBONE,
     BIAS,

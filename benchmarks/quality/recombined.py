@@ -23,7 +23,7 @@ from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, T
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.search import SearchIndex
 from bifocal.search.calibration.calibration import FALSE_POSITIVES, calibration_error
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 
 QUERIES, BATCH = 600, 64
 

@@ -22,7 +22,7 @@ from bifocal.search import SearchIndex
 from bifocal.search.calibration.calibration import FALSE_POSITIVES, calibrate, calibration_error, first_results
 from bifocal.search.calibration.caption_relevance import relevant_rows
 from bifocal.search.index.changes import remove_items
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 
 WORDS, BATCH = 12, 32
 

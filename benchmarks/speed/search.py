@@ -33,7 +33,7 @@ from bifocal.search.index.approximate import choose_factory, import_faiss
 from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt
 from bifocal.search.index.changes import add_items
 from bifocal.search.vectors import unit_vectors
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 
 DEMO = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model"
 CLUSTERS, QUERIES, TEST_QUERIES, BATCH = 32, 1000, 3000, 65_536

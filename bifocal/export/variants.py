@@ -11,8 +11,7 @@ import torch
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks
-from bifocal.serving.embedder import Embedder
-from bifocal.serving.encoders import Array
+from bifocal.serving.encoders import Array, Embedder
 
 IMAGES = 1000
 """Images that the recall is measured on, at most."""

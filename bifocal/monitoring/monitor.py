@@ -21,7 +21,7 @@ from bifocal.monitoring.week import Week
 from bifocal.report.html import render
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.identity import model_hash
 
 REFERENCE, LEDGER, RESULTS, PAGE, TEXTFILE = "reference", "images.parquet", "monitor.json", "index.html", "monitor.prom"

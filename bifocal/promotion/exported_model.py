@@ -16,9 +16,7 @@ from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
 from bifocal.promotion.exported_scores import score_matrix
-from bifocal.serving.embedder import Embedder
-from bifocal.serving.encoders import Array
-from bifocal.serving.pair_scorer import PairScorer, scores_pairs
+from bifocal.serving.encoders import Array, Embedder, PairScorer, scores_pairs
 
 BACKBONE = "backbone"
 """Value of the column ``branch`` in ``parity.csv``."""

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.serving.encoders import Array
-from bifocal.serving.pair_scorer import Captions, PairScorer
+from bifocal.serving.encoders import Array, Captions, PairScorer
 
 IMAGES, CAPTIONS = 16, 32
 """Images and captions per call of the scoring graph."""

@@ -16,7 +16,7 @@ from bifocal.report.overlay import overlay
 from bifocal.search.collection.collection import Collection
 from bifocal.search.hits import SearchHit
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import HeatmapModel
 from bifocal.serving.identity import model_hash
 

@@ -20,6 +20,9 @@ Array = NDArray[Any]
 INPUTS = ("text", "image", "features")
 """Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's regions."""
 MAX_PIXELS = 50_000_000
+SCORES = "scores.onnx"
+Captions = tuple[Array, Array]
+"""M encoded captions: sentences (M, d) and words (M, T, d), zero after the end of a sentence."""
 
 
 class ImageGraph:
@@ -93,6 +96,48 @@ class Encoders(ImageGraph):
     def encode_sentences(self, sentences: Sequence[str]) -> list[Array]:
         """Return the outputs of the text encoder for B sentences."""
         return run_graph(self.texts, self.sentences.read(sentences))
+
+
+class Embedder(Encoders):
+    """A model with one vector per sentence and per image; see ``Encoders``."""
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Array:
+        """Return the embeddings (B, d) float32 of B sentences."""
+        return self.encode_sentences(sentences)[0]
+
+    def embed_images(self, images: Sequence[ImageFile]) -> Array:
+        """Return the embeddings (B, d) float32 of B image files: their bytes, or base64."""
+        return self.encode_images(images)
+
+    def embed_features(self, features: Sequence[Any]) -> Array:
+        """Return the embeddings (B, d) float32 of B arrays (R, D), or nested lists; R may differ."""
+        return self.encode_features(features)
+
+
+class PairScorer(Encoders):
+    """A model that compares the words of a sentence with the cells of an image, and has no vector for either.
+
+    The features (R, D) of an image are R / L cells of each of L levels, one level after the other.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.scores = open_session(directory / SCORES)
+        self.levels = int(self.images.get_outputs()[0].shape[1])
+
+    def encode_captions(self, sentences: Sequence[str]) -> Captions:
+        """Encode M sentences."""
+        vectors, words = self.encode_sentences(sentences)
+        return vectors, words
+
+    def score(self, cells: Array, captions: Captions) -> Array:
+        """Return the scores (N, M) float32 of N images, whose cells are (N, L, R, d), and M captions."""
+        return run_graph(self.scores, (cells, *captions))[0]
+
+
+def scores_pairs(directory: Path) -> bool:
+    """Return whether an exported model needs ``PairScorer``: it has no vector for a sentence or an image."""
+    return (directory / SCORES).is_file()
 
 
 def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:

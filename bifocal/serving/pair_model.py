@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bifocal.serving.encoders import Array
+from bifocal.serving.encoders import Array, PairScorer
 from bifocal.serving.image_files import gray_image
 from bifocal.serving.limits import Limits, chunks
-from bifocal.serving.pair_scorer import PairScorer
 from bifocal.serving.rows import Rows
 
 IMAGES, SENTENCES = 16, 64

@@ -7,10 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder, PairScorer, scores_pairs
 from bifocal.serving.limits import Limits
 from bifocal.serving.pair_model import PairScorerModel
-from bifocal.serving.pair_scorer import PairScorer, scores_pairs
 from bifocal.serving.ranker import Ranker, RankerModel, ranks_images
 from bifocal.serving.rows import Rows
 

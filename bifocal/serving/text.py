@@ -71,34 +71,14 @@ def _clip(folder: Path) -> Reader:
     return _FixedLength(SubwordTokenizer.read(file)) if file.is_file() else _Library(folder)
 
 
-def _terms(folder: Path) -> Reader:
-    # Imported here: a server of another model needs no stemmer.
-    bag: Reader = import_module("bifocal.text.bag_of_words").BagOfWords.load(folder)
-    return bag
-
-
-def _token_means(folder: Path) -> Reader:
-    means: Reader = import_module("bifocal.text.token_means").TokenMeans.load(folder)
-    return means
-
-
-def _word_means(folder: Path) -> Reader:
-    means: Reader = import_module("bifocal.text.word_means").WordMeans.load(folder)
-    return means
-
-
-def _fisher(folder: Path) -> Reader:
-    reader: Reader = import_module("bifocal.text.fisher").FisherReader.load(folder)
-    return reader
-
-
+# Imported when they are needed: a server of another model needs no stemmer.
 READERS: dict[str, Callable[[Path], Reader]] = {
-    "FisherVectors": _fisher,
-    "MeanWordVectors": _word_means,
+    "FisherVectors": lambda folder: import_module("bifocal.text.fisher").FisherReader.load(folder),
+    "MeanWordVectors": lambda folder: import_module("bifocal.text.word_means").WordMeans.load(folder),
     "OpenClipText": _clip,
     "SentenceVectors": _subwords,
-    "StaticVectors": _token_means,
-    "TFIDF": _terms,
+    "StaticVectors": lambda folder: import_module("bifocal.text.token_means").TokenMeans.load(folder),
+    "TFIDF": lambda folder: import_module("bifocal.text.bag_of_words").BagOfWords.load(folder),
     "Subwords": _subwords,
     "TransformerTokens": _subwords,
 }

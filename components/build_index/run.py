@@ -15,7 +15,7 @@ from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, measure
 from bifocal.search.index.from_collection import HeldOutCaptions, index_of_collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.identity import model_hash
 from components.build_index.spec import BuildIndexParams
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.datasets.images import decode_image, image_size
-from bifocal.serving.encoders import Array, ImageGraph, resized_pixels
+from bifocal.serving.encoders import Array, ImageGraph, resized_pixels, scores_pairs
 from bifocal.serving.heatmaps import LOCALIZER, image_vectors, square_of
-from bifocal.serving.pair_scorer import scores_pairs
 from bifocal.serving.sessions import REGIONS
 
 GRAPH = "image_encoder.onnx"

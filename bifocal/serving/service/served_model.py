@@ -16,7 +16,7 @@ from PIL import Image, ImageFilter
 from bifocal.search.collection.collection import Collection
 from bifocal.search.hits import SearchHit
 from bifocal.search.index.index import SearchIndex
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
 from bifocal.serving.service.live.description import Description, describe
 from bifocal.serving.service.live.items import Items

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from bifocal.serving import pair_model
+from bifocal.serving.encoders import PairScorer
 from bifocal.serving.limits import Limits
 from bifocal.serving.pair_model import PairScorerModel
-from bifocal.serving.pair_scorer import PairScorer
 from bifocal.serving.pyfunc import open_model
 from bifocal.text import Vocabulary
 

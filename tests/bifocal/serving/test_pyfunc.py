@@ -12,8 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from bifocal.serving.embedder import Embedder
-from bifocal.serving.encoders import read_pixels
+from bifocal.serving.encoders import Embedder, read_pixels
 from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
 

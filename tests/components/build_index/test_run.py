@@ -11,7 +11,7 @@ from bifocal.datasets.corpora import Scenes
 from bifocal.search import SearchIndex
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.identity import model_hash
 from components.build_index.run import run
 from components.build_index.spec import BuildIndexParams

@@ -12,7 +12,7 @@ from bifocal.datasets import open_image, read_dataset
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.trained_model import encode_file
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import HeatmapModel, image_vectors
 from components.cluster.merge_collection.spec import COMPONENT as MERGE
 from runtime import artifacts

@@ -13,7 +13,7 @@ from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureWriter
 from bifocal.search.collection.collection import Collection
 from bifocal.search.trained_model import encode_file
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from components.embed_collection.run import run
 from components.embed_collection.spec import COMPONENT
 from runtime import artifacts

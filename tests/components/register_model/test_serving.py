@@ -27,7 +27,7 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from bifocal.serving import encoders
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
 from components.register_model.run import run as register_model

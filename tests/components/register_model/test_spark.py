@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.limits import Limits
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams

@@ -11,7 +11,7 @@ from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, SHAPES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.search import SearchIndex
 from bifocal.search.calibration.calibration import Calibration, calibrate, calibration_error
-from bifocal.serving.embedder import Embedder
+from bifocal.serving.encoders import Embedder
 from pipelines.app.demo_folder import SHIPPED
 
 IMAGES, SHORT = 256, slice(5, 7)
