@@ -1,4 +1,4 @@
-"""Build of the wheel: it contains ONNX Runtime for browsers, which npm fetches."""
+"""Build of the wheel: it contains the parameters, the recipes, and ONNX Runtime for browsers, which npm fetches."""
 
 import runpy
 from typing import Any
@@ -6,15 +6,20 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SITE = "bifocal/serving/site"
+DATA = "bifocal/_packages/pipelines/app/data"
 
 
-class NPMFiles(BuildHookInterface[Any]):
-    """Adds the files that ``npm.json`` pins. Without npm or a network, 'bifocal export-site' fetches them."""
+class DataFiles(BuildHookInterface[Any]):
+    """Adds files that the commands read; a checkout has them in other folders.
+
+    Without npm or a network, the wheel lacks the files that ``npm.json`` pins, and 'bifocal export-site' fetches them.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Fetch the files, unless the cache has them."""
+        """Add the files; fetch those of npm, unless the cache has them."""
         if version == "editable":
             return
+        build_data["force_include"] |= {name: f"{DATA}/{name}" for name in ("params.yaml", "recipes")}
         try:
             folder = runpy.run_path(f"{self.root}/{SITE}/npm.py")["vendored_files"]()
         except FileNotFoundError as error:

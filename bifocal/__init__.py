@@ -3,7 +3,21 @@
 ``bifocal.load("runs/mine")`` returns a trained model, see ``bifocal.search.trained_model.TrainedModel``.
 """
 
+from typing import TYPE_CHECKING
+
 from bifocal.registry import lazy_attributes
 
-# Not one literal: a stage's code is found by module names in the sources, and every stage imports this file.
-__getattr__ = lazy_attributes(__name__, dict.fromkeys(("load", "TrainedModel"), f"{__name__}.search.trained_model"))
+__all__ = ["TrainedModel", "__version__", "load"]
+
+# Every stage imports this file, and depends on each module that it imports or names in a string. Therefore only type
+# checkers import these modules, and no string names one completely.
+if TYPE_CHECKING:
+    from bifocal.search.trained_model import TrainedModel, load
+    from bifocal.version import __version__
+else:
+    _MODULES = {"TrainedModel": "search.trained_model", "load": "search.trained_model", "__version__": "version"}
+    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

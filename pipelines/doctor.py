@@ -85,7 +85,7 @@ def _requirements(
 ) -> Iterator[Requirement]:
     """Yield the requirements in ``texts`` and those of the wanted extras, which may name further extras."""
     for requirement in map(Requirement, [*texts, *(text for name in sorted(wanted) for text in extras[name])]):
-        if requirement.name == "bifocal":
+        if requirement.name == "bifocal-vse":
             yield from _requirements([], extras, requirement.extras)
         else:
             yield requirement

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +127,6 @@ def hash_files(root: Path) -> dict[str, str]:
             with path.open("rb") as file:
                 files[path.relative_to(root).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
     return files
-
-
-def code_hash(root: Path, paths: Iterable[str]) -> str:
-    """SHA-256 over the source files at ``paths`` below ``root``, committed or not."""
-    return hashlib.sha256(_json({path: hash_files(root / path) for path in paths}).encode()).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,10 +1,14 @@
-"""Import closure: the files and packages that a stage runs, found in the sources without importing them."""
+"""Import closure: the files and packages that a stage runs, found in the sources without importing them.
+
+The hash of a module is the hash of its meaning: another comment, docstring or layout repeats no stage.
+"""
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 LIBRARIES = ("bifocal", "runtime", "components")
@@ -14,7 +18,9 @@ INFRASTRUCTURE = (
 )  # fmt: skip
 """Modules that declare, store, track and print: no output of a stage depends on them, so the closure ends here."""
 NO_DATA = (".py", ".md", ".typed")
-"""Suffixes of files in a package that are no data of its modules."""
+"""Suffixes of files in a package that its modules do not read."""
+WITHOUT_MEANING = ("ctx", "kind", "type_comment")
+"""Fields of syntax nodes that follow from others, or have no effect."""
 
 
 @dataclass(frozen=True)
@@ -22,83 +28,86 @@ class Closure:
     """Sources of a stage.
 
     Attributes:
-        files: modules and their data files, relative to the root of the repository, sorted.
+        files: hash of each module and data file by its path relative to the root of the repository, sorted.
         packages: import names of all other packages, without the standard library, sorted.
     """
 
-    files: tuple[str, ...]
+    files: Mapping[str, str]
     packages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Imports:
-    """Imports of one file.
+class Module:
+    """Contents of one file.
 
     Attributes:
-        modules: names of modules; for ``from package import name`` also ``package.name``, which may be no module.
+        hash: SHA-256 of its meaning.
+        imports: names of modules; for ``from package import name`` also ``package.name``, which may not be a module.
         deferred: module of each name imported under ``TYPE_CHECKING`` only, see ``lazy_attributes``: the file that
             imports such a name from this one imports that module.
     """
 
-    modules: frozenset[str]
-    deferred: dict[str, str]
+    hash: str
+    imports: frozenset[str]
+    deferred: Mapping[str, str]
 
 
 def import_closure(root: Path, modules: Iterable[str]) -> Closure:
-    """Return the files and packages that importing and running ``modules`` needs.
+    """Return the files and packages that importing and running ``modules``, below ``root``, needs.
 
     Every import counts, also one in a function. A string that names a module counts as an import, because parts are
-    built by the name of their package: ``build("bifocal.losses", ...)``. Files of a package that are no modules, such
+    built by the name of their package: ``build("bifocal.losses", ...)``. Files of a package that are not modules, such
     as a style sheet, belong to each module in their folder.
-
-    Args:
-        root: folder of the libraries.
-        modules: dotted names.
     """
-    files, packages = set[str](), set[str]()
+    files, packages = dict[str, str](), set[str]()
     waiting, seen = list(modules), set[str]()
     while waiting:
-        module = waiting.pop()
-        if module in seen or _is_infrastructure(module):
+        name = waiting.pop()
+        if name in seen or _is_infrastructure(name):
             continue
-        seen.add(module)
-        if module.partition(".")[0] not in LIBRARIES:
-            packages.add(module.partition(".")[0])
+        seen.add(name)
+        if name.partition(".")[0] not in LIBRARIES:
+            packages.add(name.partition(".")[0])
             continue
-        parent, _, name = module.rpartition(".")
+        parent, _, attribute = name.rpartition(".")
         waiting += [parent] if parent else []
-        path = _file_of(root, module)
-        if path is not None:
-            files |= {file.relative_to(root).as_posix() for file in (path, *_data_files(path.parent))}
-            waiting += _imports(path).modules
+        if file := _file_of(root, name):
+            module = _read(source_path(root, file).read_bytes())
+            files[file] = module.hash
+            files |= _data_files(root, file.rpartition("/")[0])
+            waiting += module.imports
         elif parent and (package := _file_of(root, parent)):
-            deferred = _imports(package).deferred
-            waiting += [deferred[name]] if name in deferred else []
-    return Closure(tuple(sorted(files)), tuple(sorted(packages - sys.stdlib_module_names)))
+            deferred = _read(source_path(root, package).read_bytes()).deferred
+            waiting += [deferred[attribute]] if attribute in deferred else []
+    return Closure(dict(sorted(files.items())), tuple(sorted(packages - sys.stdlib_module_names)))
+
+
+def source_path(root: Path, name: str) -> Path:
+    """Return the path of a source file; in a wheel, ``root`` is the folder ``_packages`` of the package ``bifocal``."""
+    in_wheel = root.name == "_packages" and name.partition("/")[0] == "bifocal"
+    return (root.parents[1] if in_wheel else root) / name
 
 
 def _is_infrastructure(module: str) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in INFRASTRUCTURE)
 
 
-def _file_of(root: Path, module: str) -> Path | None:
-    base = root.joinpath(*module.split("."))
-    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+def _file_of(root: Path, module: str) -> str | None:
+    base = module.replace(".", "/")
+    return next((name for name in (f"{base}.py", f"{base}/__init__.py") if source_path(root, name).is_file()), None)
 
 
-def is_versioned(path: Path) -> bool:
-    """Whether a path in a library is a file that is no bytecode."""
-    return path.is_file() and "__pycache__" not in path.parts
+def _data_files(root: Path, folder: str) -> dict[str, str]:
+    return {
+        f"{folder}/{path.name}": sha256(path.read_bytes()).hexdigest()
+        for path in source_path(root, folder).iterdir()
+        if path.is_file() and path.suffix not in NO_DATA
+    }
 
 
 @cache
-def _data_files(folder: Path) -> tuple[Path, ...]:
-    return tuple(path for path in folder.iterdir() if is_versioned(path) and path.suffix not in NO_DATA)
-
-
-@cache
-def _imports(path: Path) -> Imports:
-    tree = ast.parse(path.read_bytes(), str(path))
+def _read(source: bytes) -> Module:
+    tree = ast.parse(source)
     deferred = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     modules = {
         alias.name: statement.module
@@ -108,7 +117,8 @@ def _imports(path: Path) -> Imports:
         for alias in statement.names
     }
     run = [part for node in tree.body for part in (node.orelse if node in deferred else [node])]
-    return Imports(frozenset(name for node in run for name in _imported(node)), modules)
+    digest = sha256("\0".join(_meaning(tree)).encode()).hexdigest()
+    return Module(digest, frozenset(name for node in run for name in _imported(node)), modules)
 
 
 def _imported(statement: ast.AST) -> Iterator[str]:
@@ -123,3 +133,30 @@ def _imported(statement: ast.AST) -> Iterator[str]:
 
 def _names_module(text: str) -> bool:
     return text.partition(".")[0] in LIBRARIES and all(part.isidentifier() for part in text.split("."))
+
+
+def _meaning(node: ast.AST) -> Iterator[str]:
+    """Yield the syntax tree below ``node`` without docstrings; not ``ast.dump``, which differs between Pythons."""
+    yield type(node).__name__
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if isinstance(value, list) and value:
+            yield field
+            for entry in [entry for entry in value if not _is_docstring(entry)] or [ast.Pass()]:
+                yield from _meaning(entry) if isinstance(entry, ast.AST) else (repr(entry),)
+            yield "]"
+        elif isinstance(value, ast.AST) and field not in WITHOUT_MEANING:
+            yield field
+            yield from _meaning(value)
+        elif value not in (None, []) and field not in WITHOUT_MEANING:
+            yield from (field, repr(value))
+    yield ")"
+
+
+def _is_docstring(statement: object) -> bool:
+    """Whether a statement is a string, which has no effect: a docstring, also one of an attribute."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

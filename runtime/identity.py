@@ -1,4 +1,4 @@
-"""Identity of a component: the hash of the sources that it runs, and the versions of the packages that they import."""
+"""Identity of a component: the hash of its sources, and the versions of the packages that they import."""
 
 import importlib.metadata
 import json
@@ -9,7 +9,6 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from runtime.artifacts import code_hash
 from runtime.closure import Closure, import_closure
 from runtime.spec import Component
 
@@ -32,7 +31,7 @@ needs, open_clip and pillow-heif, which the images do not have, so that a cluste
 
 
 def sources(component: Component, root: Path = ROOT) -> Closure:
-    """Return files and packages of ``component``, which are those of its modules and of all that they import."""
+    """Return the files and packages of the component's modules and of all their imports."""
     return _closure(root, component.entry_modules)
 
 
@@ -42,8 +41,8 @@ def _closure(root: Path, modules: tuple[str, ...]) -> Closure:
 
 
 def source_hash(component: Component, root: Path = ROOT) -> str:
-    """SHA-256 over the component's source files, committed or not."""
-    return code_hash(root, sources(component, root).files)
+    """SHA-256 over the meaning of the component's source files, committed or not: without docstrings and comments."""
+    return _digest(dict(sources(component, root).files))
 
 
 def packages(component: Component) -> tuple[str, ...]:

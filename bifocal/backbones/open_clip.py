@@ -15,7 +15,7 @@ Output = Literal["projection", "tokens"]
 PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 RESIZE = {"shortest": "crop", "squash": "square"}
 """How images are resized, by open_clip's name."""
-INSTALL = "open_clip is not installed: pip install 'bifocal[clip]'"
+INSTALL = "open_clip is not installed: pip install 'bifocal-vse[clip]'"
 
 
 class OpenClipBackbone:

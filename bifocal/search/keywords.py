@@ -36,7 +36,7 @@ class Keywords:
         try:
             import bm25s
         except ImportError as error:
-            raise ImportError("search by keywords needs bm25s: pip install 'bifocal[search]'") from error
+            raise ImportError("search by keywords needs bm25s: pip install 'bifocal-vse[search]'") from error
         self._words = [_words(" ".join(texts)) for texts in zip(*_text_columns(items), strict=True)]
         self._known = {word for words in self._words for word in words}
         self._count = len(items)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from bifocal.version import __version__
 from runtime.command_line.commands import run
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -28,6 +29,13 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Summary of each command; its module in this package has a function of its name with ``_command`` at the end."""
+GROUPS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "components": ("components.__main__", "Run one stage of the pipeline."),
+        "pipelines": ("pipelines.commands", "Render, compile, run, schedule and promote the pipeline."),
+    }
+)
+"""Groups of commands, each with the module that has it as ``main``, and its summary."""
 
 
 class LazyGroup(click.Group):
@@ -35,7 +43,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return list(COMMANDS)
+        return [*COMMANDS, *GROUPS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; None if there is none of this name.
@@ -43,9 +51,12 @@ class LazyGroup(click.Group):
         Raises:
             click.ClickException: a package of the command is not installed.
         """
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in GROUPS:
             return None
         try:
+            if cmd_name in GROUPS:
+                group: click.Command = import_module(GROUPS[cmd_name][0]).main
+                return group
             module = cmd_name.replace("-", "_")
             command: click.Command = getattr(import_module(f"{__name__}.{module}"), f"{module}_command")
         except ModuleNotFoundError as error:
@@ -66,21 +77,21 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items(), *((name, summary) for name, (_, summary) in GROUPS.items())])
 
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> click.ClickException:
     """Return the error of a command that needs a package: it names the extras that install it."""
-    own = {"serve": "serve", "export-site": "site"}.get(command, "train") if error.name != "mlflow" else "train"
+    own = {"serve": "serve", "export-site": "site", "pipelines": "pipelines"}.get(command, "train")
+    own = "train" if error.name == "mlflow" else own
     extras = "cpu" if error.name == "onnxruntime" else f"{own},cpu"
-    return click.ClickException(f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal[{extras}]'")
+    return click.ClickException(
+        f"'bifocal {command}' needs the package {error.name}: pip install 'bifocal-vse[{extras}]'"
+    )
 
 
-@click.group(
-    cls=LazyGroup,
-    context_settings={"max_content_width": 110},
-    epilog="Stages and clusters: python -m components --help, python -m pipelines --help.",
-)
+@click.group(cls=LazyGroup, context_settings={"max_content_width": 110})
+@click.version_option(__version__, prog_name="bifocal", message="%(prog)s %(version)s")
 def bifocal() -> None:
     """Search your own images by sentences, with a model trained on them."""
 

@@ -9,11 +9,13 @@ import click
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def packages(file: Path) -> None:
-    """Write the installed versions of Python and of the packages that stages depend on to FILE, as JSON.
+    """Write the versions of Python and of the packages that stages depend on, and the stages' code hashes, to FILE.
 
-    DVC runs this first in every 'dvc repro': a stage is repeated if a package that its code imports was upgraded.
+    DVC runs this first in every 'dvc repro': a stage is repeated if a package that its code imports was upgraded, or if
+    the meaning of its code changed. A reworded docstring or comment repeats nothing. 'dvc status' compares with FILE as
+    it is: run 'dvc repro packages' before.
     """
-    from pipelines.dvc import package_versions
+    from pipelines.dvc import versions_and_code
 
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(package_versions(), indent=2, sort_keys=True) + "\n")
+    file.write_text(json.dumps(versions_and_code(), indent=2, sort_keys=True) + "\n")

@@ -15,11 +15,12 @@ from bifocal.serving.pyfunc import open_model
 from bifocal.serving.text import ARRAYS
 from bifocal.text.transformer.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
+from runtime.closure import source_path
 from runtime.mlflow.registry import register, reuse_version
 
 ROOT = Path(__file__).parents[2]
 SERVED_CODE = (
-    *(f"bifocal/serving/{path.name}" for path in sorted((ROOT / "bifocal/serving").glob("[!_]*.py"))),
+    *(f"bifocal/serving/{path.name}" for path in sorted(source_path(ROOT, "bifocal/serving").glob("[!_]*.py"))),
     "bifocal/datasets/image_formats.py",
     "bifocal/datasets/images.py",
     "bifocal/datasets/resizing.py",
@@ -88,7 +89,7 @@ def _copy_code(folder: Path) -> list[Path]:
     """Copy ``SERVED_CODE`` to ``folder``; return its top-level entries."""
     for path in SERVED_CODE:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, folder / path)
+        shutil.copy(source_path(ROOT, path), folder / path)
     return sorted(folder.iterdir())
 
 

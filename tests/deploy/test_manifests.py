@@ -156,7 +156,7 @@ def test_lifecycle_rules_delete_files_of_trainings_after_the_longest_one() -> No
 def test_the_search_service_is_started_probed_and_ended_as_it_expects(overlay: str, render: Render) -> None:
     ((_, pod),) = pods(render(f"overlays/{overlay}"))
     (container,) = pod["containers"]
-    program = ["python", "-m", "pipelines.app", "serve"]
+    program = ["python", "-m", "bifocal", "serve"]
     assert container["args"][: len(program)] == program
     options = {option for parameter in serve_command.params for option in parameter.opts}
     assert {argument.partition("=")[0] for argument in container["args"][len(program) :]} <= options

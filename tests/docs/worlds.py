@@ -15,7 +15,7 @@ from bifocal.datasets.corpora import Scenes
 from tests.docs.blocks import ROOT
 
 BIFOCAL = f"""#!/bin/sh
-exec {sys.executable} -c 'from pipelines.app import main; main()' "$@"
+exec {sys.executable} -m bifocal "$@"
 """
 """The command of this checkout; the installed one may be that of another."""
 IMAGES = 40

@@ -71,7 +71,8 @@ def repro(checkout: Path) -> set[str]:
 
 
 def changed_stages(checkout: Path) -> set[str]:
-    """Stages that 'dvc status' shows as changed themselves, not by an input."""
+    """Stages that 'dvc status' shows as changed themselves, not by an input, once versions and code are compared."""
+    run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
     status = json.loads(run(checkout, "dvc", "status", "--json", f"{HOME}/dvc.yaml"))
     return {name.split(":")[1] for name in status} - {PACKAGES_STAGE}
 
@@ -164,24 +165,32 @@ def test_the_dependencies_of_each_stage_hold_every_module_that_it_imported(check
             assert {f"{path}.py", f"{path}/__init__.py"} & set(sources(stage).files), (stage.name, module)
 
 
-def test_a_comment_in_the_style_sheet_of_the_report_trains_nothing(checkout: Path) -> None:
-    style = checkout / "bifocal" / "report" / "style.css"
-    former = style.read_text()
-    style.write_text(former + "/* a comment */\n")
-    assert changed_stages(checkout) == {"evaluate"}
-    style.write_text(former)
-    assert changed_stages(checkout) == set()
+@pytest.mark.parametrize(
+    ("file", "old", "new", "stages"),
+    [
+        ("bifocal/datasets/dataset.py", '"""', '"""Other words. ', set()),
+        ("bifocal/losses/triplet.py", "margin: float = 0.2", "margin: float = 0.3", {"train_embedding"}),
+        ("bifocal/report/style.css", "", "/* a comment */", {"evaluate"}),
+    ],
+)
+def test_dvc_repeats_the_stages_that_a_change_of_the_code_can_affect(
+    checkout: Path, file: str, old: str, new: str, stages: set[str]
+) -> None:
+    path = checkout / file
+    former = path.read_text()
+    assert old in former
+    path.write_text(former.replace(old, new, 1))
+    assert changed_stages(checkout) == stages
+    path.write_text(former)
 
 
 def test_an_upgrade_of_torch_repeats_the_stages_that_import_it(checkout: Path) -> None:
     upgrade = checkout / "imports" / "torch-99.0.dist-info"
     upgrade.mkdir()
     (upgrade / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 99.0\n")
-    run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
     assert changed_stages(checkout) == {stage.name for stage in STAGES if "torch" in packages(stage)}
     assert "prepare_dataset" not in changed_stages(checkout)
     shutil.rmtree(upgrade)
-    run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
     assert changed_stages(checkout) == set()
 
 

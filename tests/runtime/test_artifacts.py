@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.artifacts import artifact_hash, check_files, code_hash, commit, open_partial, read_manifest, write_json
+from runtime.artifacts import artifact_hash, check_files, commit, open_partial, read_manifest, write_json
 
 FINGERPRINT = {"component": "toy", "parameters": {"size": 1}, "inputs": {}, "code": "abc"}
 
@@ -69,17 +69,6 @@ def test_directory_without_a_valid_manifest_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"schema_version": 0}))
     with pytest.raises(ValueError, match="schema version 0, expected 1"):
         read_manifest(tmp_path)
-
-
-def test_code_hash_covers_source_files_but_not_bytecode(tmp_path: Path) -> None:
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "a.py").write_text("a")
-    first = code_hash(tmp_path, ["package"])
-    (tmp_path / "package" / "__pycache__").mkdir()
-    (tmp_path / "package" / "__pycache__" / "a.pyc").write_text("compiled")
-    assert code_hash(tmp_path, ["package"]) == first
-    (tmp_path / "package" / "a.py").write_text("b")
-    assert code_hash(tmp_path, ["package"]) != first
 
 
 def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:

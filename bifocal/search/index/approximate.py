@@ -189,5 +189,5 @@ def import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("approximate search needs faiss: pip install 'bifocal[search]'") from error
+        raise ImportError("approximate search needs faiss: pip install 'bifocal-vse[search]'") from error
     return faiss

@@ -17,7 +17,7 @@ from bifocal.text.transformer.folder import CONFIG, DenseLayer, TransformerFolde
 from bifocal.text.transformer.tokenizer import SubwordTokenizer, pad
 
 Vectors = NDArray[np.float64]
-MISSING = "text by a transformer needs the package transformers: pip install 'bifocal[transformers]'"
+MISSING = "text by a transformer needs the package transformers: pip install 'bifocal-vse[transformers]'"
 
 
 class Transformer(nn.Module):

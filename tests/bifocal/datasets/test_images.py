@@ -195,5 +195,5 @@ def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monke
     Image.new("RGB", (64, 32)).save(path)
     monkeypatch.setattr("bifocal.datasets.images.image_formats", lambda: image_formats.ALWAYS)
     monkeypatch.setattr(image_formats, "image_formats", lambda: image_formats.ALWAYS)
-    with pytest.raises(ValueError, match=r"a HEIC photograph: install the extra heic, pip install 'bifocal\[heic\]'"):
+    with pytest.raises(ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"):
         open_image(path)

@@ -1,4 +1,4 @@
-"""The registered model in a local Spark: needs pyspark (``pip install bifocal[spark]``) and Java."""
+"""The registered model in a local Spark: needs pyspark (``pip install bifocal-vse[spark]``) and Java."""
 
 import base64
 import shutil
@@ -22,7 +22,7 @@ ADDRESS = f"models:/{MODEL}@candidate"
 
 
 def test_spark_embeds_tables_and_columns(tmp_path: Path, mlflow_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install bifocal[spark]")
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install bifocal-vse[spark]")
     if shutil.which("java") is None:
         pytest.skip("java is not installed: apt-get install openjdk-17-jre-headless")
     monkeypatch.chdir(tmp_path)

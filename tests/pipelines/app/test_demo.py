@@ -28,7 +28,7 @@ NOT_INSTALLED = (
     *("torch", "torchvision", "timm", "gensim", "sklearn", "scipy", "h5py", "matplotlib"),
     *("mlflow", "boto3", "onnx", "onnxscript", "filelock", "transformers", "tokenizers", "langdetect"),
 )
-"""Packages that ``pip install 'bifocal[cpu]'`` does not install."""
+"""Packages that ``pip install 'bifocal-vse[cpu]'`` does not install."""
 LIGHT = f"""
 import sys
 from click.testing import CliRunner
@@ -47,7 +47,7 @@ assert run("search", folder + "/images/00003.jpg", "--run", folder).exit_code ==
 assert run("where", folder + "/images/00003.jpg", "red star", "--run", folder).exit_code == 0
 assert run("inspect", photos, "--page", folder + "/page.html").exit_code == 0
 assert run("export", folder + "/copy", "--run", folder).exit_code == 0
-expected = "Error: 'bifocal train' needs the package boto3: pip install 'bifocal[train,cpu]'\\n"
+expected = "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\\n"
 assert run("train", photos).output == expected
 assert run("evaluate", "--run", folder).exit_code == 1
 """

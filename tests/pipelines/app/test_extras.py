@@ -15,7 +15,7 @@ def packages(extras: str) -> set[str]:
     """Return the packages of extras, also by the extras that they name."""
     found = set()
     for line in (line for extra in extras.split(",") for line in EXTRAS[extra.strip()]):
-        own = re.fullmatch(r"bifocal\[(.*)\]", line)
+        own = re.fullmatch(r"bifocal-vse\[(.*)\]", line)
         found |= packages(own[1]) if own else {re.split(r"[^\w-]", line)[0]}
     return found
 
@@ -27,6 +27,6 @@ def packages(extras: str) -> set[str]:
 )  # fmt: skip
 def test_the_named_extras_have_the_package(command: str, module: str, package: str) -> None:
     message = missing_extra(command, ModuleNotFoundError(name=module)).message
-    extras = re.search(r"pip install 'bifocal\[(.*)\]'", message)
+    extras = re.search(r"pip install 'bifocal-vse\[(.*)\]'", message)
     assert extras is not None
     assert package in packages(extras[1])

@@ -2,7 +2,7 @@
 
     make wheel-test
 
-Needs uv and a network for the packages of ``bifocal[cpu]``; 'make test' runs the same commands with torch blocked.
+Needs uv and a network for the packages of ``bifocal-vse[cpu]``; 'make test' runs the same commands with torch blocked.
 """
 
 import subprocess
@@ -12,6 +12,8 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 import pytest
+
+from tests.typed_user import check_types
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 10
@@ -30,7 +32,16 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("uv", "venv", "--quiet", folder / "venv")
     (wheel,) = folder.glob("*.whl")
     python = folder / "venv" / "bin" / "python"
-    run("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python, f"bifocal[cpu] @ file://{wheel}")
+    run(
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--compile-bytecode",
+        "--python",
+        python,
+        f"bifocal-vse[cpu] @ file://{wheel}",
+    )
     return folder / "venv" / "bin"
 
 
@@ -58,8 +69,36 @@ def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> N
     run(environment / "bifocal", "search", "a red star", "--run", "bifocal-demo", cwd=tmp_path)
     image = "bifocal-demo/images/00000.jpg"
     run(environment / "bifocal", "where", image, "red star", "--run", "bifocal-demo", cwd=tmp_path)
+    run(environment / "bifocal", "inspect", "bifocal-demo/images", cwd=tmp_path)
     script = "import bifocal; print(bifocal.load('bifocal-demo').search('a red star', k=1)[0].captions)"
     run(environment / "python", "-c", script, cwd=tmp_path)
+
+
+def test_a_package_of_the_user_keeps_its_name(environment: Path, tmp_path: Path) -> None:
+    """The other tests run beside it."""
+    assert run(environment / "python", "-c", "import components; print(components.MINE)", cwd=tmp_path) == "True\n"
+    (tmp_path / "runtime.py").write_text("raise SystemExit('imported')\n")
+    assert "train_embedding" in run(environment / "python", "-m", "bifocal", "components", "--help", cwd=tmp_path)
+
+
+def test_a_script_of_a_user_has_types(environment: Path, tmp_path: Path) -> None:
+    check_types(tmp_path, environment / "python")
+
+
+def test_the_other_project_of_this_name_is_an_error(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "other" / "bifocal").mkdir(parents=True)
+    (tmp_path / "other" / "bifocal" / "accounts.py").touch()
+    (tmp_path / "other" / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[project]\nname = "bifocal"\nversion = "1.2"\n[tool.hatch.build.targets.wheel]\npackages = ["bifocal"]\n'
+    )
+    python = environment / "python"
+    run("uv", "pip", "install", "--quiet", "--python", python, tmp_path / "other")
+    try:
+        output = run(environment / "bifocal", "demo", cwd=tmp_path, code=1)
+    finally:
+        run("uv", "pip", "uninstall", "--quiet", "--python", python, "bifocal")
+    assert "run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again" in output
 
 
 def test_the_wheel_has_the_runtime_of_browsers(environment: Path) -> None:
@@ -69,8 +108,8 @@ def test_the_wheel_has_the_runtime_of_browsers(environment: Path) -> None:
 
 def test_other_commands_name_the_missing_extra(environment: Path, tmp_path: Path) -> None:
     output = run(environment / "bifocal", "train", tmp_path, code=1)
-    assert output == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal[train,cpu]'\n"
+    assert output == "Error: 'bifocal train' needs the package boto3: pip install 'bifocal-vse[train,cpu]'\n"
     output = run(environment / "bifocal", "export-site", tmp_path, code=1)
-    assert output.endswith(": pip install 'bifocal[site,cpu]'\n")
+    assert output.endswith(": pip install 'bifocal-vse[site,cpu]'\n")
     output = run(environment / "bifocal", "inspect", tmp_path / "none", code=2)
     assert "does not exist" in output

@@ -1,0 +1,38 @@
+"""The command ``bifocal``, also as ``python -m bifocal``."""
+
+import os
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+
+PACKAGES = Path(__file__).with_name("_packages")
+"""In a wheel, the folder of ``components``, ``pipelines`` and ``runtime``: in site-packages, they would collide with
+packages of users. A checkout has them beside ``bifocal``."""
+
+
+def main() -> None:
+    """Run the command ``bifocal``."""
+    if conflict := conflicting_distribution():
+        sys.exit(f"error: {conflict}")
+    if PACKAGES.is_dir():
+        # Only for this process and its children.
+        sys.path.insert(0, str(PACKAGES))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
+    # By name: the library imports no higher layer, and a notebook does without them.
+    import_module("pipelines.app").main()
+
+
+def conflicting_distribution() -> str | None:
+    """Return a sentence on another installed distribution that has a package ``bifocal``; None if there is none."""
+    try:
+        version = metadata.version("bifocal")
+    except metadata.PackageNotFoundError:
+        return None
+    return (
+        f"the distribution 'bifocal' {version} is installed. It is not 'bifocal-vse', and both write the package "
+        "'bifocal': run 'pip uninstall bifocal bifocal-vse', then install 'bifocal-vse' again"
+    )
+
+
+if __name__ == "__main__":
+    main()
