@@ -32,14 +32,7 @@ def configurable_components() -> dict[str, Component]:
 
 
 def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
-    """Stages of a pipeline in topological order; independent stages are in alphabetical order.
-
-    Args:
-        pipeline: a name of ``PIPELINES``; ``params.yaml`` has it at the top.
-
-    Raises:
-        ValueError: there is no such pipeline.
-    """
+    """Stages of a pipeline in topological order; independent stages are in alphabetical order."""
     stages = configurable_components()
     writer = {output: name for name, stage in stages.items() for output in stage.outputs}
     needed: set[str] = set()
@@ -53,11 +46,7 @@ def pipeline_components(pipeline: str = "embedding") -> tuple[Component, ...]:
 
 
 def final_component(pipeline: str) -> Component:
-    """Return the stage that registers the result of a pipeline.
-
-    Raises:
-        ValueError: there is no such pipeline.
-    """
+    """Return the stage that registers the result of a pipeline."""
     return configurable_components()[_last_stages(pipeline)[0]]
 
 

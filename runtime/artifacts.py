@@ -23,12 +23,6 @@ def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
 
     The files of a killed run are kept if that run had the same ``fingerprint``; otherwise the directory is empty.
     This process keeps a lock on the directory until ``commit``.
-
-    Args:
-        fingerprint: parameters, input hashes, code hash and arguments of the stage.
-
-    Raises:
-        ValueError: another process writes the artifact.
     """
     partial, text = partial_path(final), _json(fingerprint)
     file = partial / FINGERPRINT
@@ -65,12 +59,7 @@ def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(artifact: Path) -> dict[str, Any]:
-    """Return the manifest of a complete artifact.
-
-    Raises:
-        FileNotFoundError: the artifact has no manifest; the message says which command writes it.
-        ValueError: another version of the project wrote the manifest, or it is damaged.
-    """
+    """Return the manifest of a complete artifact."""
     path = artifact / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(
@@ -92,9 +81,6 @@ def check_files(artifact: Path) -> None:
     """Compare the files of a complete artifact with the hashes of its manifest; other files are ignored.
 
     This reads every file: docs/reliability.md has the time.
-
-    Raises:
-        ValueError: a file is missing or damaged.
     """
     manifest = read_manifest(artifact)
     writer = manifest.get("component", "a stage")

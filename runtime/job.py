@@ -16,20 +16,15 @@ from runtime.workspace import Workspace
 
 @dataclass(frozen=True)
 class Job:
-    """A component with its parameters and the names of its artifacts.
-
-    Attributes:
-        inputs, outputs: name of the artifact in the workspace, by the name of the component's argument.
-        arguments: keyword arguments of the component besides parameters and artifacts.
-        sources: digest of each user file on S3.
-    """
+    """A component with its parameters and the names of its artifacts."""
 
     component: Component
     params: Params
-    inputs: Mapping[str, str]
+    inputs: Mapping[str, str]  # name of the artifact in the workspace, by the name of the component's argument
     outputs: Mapping[str, str]
+    # keyword arguments of the component besides parameters and artifacts
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)  # digest of each user file on S3
 
     def is_complete(self, workspace: Workspace, values: Mapping[str, Any]) -> bool:
         """Whether ``workspace`` has the outputs of this very job: same inputs, parameters, code and packages."""

@@ -9,11 +9,7 @@ from runtime.mlflow import git_commit
 
 
 def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
-    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; first the git commit.
-
-    Args:
-        artifacts: complete artifacts by name.
-    """
+    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; first the git commit."""
     entries: dict[str, dict[str, str]] = {"this checkout": {"git commit": git_commit()}}
     for name, path in artifacts.items():
         manifest = read_manifest(path)

@@ -14,40 +14,23 @@ UserPath = Annotated[Path, USER_PATH]
 
 @dataclass(frozen=True)
 class FromRegistry:
-    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``.
+    """Annotation of a ``ClassRef``: ``Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))]``."""
 
-    Attributes:
-        package: the package that must have the part.
-        injected: arguments that the stage passes, so that ``params.yaml`` may not set them.
-        paths: arguments that are files or folders of the user, see ``UserPath``.
-    """
-
-    package: str
-    injected: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
+    package: str  # the package that must have the part
+    injected: tuple[str, ...] = ()  # arguments that the stage passes, so that ``params.yaml`` may not set them
+    paths: tuple[str, ...] = ()  # arguments that are files or folders of the user, see ``UserPath``
 
 
 class Leaf(NamedTuple):
-    """A value of a section that has a mark: a reference to a part, or a user path.
+    """A value of a section that has a mark: a reference to a part, or a user path."""
 
-    Attributes:
-        location: keys and list positions that lead to it.
-        value: as the file has it, unchecked.
-        mark: the ``FromRegistry`` of a reference, ``USER_PATH`` of a path.
-    """
-
-    location: tuple[str | int, ...]
-    value: Any
-    mark: FromRegistry | str
+    location: tuple[str | int, ...]  # keys and list positions that lead to it
+    value: Any  # unchecked
+    mark: FromRegistry | str  # the ``FromRegistry`` of a reference, ``USER_PATH`` of a path
 
 
 def marked_values(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Leaf]:
-    """Yield the references and user paths of ``section``, also those in lists and nested groups.
-
-    Args:
-        model: the section's model.
-        section: its values, as the file has them.
-    """
+    """Yield the references and user paths of ``section``, also those in lists and nested groups."""
     for name, info in model.model_fields.items():
         if name in section:
             yield from _marked(Annotated[info.annotation, *info.metadata, None], section[name], (name,))
@@ -86,12 +69,7 @@ def find_mark(annotations: Iterable[Any]) -> FromRegistry | None:
 
 
 def user_paths(model: type[BaseModel], section: Mapping[str, Any]) -> dict[tuple[str | int, ...], str]:
-    """Return the user paths of ``section`` that are set, each by its location in the section.
-
-    Args:
-        model: the section's model.
-        section: its values, as the file has them.
-    """
+    """Return the user paths of ``section`` that are set, each by its location in the section."""
     paths: dict[tuple[str | int, ...], str] = {}
     for location, value, mark in marked_values(model, section):
         if isinstance(mark, str):

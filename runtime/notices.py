@@ -16,9 +16,6 @@ def send_notice(text: str) -> int:
     """Print a notice, and send ``{"text": ...}`` to the web hook ``BIFOCAL_NOTICE_URL``; return 1 if it has been sent.
 
     Without the variable, the notice is only printed, and the result is 0.
-
-    Raises:
-        OSError: the web hook does not answer or rejects the message.
     """
     text = redact(text)
     click.secho(text, fg="red", err=True)

@@ -25,9 +25,6 @@ def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
     Credentials are the user info of URLs, values after ``password=``, ``token=`` and the like, authorization headers,
     and the values of secret variables of the environment, wherever they appear.
 
-    Args:
-        environment: variables to take secrets from; by default this process's.
-
     Example:
         >>> redact("no answer from postgresql://bifocal:S3cret@db:5432/mlflow", {})
         'no answer from postgresql://***@db:5432/mlflow'

@@ -16,9 +16,6 @@ EQUAL_KEYS = ("component", "parameters", "inputs", "code", "packages")
 def parse_shard(shard: str) -> tuple[int, int]:
     """Return the number and the count of a shard.
 
-    Raises:
-        ValueError: ``shard`` is not i/n with i from 1 to n.
-
     Example:
         >>> parse_shard("2/4")
         (2, 4)
@@ -53,12 +50,7 @@ def items_of_shard(items: Sequence[T], shard: str) -> Sequence[T]:
 def read_shards(paths: Iterable[Path], stage: str) -> dict[Path, dict[str, Any]]:
     """Return the manifests of all shards of a stage, in the order of their numbers.
 
-    Args:
-        paths: artifacts of the runs with ``--shard i/n``, in any order.
-        stage: what was done to the items, for messages, such as "extract".
-
-    Raises:
-        ValueError: a shard is missing or occurs twice, or the shards differ in parameters, inputs, code or packages.
+    ``stage`` is a verb for messages, such as "extract".
     """
     listed = [(path, artifacts.read_manifest(path)) for path in paths]
     shards = [(path, manifest["arguments"].get("shard", "1/1")) for path, manifest in listed]

@@ -53,12 +53,7 @@ def commit_stored(partial: Path, place: Path, manifest: Mapping[str, Any], outpu
 
 
 def resolve(artifact: Path) -> Path:
-    """Return the directory that has the files of ``artifact``: itself, or the one in the store that it refers to.
-
-    Raises:
-        ValueError: this process has no store, or the store has another artifact at the place.
-        FileNotFoundError: the artifact was deleted from the store.
-    """
+    """Return the directory that has the files of ``artifact``: itself, or the one in the store that it refers to."""
     if not (artifact / REFERENCE).is_file():
         return artifact
     path: str = json.loads((artifact / REFERENCE).read_text())["path"]

@@ -67,66 +67,42 @@ class ClassRef(BaseModel):
 
 @dataclass(frozen=True)
 class Plot:
-    """A table of an output that DVC draws.
+    """A table of an output that DVC draws."""
 
-    Attributes:
-        path: of the table, below the outputs.
-        x: column of the horizontal axis.
-        y: column of the vertical axis.
-        title: of the plot.
-    """
-
-    path: str
-    x: str
-    y: str
+    path: str  # path of the table, below the outputs
+    x: str  # column of the horizontal axis
+    y: str  # column of the vertical axis
     title: str
 
 
 @dataclass(frozen=True)
 class Component:
-    """One stage of the pipeline, or one step that only a cluster runs.
+    """One stage of the pipeline, or one step that only a cluster runs."""
 
-    Attributes:
-        name: a verb; the folder of the component, and the section of ``params.yaml``.
-        summary: one sentence for ``--help``.
-        image: dependency group of its container, "cpu" or "gpu".
-        params: model of the section.
-        inputs: names of the artifacts it reads, each a directory at ``artifacts/<name>``.
-        outputs: names of the artifacts it writes.
-        large_outputs: outputs that a cluster with a shared store passes on by reference, see ``runtime.shared_store``.
-        parameter_outputs: names of the strings it computes, as outputs of a step on a cluster; ``run`` returns each of
-            them by its name, beside its metrics.
-        pages: HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one.
-        code_modules: modules that it runs besides its own ``spec`` and ``run``, such as those of another process.
-        metrics: small JSON files below the outputs that DVC compares, ``"metrics/summary.json"``.
-        plots: tables below the outputs that DVC draws.
-        image_dirs: folders of images below the outputs that DVC shows.
-        has_parameters: whether ``params.yaml`` has a section for it; a step that only a cluster runs has none.
-        package: package of its folder.
-        side_effects: whether it changes something besides its outputs, such as a registry: it is never cached, and DVC
-            has no stage for it.
-        data_parallel: whether it uses several GPUs, with one process for each under torchrun.
-        merge_step: name of the component that merges the shards that ``--shard i/n`` of this one wrote; None if its
-            work cannot be sharded.
-    """
-
-    name: str
-    summary: str
-    image: str
-    params: type[Params]
-    outputs: tuple[str, ...]
-    inputs: tuple[str, ...] = ()
+    name: str  # a verb; the folder of the component, and the section of ``params.yaml``
+    summary: str  # one sentence for ``--help``
+    image: str  # dependency group of its container, "cpu" or "gpu"
+    params: type[Params]  # model of the section
+    outputs: tuple[str, ...]  # names of the artifacts it writes
+    inputs: tuple[str, ...] = ()  # names of the artifacts it reads, each a directory at ``artifacts/<name>``
+    # outputs that a cluster with a shared store passes on by reference, see ``runtime.shared_store``
     large_outputs: tuple[str, ...] = ()
+    # names of the strings that ``run`` returns beside its metrics: outputs of a step on a cluster
     parameter_outputs: tuple[str, ...] = ()
+    # HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one
     pages: tuple[str, ...] = ()
+    # modules that it runs besides its own ``spec`` and ``run``, such as those of another process
     code_modules: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()
-    plots: tuple[Plot, ...] = ()
-    image_dirs: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()  # small JSON files below the outputs that DVC compares, ``"metrics/summary.json"``
+    plots: tuple[Plot, ...] = ()  # tables below the outputs that DVC draws
+    image_dirs: tuple[str, ...] = ()  # folders of images below the outputs that DVC shows
+    # whether ``params.yaml`` has a section for it; a step that only a cluster runs has none
     has_parameters: bool = True
-    package: str = "components"
+    package: str = "components"  # package of its folder
+    # whether it changes something besides its outputs, such as a registry: never cached, and not a stage of DVC
     side_effects: bool = False
-    data_parallel: bool = False
+    data_parallel: bool = False  # whether it uses several GPUs, with one process for each under torchrun
+    # name of the component that merges the outputs of ``--shard i/n``; None if the work cannot be sharded
     merge_step: str | None = None
 
     @property

@@ -30,11 +30,7 @@ def stage_fingerprint(
     arguments: Mapping[str, Any] | None = None,
     sources: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return all that the outputs of a stage depend on; its arguments are those of ``run_stage``.
-
-    Raises:
-        FileNotFoundError: an input is missing or incomplete.
-    """
+    """Return all that the outputs of a stage depend on; its arguments are those of ``run_stage``."""
     return {
         "component": component.name,
         # The paths that the user wrote: those of local copies differ between machines.
@@ -50,15 +46,10 @@ def stage_fingerprint(
 
 
 class StageResult(NamedTuple):
-    """Result of one stage besides its artifacts.
-
-    Attributes:
-        metrics: by name.
-        parameters: text of each of the component's ``parameter_outputs``.
-    """
+    """Result of one stage besides its artifacts."""
 
     metrics: dict[str, float]
-    parameters: dict[str, str]
+    parameters: dict[str, str]  # text of each of the component's ``parameter_outputs``
 
 
 def run_stage(
@@ -72,17 +63,9 @@ def run_stage(
 ) -> StageResult:
     """Run ``component``, commit its outputs and return its result.
 
-    Under ``torchrun``, only the main process commits, tracks and returns a result.
-
-    Args:
-        inputs, outputs: directory of each artifact.
-        values: all parameters of the pipeline, for MLflow.
-        arguments: keyword arguments of a cluster step besides its parameters, such as ``shard``.
-        sources: digests of user files. A killed run whose files changed since does not resume.
-
-    Raises:
-        FileNotFoundError: an input is missing or incomplete.
-        ValueError: a file of an input is damaged.
+    Under ``torchrun``, only the main process commits, tracks and returns a result. ``values`` are all parameters of the
+    pipeline, for MLflow; ``arguments`` are those of a cluster step besides its parameters, such as ``shard``. A killed
+    run whose user files have other digests in ``sources`` since does not resume.
     """
     # With pages of 4 KB, a training spends up to half of its processor time in page faults.
     os.environ.setdefault(HUGE_PAGES, "1")

@@ -11,14 +11,7 @@ from runtime.torchrun import under_torchrun
 
 @dataclass(frozen=True)
 class Workspace:
-    """Folder of the artifacts; one on S3 has local copies of the artifacts that a stage reads or writes.
-
-    Args:
-        address: a local folder, or ``s3://bucket/folder``.
-
-    Raises:
-        ValueError: a folder on S3 under torchrun, whose processes need one local folder.
-    """
+    """Folder of the artifacts; one on S3 has local copies of the artifacts that a stage reads or writes."""
 
     address: str
 

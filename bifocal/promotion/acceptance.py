@@ -21,21 +21,13 @@ from bifocal.promotion.zero_shot import zero_shot_check
 
 @dataclass
 class Assessment:
-    """Result of all checks.
+    """Result of all checks."""
 
-    Attributes:
-        checks: conditions, met or not.
-        metrics: further measured values, in percent.
-        notes: what could not be measured, and why.
-        test_set: images of the comparison.
-        look: spent level; None if the models were not compared.
-    """
-
-    checks: list[Check] = field(default_factory=list)
-    metrics: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    test_set: dict[str, Any] = field(default_factory=dict)
-    look: Look | None = None
+    checks: list[Check] = field(default_factory=list)  # conditions, met or not
+    metrics: dict[str, float] = field(default_factory=dict)  # further measured values, in percent
+    notes: list[str] = field(default_factory=list)  # what could not be measured, and why
+    test_set: dict[str, Any] = field(default_factory=dict)  # images of the comparison
+    look: Look | None = None  # spent level; None if the models were not compared
 
     @property
     def reasons(self) -> list[str]:
@@ -68,12 +60,9 @@ def assess(
 ) -> Assessment:
     """Rank the models on the test images of all of them and check the first one against ``criteria``.
 
-    Args:
-        dataset: of the first model.
-        models: the candidate, and the model that it would replace if there is one.
-        stores: for each model, the features of the dataset's images; None for a model that reads images.
-        names: identities of the models; a repeated comparison of the same two spends no level.
-        looks: earlier comparisons.
+    The first model is the candidate, ``dataset`` is its dataset, and the second one, if there is one, is the model that
+    it would replace. A store has the features of the dataset's images for a model that does not read images. A repeated
+    comparison of two models with the same ``names`` spends no level.
     """
     result, candidate = Assessment(), models[0]
     result.checks += _graph_checks(candidate, criteria)

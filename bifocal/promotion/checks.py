@@ -14,21 +14,13 @@ RECALL_SUM = "recall_sum"
 
 @dataclass(frozen=True)
 class Check:
-    """One condition.
-
-    Attributes:
-        name: of the condition.
-        reason: why the condition fails; empty if it holds.
-        value: measured value; None if it could not be measured.
-        limit: limit of ``value`` or of an end of its interval.
-        bound: one-sided lower confidence bound of ``value``.
-    """
+    """One condition."""
 
     name: str
-    reason: str = ""
-    value: float | None = None
-    limit: float | None = None
-    bound: float | None = None
+    reason: str = ""  # why the condition fails; empty if it holds
+    value: float | None = None  # measured value; None if it could not be measured
+    limit: float | None = None  # limit of ``value`` or of an end of its interval
+    bound: float | None = None  # one-sided lower confidence bound of ``value``
 
     @property
     def passed(self) -> bool:
@@ -39,10 +31,7 @@ class Check:
 def metric_scores(queries: pd.DataFrame, name: str, ks: Sequence[int]) -> list[PairedScores]:
     """Return the per-query scores, in percent, whose means add up to the metric; empty if it was not measured.
 
-    Args:
-        queries: as from ``join_queries``.
-        name: ``recall_sum``, ``<direction>.R@<K>``, or a direction, whose metric is the accuracy.
-        ks: K of the recall sum.
+    ``name`` is ``recall_sum``, over ``ks``, or ``<direction>.R@<K>``, or a direction, whose metric is the accuracy.
     """
     if name == RECALL_SUM:
         return recall_scores(queries, ks) if set(RETRIEVAL) <= set(queries["direction"]) else []
@@ -63,22 +52,13 @@ def limit_check(name: str, value: float, limit: float) -> Check:
 
 
 def lower_bound(scores: Sequence[PairedScores], alpha: float, seed: int) -> float:
-    """Return the lower confidence bound of the difference in a metric, current model minus reference.
-
-    Args:
-        alpha: one-sided error probability.
-        seed: of the random subsets.
-    """
+    """Return the one-sided lower confidence bound of the difference in a metric, current model minus reference."""
     current, reference, counts = image_totals(scores)
     return subset_lower_bound(current - reference, counts, alpha, seed)
 
 
 def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int) -> Check:
-    """Return whether a metric of one model is at least ``floor``, in percent, at the level ``alpha``.
-
-    Args:
-        ranks: table of ranks of the model.
-    """
+    """Return whether a metric of one model is at least ``floor``, in percent, at the level ``alpha``."""
     alone = ranks.rename(columns={"rank": "rank_current"}).assign(rank_reference=np.inf)
     scores = metric_scores(alone, name, ks)
     if not scores:
@@ -90,12 +70,7 @@ def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float,
 
 
 def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: float, alpha: float, seed: int) -> Check:
-    """Return whether a drop of a metric by more than ``max_drop`` percentage points is ruled out: non-inferiority.
-
-    Args:
-        queries: as from ``join_queries``.
-        alpha: level of the test.
-    """
+    """Return whether a drop of a metric by more than ``max_drop`` percentage points is ruled out: non-inferiority."""
     scores = metric_scores(queries, name, ks)
     if not scores:
         reason = f"{name} was not measured for both models on the same queries, so a drop cannot be ruled out"
@@ -112,12 +87,7 @@ def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: f
 def gain_check(
     queries: pd.DataFrame, ks: Sequence[int], min_gain: float, alpha: float, seed: int, name: str = "gain"
 ) -> Check:
-    """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level ``alpha``.
-
-    Args:
-        queries: as from ``join_queries``.
-        name: of the check.
-    """
+    """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level ``alpha``."""
     scores = metric_scores(queries, RECALL_SUM, ks)
     if not scores:
         return Check(name, "the recall sum was not measured", limit=min_gain)

@@ -17,25 +17,15 @@ UNKNOWN = ""
 
 @dataclass(frozen=True)
 class CommonImages:
-    """Test images of a comparison.
+    """Test images of a comparison."""
 
-    Attributes:
-        split: the images with their captions.
-        contents: identity of each image: SHA-256 of its file, or of its stored features if it has no file.
-        test_images: number of images in the test split of the dataset.
-        left_out: number of test images that are not in ``split``, by reason.
-        copies: test images whose file is also in train or val.
-        near_duplicates: test images that look like an image in train or val.
-        notes: checks that could not be made.
-    """
-
-    split: Dataset
-    contents: list[str]
-    test_images: int
-    left_out: dict[str, int]
-    copies: int
-    near_duplicates: int
-    notes: list[str]
+    split: Dataset  # the images with their captions
+    contents: list[str]  # identity of each image: SHA-256 of its file, or of its stored features if it has no file
+    test_images: int  # number of images in the test split of the dataset
+    left_out: dict[str, int]  # number of test images that are not in ``split``, by reason
+    copies: int  # test images whose file is also in train or val
+    near_duplicates: int  # test images that look like an image in train or val
+    notes: list[str]  # checks that could not be made
 
 
 def common_images(
@@ -46,11 +36,8 @@ def common_images(
 ) -> CommonImages:
     """Return the test images of ``dataset`` on which all models can be ranked.
 
-    Args:
-        dataset: of the first model; its test split and its captions are used.
-        models: the candidate, and the model to compare with if there is one.
-        stores: for each model, the features of the dataset's images; None for a model that reads images.
-        unseen_images: whether images count that the other model was neither trained nor evaluated on.
+    The test split and the captions of the first model's ``dataset`` are used. ``unseen_images`` also counts images that
+    the other model was neither trained nor evaluated on.
     """
     test, others = dataset.split("test"), dataset.images[dataset.images["split"] != "test"]
     images = test.images.assign(content=_contents(test, next((store for store in stores if store is not None), None)))

@@ -55,9 +55,7 @@ def paired_interval(
 ) -> tuple[float, float]:
     """Return the bootstrap interval of the sum, over ``scores``, of mean differences.
 
-    Args:
-        scores: one or several metrics; every resample draws the same images for all of them.
-        level: confidence, in (0, 1).
+    Every resample draws the same images for all ``scores``; ``level`` is the confidence, in (0, 1).
     """
     return percentile_interval(bootstrap_difference(*image_totals(scores), resamples, seed), level)
 
@@ -76,11 +74,7 @@ def image_totals(scores: Sequence[PairedScores]) -> tuple[Tensor, Tensor, Tensor
 
 
 def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``.
-
-    Raises:
-        ValueError: queries were ranked under different protocols, or a table does not say under which.
-    """
+    """Return the queries that both rank tables hold, with the columns ``rank_current`` and ``rank_reference``."""
     if not ({"protocol"} <= set(current.columns) & set(reference.columns)):
         raise ValueError(
             "a table of ranks has no column 'protocol': version 0.2 or earlier wrote it; evaluate the model again"
@@ -101,13 +95,8 @@ def compare_ranks(
 ) -> list[Difference]:
     """Compare two models by direction: R@K of retrieval, and accuracy of every other direction, in percent.
 
-    Directions of the contrastive model below a model's heads are left out.
-
-    Args:
-        current, reference: tables as in ``ranks.parquet``; queries of one table alone are left out.
-
-    Raises:
-        ValueError: as ``join_queries``.
+    Directions of the contrastive model below a model's heads are left out. Queries that only one table has are left
+    out.
     """
     differences = []
     for direction, queries in join_queries(current, reference).groupby("direction", sort=True):

@@ -25,37 +25,19 @@ IMAGES_PER_BATCH, SENTENCES_PER_BATCH = 32, 256
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """Files of an exported model.
+    """Files of an exported model."""
 
-    Attributes:
-        directory: of the graphs.
-        ranks: ranks of its own evaluation, as in ``ranks.parquet``.
-        trained_on: SHA-256 of the images outside the evaluated split.
-        evaluated_on: images of the evaluated split, as in ``evaluated_on.parquet``.
-        parity: largest difference between an embedding or a score of the graphs and torch's.
-        backbone_parity: largest relative difference between a feature and torch's; 0 without a backbone graph.
-        size_mb: size of all graphs.
-    """
-
-    directory: Path
-    ranks: pd.DataFrame
-    trained_on: frozenset[str]
-    evaluated_on: pd.DataFrame
-    parity: float
-    backbone_parity: float
-    size_mb: float
+    directory: Path  # folder of the graphs
+    ranks: pd.DataFrame  # ranks of its own evaluation, as in ``ranks.parquet``
+    trained_on: frozenset[str]  # SHA-256 of the images outside the evaluated split
+    evaluated_on: pd.DataFrame  # images of the evaluated split, as in ``evaluated_on.parquet``
+    parity: float  # largest difference between an embedding or a score of the graphs and torch's
+    backbone_parity: float  # largest relative difference between a feature and torch's; 0 without a backbone graph
+    size_mb: float  # size of all graphs
 
     @classmethod
     def read(cls, model: Path, evaluation: Path) -> "ExportedModel":
-        """Read a model.
-
-        Args:
-            model: folder that holds the exported files, at any depth.
-            evaluation: folder of the metrics and tables of its evaluation.
-
-        Raises:
-            ValueError: a file is missing.
-        """
+        """Read the exported files below ``model``, at any depth, and the tables of the evaluation."""
         graphs, tables = list(model.rglob("*.onnx")), (RANKS, TRAINING_IMAGES, EVALUATED_IMAGES)
         parity = next(iter(model.rglob("parity.csv")), None)
         missing = [name for name in tables if not (evaluation / name).is_file()]
@@ -93,14 +75,7 @@ class ExportedModel:
         return "image" in self.encoders.inputs
 
     def rank(self, split: Dataset, features: FeatureStore | None) -> pd.DataFrame:
-        """Return the rank of every image and caption of ``split``, ranked together, as in ``ranks.parquet``.
-
-        Args:
-            features: of the images, for a model that does not read images.
-
-        Raises:
-            ValueError: the graphs return NaN, an image cannot be read, or the model needs features and gets none.
-        """
+        """Return the rank of every image and caption of ``split``, ranked together, as in ``ranks.parquet``."""
         ids, texts = split.images["image_id"].tolist(), split.captions["text"].tolist()
         row_of_image = {image_id: row for row, image_id in enumerate(ids)}
         image_of_caption = torch.tensor([row_of_image[image_id] for image_id in split.captions["image_id"]])

@@ -16,10 +16,8 @@ def score_matrix(
 ) -> NDArray[np.float32]:
     """Return the scores (N, M) of N images and M sentences.
 
-    The encoded words of all sentences stay in memory, the cells of ``IMAGES`` images.
-
-    Args:
-        encode: returns the cells (n, L, R, d) of images.
+    The encoded words of all sentences stay in memory, the cells of ``IMAGES`` images. ``encode`` returns the cells (n,
+    L, R, d) of images.
     """
     captions = list(_encoded(scorer, sentences))
     scores = np.empty((len(image_ids), len(sentences)), dtype=np.float32)

@@ -15,10 +15,7 @@ def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) 
     """Return the median time to encode one input, current over reference, by kind of input.
 
     The models take turns and alternate which one is first, so that the speed and the load of the machine, which an
-    absolute time depends on, concern both.
-
-    Args:
-        image: an image file, if both models read images; None to time sentences only.
+    absolute time depends on, concern both. Without an ``image``, only sentences are timed.
     """
     ratios = {
         "text": _ratio(*(lambda model=model: model.encode_sentences([SENTENCE]) for model in (current, reference)))

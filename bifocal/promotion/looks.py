@@ -17,26 +17,17 @@ MIN_OVERLAP = 1 / 3
 
 @dataclass(frozen=True)
 class Look:
-    """One comparison of two models on a test set.
+    """One comparison of two models on a test set."""
 
-    Attributes:
-        models: identities of the models.
-        level: spent level.
-        images: sketch of the test images.
-    """
-
-    models: tuple[str, str]
-    level: float
-    images: tuple[str, ...]
+    models: tuple[str, str]  # identities of the models
+    level: float  # spent level
+    images: tuple[str, ...]  # sketch of the test images
 
 
 def look_level(level: float, planned: int, spent: Iterable[float]) -> float:
     """Return the level of the next look; 0 if the looks before it have used up ``level``.
 
-    Args:
-        level: probability of any false promotion on the test set.
-        planned: number of looks that share it.
-        spent: levels of the earlier looks at the test set.
+    ``level`` is the probability of any false promotion on the test set, shared by ``planned`` looks.
 
     Example:
         >>> look_level(0.05, 50, [0.001])
@@ -52,9 +43,6 @@ def image_sketch(contents: Iterable[str]) -> tuple[str, ...]:
     """Return the smallest hashes of a set of images, which are a random sample of it.
 
     Broder, "On the resemblance and containment of documents", 1997.
-
-    Args:
-        contents: SHA-256 of each image.
     """
     return tuple(sorted({content[:DIGITS] for content in contents})[:SKETCH_SIZE])
 
@@ -73,13 +61,7 @@ def same_test_set(first: Sequence[str], second: Sequence[str]) -> bool:
 def next_look(
     level: float, planned: int, models: tuple[str, str], images: tuple[str, ...], looks: Iterable[Look]
 ) -> Look:
-    """Return the look of a comparison: the earlier one of the same models and images, or a new one with its level.
-
-    Args:
-        level, planned: as in ``look_level``.
-        models, images: of the comparison.
-        looks: earlier ones, at any test set.
-    """
+    """Return the look of a comparison: the earlier one of the same models and images, or a new one with its level."""
     earlier = [look for look in looks if same_test_set(look.images, images)]
     repeated = [look for look in earlier if (look.models, look.images) == (models, images)]
     if repeated:

@@ -17,16 +17,8 @@ def zero_shot_check(
 ) -> Check | None:
     """Check that a model has a higher recall sum than the contrastive model below it, by more than ``min_gain``.
 
-    A model with the same ranks is the contrastive model itself, and passes.
-
-    Args:
-        ranks: table of ranks of the model, as in ``ranks.parquet``.
-        image_ids: images to compare on.
-        ks: K of the recall sum.
-        alpha: level of the test.
-
-    Returns:
-        None if the table has no ranks of a contrastive model.
+    A model with the same ranks is the contrastive model itself, and passes. The result is None if the table has no
+    ranks of a contrastive model.
     """
     compared = ranks[ranks["image_id"].isin(image_ids)]
     floor = compared[compared["direction"].str.startswith(ZERO_SHOT)]

@@ -22,10 +22,7 @@ TERMINATION_LOG, TERMINATION_BYTES = Path("/dev/termination-log"), 4096
 class StageCommand(click.Command):
     """Command that runs one component; its help shows the parameters with their descriptions and current values.
 
-    Args:
-        component: run by the command.
-        components: all components by name; the merge step is one of them.
-        stages: the components with a section in ``params.yaml``.
+    The merge step is one of ``components``; ``stages`` have a section in ``params.yaml``.
     """
 
     def __init__(
@@ -130,12 +127,7 @@ def _echo_metrics(metrics: Mapping[str, float]) -> None:
 
 
 def command_line(components: Mapping[str, Component], stages: Mapping[str, Component]) -> click.Group:
-    """Return the command line of ``components``.
-
-    Args:
-        components: all components by name.
-        stages: the components with a section in ``params.yaml``; every command checks all sections first.
-    """
+    """Return the command line of ``components``; every command checks the sections of all ``stages`` first."""
     commands = [StageCommand(component, components, stages) for component in components.values()]
     return click.Group(
         help="Run one stage of Bifocal. 'make repro' or 'dvc repro' runs the whole pipeline.",

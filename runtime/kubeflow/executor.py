@@ -28,31 +28,19 @@ SCORES, PAGE = "scores", "page"
 
 @dataclass(frozen=True)
 class ExecutorInput:
-    """Parameters and artifacts of one step.
+    """Parameters and artifacts of one step."""
 
-    Attributes:
-        values: argument ``parameters``, decoded: the seed and the step's section.
-        arguments: all other arguments.
-        inputs, outputs: path of each artifact; ``outputs`` has all outputs of the message.
-        output_parameters: file of each output parameter.
-        output_file: path of the ExecutorOutput.
-    """
-
-    values: dict[str, Any]
-    arguments: dict[str, Any]
-    inputs: dict[str, Path]
+    values: dict[str, Any]  # argument ``parameters``, decoded: the seed and the step's section
+    arguments: dict[str, Any]  # all other arguments
+    inputs: dict[str, Path]  # path of each artifact; ``outputs`` has all outputs of the message
     outputs: dict[str, Path]
-    output_parameters: dict[str, Path]
-    output_file: Path
+    output_parameters: dict[str, Path]  # file of each output parameter
+    output_file: Path  # path of the ExecutorOutput
     _output_artifacts: Mapping[str, Any]
 
     @classmethod
     def parse(cls, text: str) -> "ExecutorInput":
-        """Parse the JSON that Kubeflow puts in place of ``{{$}}``.
-
-        Raises:
-            ValueError: ``text`` is not an ExecutorInput.
-        """
+        """Parse the JSON that Kubeflow puts in place of ``{{$}}``."""
         try:
             message = json.loads(text)
             arguments = dict(message["inputs"]["parameterValues"])
@@ -78,13 +66,8 @@ class ExecutorInput:
     ) -> None:
         """Write the output parameters and the ExecutorOutput: metadata of the outputs that ``component`` declares.
 
-        Args:
-            metrics: metadata of each artifact, beside its hash. The launcher rejects NaN and infinity
-                (kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go:1232), so they are left out.
-            parameters: text of each output parameter.
-
-        Raises:
-            ValueError: the message lacks an output that the component declares.
+        The metrics are metadata of each artifact. The launcher rejects NaN and infinity (kubeflow/pipelines 2.17,
+        backend/src/v2/component/launcher_v2.go:1232), so they are left out.
         """
         missing = sorted(
             {*component.outputs} - {*self.outputs} | {*component.parameter_outputs} - {*self.output_parameters}
@@ -121,11 +104,7 @@ class ExecutorInput:
 
 
 def run_from_executor_input(component: Component, text: str) -> dict[str, float]:
-    """Run a stage from the JSON of an ExecutorInput; return its metrics.
-
-    Raises:
-        ValueError: the code differs from the code that the pipeline was compiled from.
-    """
+    """Run a stage from the JSON of an ExecutorInput; return its metrics."""
     from runtime.stage import run_stage  # imports mlflow, which takes seconds
 
     message = ExecutorInput.parse(text)

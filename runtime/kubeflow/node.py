@@ -29,12 +29,8 @@ def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
     """Train on this machine and return the exit code of ``torchrun``; the first machine uploads the model.
 
     A machine that starts again after the end, because its pod was lost while another one uploaded, does nothing.
-
-    Args:
-        job: ``folder`` on S3, names of its ``inputs``, ``values`` of the parameters, hash of the ``code``, number of
-            ``processes``, and ``secrets``: for each secret, the environment variable of each key.
-        folder: local folder for the inputs and the model.
-        secrets: folder with a folder for each secret, which has a file for each key.
+    ``job`` is the description that the step ``train_distributed`` writes. The folder ``secrets`` has a folder for each
+    secret, with a file for each key.
     """
     # This process is number 1 of its container: without a handler, the kernel ignores SIGTERM for it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -28,15 +28,10 @@ ATTEMPT = re.compile(r"\.executor(\(\d+\))?$")
 
 @dataclass(frozen=True)
 class RunState:
-    """State of the graph of an exit handler.
+    """State of the graph of an exit handler."""
 
-    Attributes:
-        phase: Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``.
-        failures: message of the last failed pod of each failed task.
-    """
-
-    phase: str
-    failures: Mapping[str, str] = field(default_factory=dict)
+    phase: str  # Argo's phase of the graph, such as ``Running``, ``Succeeded``, ``Failed`` or ``Error``
+    failures: Mapping[str, str] = field(default_factory=dict)  # message of the last failed pod of each failed task
 
     @property
     def ended(self) -> bool:
@@ -49,9 +44,6 @@ def run_state(run_id: str, graph: str) -> RunState:
 
     The workflow is in version 1 of the API alone: version 2 has no messages (apiserver/server/api_converter.go:1701,
     1876). In multi-user Kubeflow, the token of the service account is in the file ``KF_PIPELINES_SA_TOKEN_PATH``.
-
-    Raises:
-        OSError: there is no address, the server does not answer, or it rejects the request.
     """
     endpoint = os.environ.get(ENDPOINT, "").rstrip("/")
     if not endpoint:

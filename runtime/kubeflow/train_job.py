@@ -28,11 +28,6 @@ class TrainJob:
 
     The step does not delete a job that still runs: neither after an error of the API nor when its own pod is killed.
     ``activeDeadlineSeconds`` of the job bounds the time of one that nobody adopts.
-
-    Args:
-        client: ``TrainerClient`` of the Kubernetes backend.
-        create: creates the job.
-        timeout: seconds until the job is given up.
     """
 
     client: Any
@@ -41,13 +36,7 @@ class TrainJob:
     timeout: float
 
     def run(self) -> None:
-        """Wait until the job is complete, and delete it.
-
-        Raises:
-            JobError: the job failed or was deleted by somebody else; the message has the end of its log.
-            TimeoutError: the job did not end in time; it is deleted.
-            OSError: the API did not answer for an hour; the job goes on.
-        """
+        """Wait until the job is complete, and delete it."""
         deadline = time.monotonic() + self.timeout
         self._create_or_adopt(deadline)
         while time.monotonic() < deadline:

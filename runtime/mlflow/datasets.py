@@ -18,9 +18,7 @@ CONTEXT_TAG = "mlflow.data.context"
 def datasets_of(artifacts: Mapping[str, Path], stage: str) -> list[DatasetInput]:
     """Return the artifacts that are data as inputs of a run: the digest is the artifact's hash, cut.
 
-    Args:
-        artifacts: complete artifacts by name.
-        stage: shown as the context, because one dataset is an input of several stages.
+    The stage is the context in MLflow, because one dataset is an input of several stages.
     """
     return [
         DatasetInput(_dataset(name, artifacts[name]), [InputTag(CONTEXT_TAG, stage)])

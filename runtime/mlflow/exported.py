@@ -44,13 +44,8 @@ def register_exported(
 ) -> int:
     """Register the graphs as a new version, unless a version has them already; return its number.
 
-    Args:
-        model: name in the registry.
-        alias: moved to the version.
-        graphs: artifact with the ONNX graphs.
-        evaluation: artifact with the metrics of the model.
-        tags: results to show beside the version; the hash of every artifact behind it is added.
-        description: of the version, in Markdown: its model card.
+    ``tags`` are results to show beside the version; the hash of every artifact behind it is added. The description is
+    the model card in Markdown.
     """
     registered = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
     if registered is not None:

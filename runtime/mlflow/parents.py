@@ -30,15 +30,10 @@ MAX_CHILDREN = 1000
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """The parent run of a pipeline run.
-
-    Attributes:
-        run_id: MLflow's id.
-        url: its page; "" if the store is a database without a server.
-    """
+    """The parent run of a pipeline run."""
 
     run_id: str
-    url: str
+    url: str  # address of its page; "" if the store is a database without a server
 
 
 def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None) -> PipelineRun:
@@ -46,14 +41,6 @@ def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str
 
     Call it in one step alone, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's. It links
     to the run in Kubeflow if ``BIFOCAL_KFP_UI`` is set, see ``runtime.kubeflow.runs``.
-
-    Args:
-        pipeline: id of the pipeline run: Kubeflow's, from ``KFP_RUN_ID``.
-        name: of the MLflow run; by default it holds the first characters of ``pipeline``.
-        tags: further tags of the run.
-
-    Raises:
-        OSError: the server does not answer, or rejects a request.
     """
     tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
@@ -74,9 +61,6 @@ def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
 
     The parent gets ``duration_seconds`` since its start, and the ``core_hours`` of its stages. Stages that were killed
     still have the status RUNNING: they get FAILED. Under Kubeflow's MLflow plugin, the API server ends the run.
-
-    Raises:
-        OSError: the server does not answer, or rejects a request.
     """
     if under_plugin():
         return

@@ -57,20 +57,10 @@ def register(
 ) -> int:
     """Log a model with the stage's run and register it as a new version; return the version's number.
 
-    Args:
-        model: name in the registry.
-        data: directory that the loader reads.
-        code: files and packages that are served with the model.
-        loader: module in ``code`` with a function ``_load_pyfunc(path)``; a model with a loader is not a pickle.
-        example, prediction: an input and the model's output.
-        columns: names of the model's input columns, from ``COLUMNS``; each row has one of them.
-        requirements: packages with versions that ``loader`` needs.
-        tags: lineage of the version.
-        alias: moved to the new version.
-        evaluation: directory of metrics and per-query tables, logged as ``evidence``; promotion compares them.
-        scores: metrics of the evaluation, None where there is none; the page of the model shows them.
-        dataset: hash of the evaluated dataset.
-        description: of the version, in Markdown: its model card.
+    ``loader`` is a module in ``code`` with a function ``_load_pyfunc(path)`` that reads ``data``; a model with a loader
+    is not a pickle. Each row of an input has one of the ``columns``, names of ``COLUMNS``. Promotion compares the files
+    of ``evaluation``, which are logged as ``evidence``. The page of the model shows ``scores`` of ``dataset``, given by
+    its hash.
     """
     mlflow.log_artifacts(str(evaluation), EVALUATION_DIR)
     inputs, outputs = Schema([COLUMNS[name] for name in columns]), infer_signature(example, prediction).outputs
@@ -109,11 +99,6 @@ def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, eval
 
     Registration is idempotent by this function: a model that is registered already gets no second version. A new
     evaluation, such as one on a renewed test split, replaces the evaluation of the version.
-
-    Args:
-        onnx_hash: hash of the artifact ``onnx``, which ``register`` stores as the tag ``hash.onnx``.
-        evaluation: as for ``register``.
-        evaluation_hash: hash of the artifact ``evaluation``.
     """
     with mlflow_errors_as_oserror():
         client = connect()
@@ -157,11 +142,7 @@ class Version:
             return model / str(Model.load(model).flavors["python_function"]["data"])
 
     def graph_files(self, folder: Path) -> dict[str, str]:
-        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest alone.
-
-        Raises:
-            ValueError: the manifest is not the registered one.
-        """
+        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest alone."""
         with mlflow_errors_as_oserror():
             tag = connect().get_model_version(self.model, str(self.number)).tags.get(ONNX_TAG)
             uri = f"models:/{self.model}/{self.number}"

@@ -10,11 +10,8 @@ from bifocal.progress import log_line
 class RetryQueue:
     """Sends each request at once if the server is up, else with a later request or by ``flush``.
 
-    Args:
-        name: of the server, for messages.
-        is_transient: whether an error may vanish by itself; other errors are raised.
-        retry_delay: seconds without requests after a failure, so that a long outage costs the caller little time.
-        clock, sleep: of time, in seconds.
+    Errors that cannot vanish by themselves, see ``is_transient``, are raised. After a failure, there are no requests
+    for ``retry_delay`` seconds, so that a long outage costs the caller little time.
     """
 
     def __init__(

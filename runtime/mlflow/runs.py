@@ -49,14 +49,8 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
     Kubeflow's MLflow plugin sets, the body resumes that run instead.
 
     The server must answer at the start. If it goes down later, the body continues; metrics and files are sent when it
-    is up again, at the latest two minutes after the end.
-
-    Args:
-        values: all parameters of the pipeline; the stage's section becomes the run's params.
-        tags: identity of the stage's work, such as input hashes.
-
-    Raises:
-        OSError: the server does not answer at the start, or rejects a request.
+    is up again, at the latest two minutes after the end. The section of the stage in ``values`` becomes the params of
+    the run; ``tags`` identify its work, such as input hashes.
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -17,21 +17,13 @@ from bifocal.serving import pyfunc
 
 
 class ServedModel:
-    """A model whose errors are MLflow's: status 400 for a wrong input, else 500.
-
-    Args:
-        model: embeds or scores the rows.
-    """
+    """A model whose errors are MLflow's: status 400 for a wrong input, else 500."""
 
     def __init__(self, model: pyfunc.Servable) -> None:
         self.model = model
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return one embedding or score for each row, see ``EmbedderModel`` and ``PairScorerModel``.
-
-        Raises:
-            MlflowException: an input is wrong, or the model failed.
-        """
+        """Return one embedding or score for each row, see ``EmbedderModel`` and ``PairScorerModel``."""
         try:
             return self.model.predict(model_input, params)
         except ValueError as error:

@@ -24,19 +24,11 @@ def embed_table(table: "DataFrame", model: str) -> "DataFrame":
 
     Rows pass as Arrow record batches, and embeddings as one buffer of float32; a UDF of pandas would convert every
     number to an object of Python. A worker process loads the model once, with its own code: it needs no package
-    bifocal. The model is sent to the workers as a file, which Spark Connect does not support.
-
-    Args:
-        table: has at least one input column of the model: ``text``, strings; ``image``, bytes of image files or their
-            base64; ``features``. Each row has a value in exactly one of them. Other columns are kept.
-        model: address of a model with one vector per sentence and image, such as "models:/bifocal@champion". Its
-            version is fixed by the call, not when Spark computes the rows.
-
-    Returns:
-        The other columns, and ``embedding``: array<float> of d numbers, of unit norm.
-
-    Raises:
-        ValueError: the model gives no embeddings, or the table has no input of it or has a column ``embedding``.
+    bifocal. The model is sent to the workers as a file, which Spark Connect does not support. The table has at least
+    one input column of the model: ``text``, strings; ``image``, bytes of image files or their base64; ``features``.
+    Each row has a value in exactly one of them. Other columns are kept. ``model`` is the address of a model with one
+    vector per sentence and image, such as "models:/bifocal@champion"; its version is fixed by the call, not when Spark
+    computes the rows. The column ``embedding`` is array<float>, of unit norm.
     """
     from pyspark.sql.types import ArrayType, FloatType, StructField, StructType  # an extra
 

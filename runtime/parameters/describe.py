@@ -17,34 +17,19 @@ from runtime.spec import ClassRef
 
 @dataclass(frozen=True)
 class Parameter:
-    """A value of ``params.yaml``, or a group of values.
+    """A value of ``params.yaml``, or a group of values."""
 
-    Attributes:
-        name: key, or position in a list.
-        value: as one line of YAML; empty if it is not set.
-        type: with the range, such as "integer ≥ 1"; empty for arguments of parts.
-        description: one sentence or phrase.
-        package: package of the parts that the parameter may name, if it names parts.
-        part: name of the chosen part, if it names one.
-        members: of a group, the entries of a list of groups, or the arguments of a part.
-    """
-
-    name: str
-    value: str
-    type: str
-    description: str
-    package: str | None = None
-    part: str | None = None
-    members: tuple["Parameter", ...] = ()
+    name: str  # key, or position in a list
+    value: str  # one line of YAML; empty if it is not set
+    type: str  # with the range, such as "integer ≥ 1"; empty for arguments of parts
+    description: str  # one sentence or phrase
+    package: str | None = None  # package of the parts that the parameter may name, if it names parts
+    part: str | None = None  # name of the chosen part, if it names one
+    members: tuple["Parameter", ...] = ()  # group members, list entries, or arguments of a part
 
 
 def describe(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the parameters of a section in the order of their declaration.
-
-    Args:
-        model: of the section.
-        section: values of ``params.yaml``; values may be missing.
-    """
+    """Yield the parameters of a section in the order of their declaration."""
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
         value, present = section.get(name), name in section

@@ -19,12 +19,8 @@ ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
 def validate(values: Mapping[str, Any], components: Iterable[Component], *, parts: bool = True) -> dict[str, Params]:
     """Return the section of each component, typed.
 
-    Args:
-        parts: also check the parts against their classes, which imports them and takes seconds.
-
-    Raises:
-        ParameterError: an unknown key or part, a wrong type, a value out of range, arguments that contradict each
-            other; all of them, one per line.
+    With ``parts``, the parts are checked against their classes, whose import takes seconds. All problems are reported
+    in one ``ParameterError``, one per line.
     """
     components = list(components)
     known = ["seed", "pipeline", *(component.name for component in components)]

@@ -16,11 +16,8 @@ def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ())
 
     A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the former part with all its
     arguments; a setting of the name alone (``loss.name=TripletLoss``) keeps them. A list replaces the former list.
-    Everything else is merged key by key.
-
-    Args:
-        settings: such as ``"train_embedding.model.dim=512"``; a number is a position in a list, from 0:
-            ``"train_embedding.phases.0.epochs=3"``.
+    Everything else is merged key by key. A setting is such as ``train_embedding.model.dim=512``; a number is a position
+    in a list, from 0: ``train_embedding.phases.0.epochs=3``.
     """
     values = _read_yaml(path)
     for recipe in recipes:

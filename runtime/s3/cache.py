@@ -14,9 +14,6 @@ def cache_folder() -> Path:
 
     It is ``BIFOCAL_CACHE``, or else ``bifocal`` in ``XDG_CACHE_HOME``, or else a folder of the user in the temporary
     folder, because a container may run as any user with a read-only root file system.
-
-    Raises:
-        StorageError: the folder cannot be written.
     """
     chosen = os.environ.get(VARIABLE)
     home = os.environ.get("XDG_CACHE_HOME")

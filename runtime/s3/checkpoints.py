@@ -36,12 +36,8 @@ class RemoteCheckpoints:
 
     A copy is a set of files and an index, which is uploaded last: a killed upload leaves the former copy. The files of
     one process have names of their own, so two processes of the same stage, such as a lost pod and its successor, do
-    not mix their copies. The training goes on while hard links to its checkpoints are uploaded.
-
-    Args:
-        uri: folder on S3 of this stage with these inputs, parameters and code alone.
-        folders: local folders of checkpoints by name.
-        seconds: minimum time between the beginnings of two uploads.
+    not mix their copies. The training goes on while hard links to its checkpoints are uploaded. ``uri`` belongs to this
+    stage with these inputs, parameters and code only; ``seconds`` pass between the beginnings of two uploads.
     """
 
     uri: str
@@ -58,11 +54,7 @@ class RemoteCheckpoints:
         self._is_behind = False
 
     def restore(self) -> None:
-        """Download the last copy, if there is one and no local folder has files.
-
-        Raises:
-            StorageError: S3 does not answer, or a file is damaged: a start from nothing would replace the copy.
-        """
+        """Download the last copy, if there is one and no local folder has files."""
         if self._files() or not self._storage.exists(f"{self.uri}/{INDEX}"):
             return
         with TemporaryDirectory() as temporary:
@@ -171,13 +163,6 @@ def remote_checkpoints(fingerprint: Mapping[str, Any], partials: Mapping[str, Pa
     sends the signal to the whole process group (argo-workflows ``workflow/executor/osspecific/signal_darwin.go:19``,
     which is Linux' file too); KFP's launcher has no handler (pipelines ``backend/src/v2/component/launcher_v2.go:707``)
     and ends, and the emissary, which is process 1, sees that within a second (``Wait``, line 31).
-
-    Args:
-        fingerprint: of the stage, see ``artifacts.open_partial``.
-        partials: partial directory of each output.
-
-    Raises:
-        StorageError: the checkpoints cannot be read.
     """
     store = _store(fingerprint, {name: partial / artifacts.CHECKPOINTS for name, partial in partials.items()})
     if store is None or not partials:  # a step without outputs trains nothing

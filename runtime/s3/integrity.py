@@ -25,9 +25,6 @@ def check_manifest(folder: Path, uri: str) -> None:
     """Compare the files of a downloaded artifact with its manifest; a folder without a manifest passes.
 
     Another process may be writing the artifact at ``uri``: then the manifest is of the former version.
-
-    Raises:
-        StorageError: files differ; ``folder`` is deleted.
     """
     if not (folder / artifacts.MANIFEST).is_file():
         return

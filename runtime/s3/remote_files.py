@@ -28,11 +28,7 @@ def address_of_copy(path: Path) -> str | None:
 
 
 def local_copy(address: str, sha256: str) -> Path:
-    """Return the local copy of the file at ``address``; download it unless an equal one is there.
-
-    Raises:
-        StorageError: there is no such file, it has another SHA-256, or the server does not answer.
-    """
+    """Return the local copy of the file at ``address``; download it unless an equal one is there."""
     path = cache_path(address)
     if path.is_file() and _digest(path) == sha256:
         return path

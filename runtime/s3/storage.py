@@ -30,11 +30,8 @@ from runtime.s3.uri import SCHEME, check_relative, parse_s3_uri
 class Storage:
     """Client of an S3 server that retries, resumes and verifies.
 
-    Args:
-        part_bytes: size of a part of a larger file, in bytes; parts are sent in parallel. The minimum of S3 is 5 MiB.
-        workers: files transferred in parallel.
-        attempts: per request, with exponential backoff and jitter.
-        timeout: of connecting and of reading, in seconds.
+    Files larger than ``part_bytes``, at least 5 MiB, are sent in parallel parts. ``attempts`` of a request have
+    exponential backoff and jitter; ``timeout``, in seconds, is that of connecting and of reading.
     """
 
     part_bytes: int = 16 << 20
@@ -47,9 +44,6 @@ class Storage:
 
         Files with the same SHA-256 on the server are skipped, and so are uploaded parts of larger files: a second
         attempt sends only missing data.
-
-        Raises:
-            StorageError: a request failed after every attempt, or access is denied.
         """
         digests = artifacts.hash_files(folder)
         files = [name for name in digests if name != artifacts.MANIFEST]
@@ -67,10 +61,6 @@ class Storage:
 
         Files of an interrupted download, and unchanged files of ``target``, are not fetched again. Each file is
         compared with the SHA-256 that ``upload`` stored, or by its size if another program uploaded it.
-
-        Raises:
-            StorageError: no file is at ``uri``, a key below it is no safe path, a request failed after every attempt,
-                or a file is damaged.
         """
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
@@ -89,42 +79,26 @@ class Storage:
         partial.rename(target)
 
     def download_file(self, uri: str, target: Path) -> None:
-        """Download the file at ``uri`` to ``target``; the caller verifies it.
-
-        Raises:
-            StorageError: there is no such file, or a request failed after every attempt.
-        """
+        """Download the file at ``uri`` to ``target``; the caller verifies it."""
         bucket, key = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             self._client.download_file(bucket, key, str(target), Config=self._transfer)
 
     def digest(self, uri: str) -> str:
-        """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``; none is downloaded.
-
-        Raises:
-            StorageError: no file is at ``uri``, or a request failed after every attempt.
-        """
+        """SHA-256 over the name, ETag and size of each object of the folder or file at ``uri``; none is downloaded."""
         with wrap_s3_errors(uri):
             objects = self._objects(*parse_s3_uri(uri))
         lines = [[name, entry["ETag"], entry["Size"]] for name, entry in sorted(objects.items())]
         return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
 
     def exists(self, uri: str) -> bool:
-        """Whether a file is at ``uri``.
-
-        Raises:
-            StorageError: a request failed after every attempt, or access is denied.
-        """
+        """Whether a file is at ``uri``."""
         bucket, key = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             return any(entry["Key"] == key for entry in self._list(bucket, key))
 
     def delete(self, uri: str) -> None:
-        """Delete the file at ``uri``, and the files below it; there may be none.
-
-        Raises:
-            StorageError: a request failed after every attempt, or access is denied.
-        """
+        """Delete the file at ``uri``, and the files below it; there may be none."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             keys = [entry["Key"] for entry in self._list(bucket, prefix)]
@@ -132,20 +106,12 @@ class Storage:
             self._for_each(lambda key: self._client.delete_object(Bucket=bucket, Key=key), below)
 
     def buckets(self) -> list[str]:
-        """Names of the buckets that the keys may list.
-
-        Raises:
-            StorageError: the server does not answer or rejects the keys.
-        """
+        """Names of the buckets that the keys may list."""
         with wrap_s3_errors("S3"):
             return [entry["Name"] for entry in self._client.list_buckets()["Buckets"]]
 
     def check_readable(self, uri: str) -> None:
-        """List one object of the folder or file at ``uri``.
-
-        Raises:
-            StorageError: nothing is there, the server does not answer, or the keys may not list it.
-        """
+        """List one object of the folder or file at ``uri``."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             page = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
@@ -153,11 +119,7 @@ class Storage:
             raise StorageError(f"{uri}: no such file or folder; check the address")
 
     def check_writable(self, uri: str) -> None:
-        """Write an empty object into the folder ``uri`` and delete it.
-
-        Raises:
-            StorageError: the server does not answer, or the keys may not write there.
-        """
+        """Write an empty object into the folder ``uri`` and delete it."""
         bucket, prefix = parse_s3_uri(uri)
         probe = {"Bucket": bucket, "Key": f"{prefix}/.bifocal-access-check".removeprefix("/")}
         with wrap_s3_errors(uri):

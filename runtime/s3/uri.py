@@ -11,9 +11,6 @@ SCHEME = "s3://"
 def parse_s3_uri(uri: str) -> tuple[str, str]:
     """Return bucket and key.
 
-    Raises:
-        StorageError: ``uri`` has another scheme, no bucket or no key, or its key is no relative path.
-
     Example:
         >>> parse_s3_uri("s3://bucket/runs/1/")
         ('bucket', 'runs/1')
@@ -30,9 +27,6 @@ def check_relative(name: str, address: str) -> str:
 
     A key of S3 may have any characters: joined to a folder, ``../x``, ``/x`` or ``..\\x`` is a file elsewhere, and
     ``a//b`` and ``a/b`` are one file.
-
-    Raises:
-        StorageError: ``name`` is absolute, or has a backslash, a null character or an empty, "." or ".." segment.
     """
     if "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
         raise StorageError(

@@ -14,12 +14,7 @@ from runtime.git.commands import git_environment
 def run(params: FetchParams, *, repository: str, versions: str, user_files: Path) -> dict[str, float]:
     """Copy each of ``params.paths`` to the same path below ``user_files``.
 
-    Args:
-        repository: URL or folder of a git repository with DVC.
-        versions: JSON of the step ``fingerprint``: the commit of each path.
-
-    Raises:
-        ValueError: DVC cannot get a path; the message has DVC's error.
+    ``versions`` is JSON of the step ``fingerprint``: the commit of each path.
     """
     commits = json.loads(versions)
     for path in params.paths:

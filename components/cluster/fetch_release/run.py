@@ -24,15 +24,7 @@ def run(
 ) -> dict[str, float]:
     """Download a release and verify its hashes.
 
-    Args:
-        version: number of the version, by ``find_release``.
-        release: hash of the release.
-        embedding: gets the hubness bank alone, if there is one.
-
-    Raises:
-        FileNotFoundError: the release is incomplete.
-        ValueError: a file or the model has another hash.
-        OSError: the registry cannot be reached.
+    ``embedding`` gets only the hubness bank, if there is one.
     """
     found = get_version_number(params.model, int(version))
     with TemporaryDirectory() as folder:

@@ -23,9 +23,6 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
 
     Some corpora publish features alone, and their images have no content to compare. Their dataset counts as unchanged
     or as new, as a whole. A killed run continues, also if no image changed.
-
-    Raises:
-        OSError: the registry cannot be reached.
     """
     last = get_version(params.model, params.alias)
     if last is None:

@@ -8,13 +8,7 @@ from runtime.mlflow.releases.store import read_digest
 
 
 def run(params: FindReleaseParams) -> dict[str, Any]:
-    """Return the number of the version and the hash of its release, from which ``fetch_release`` is cached.
-
-    Raises:
-        FileNotFoundError: the version has no release.
-        ValueError: no version has the alias.
-        OSError: the registry cannot be reached.
-    """
+    """Return the number of the version and the hash of its release, from which ``fetch_release`` is cached."""
     version = get_version(params.model, params.alias)
     if version is None:
         raise ValueError(

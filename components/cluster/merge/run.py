@@ -11,16 +11,6 @@ def run(params: MergeParams, *, features: Path, **shards: Path) -> dict[str, flo
     """Link the files of all shards into one feature store.
 
     Files are hard-linked; they are copied if the shards are on another file system.
-
-    Args:
-        features: the merged store.
-        shards: artifacts of the runs with ``--shard i/n``, in any order.
-
-    Returns:
-        Images, regions and dimension of the store, and the number of shards.
-
-    Raises:
-        ValueError: a shard is missing or occurs twice, or the shards differ in parameters, inputs, code or packages.
     """
     manifests = read_shards(shards.values(), "extract")
     check_equal_files(manifests, "extract")

@@ -11,16 +11,6 @@ def run(params: MergeCollectionParams, *, collection: Path, **shards: Path) -> d
     """Merge all shards into one collection.
 
     Vectors, regions and images are hard-linked; they are copied if the shards are on another file system.
-
-    Args:
-        collection: the merged collection.
-        shards: artifacts of the runs with ``--shard i/n``, in any order.
-
-    Returns:
-        Numbers of items, tombstones, rejected images and shards.
-
-    Raises:
-        ValueError: a shard is missing or occurs twice, or the shards differ in parameters, inputs, code or packages.
     """
     manifests = read_shards(shards.values(), "embed")
     merged = merge_collections(list(manifests), collection, link)

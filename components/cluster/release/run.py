@@ -21,12 +21,7 @@ def run(
     registration: Path,
     released: Path,
 ) -> dict[str, float]:
-    """Make the artifacts the release of the version in ``registration``, unless its release has the same contents.
-
-    Raises:
-        ValueError: collection, index, bank or version belong to another model.
-        OSError: the registry cannot be reached.
-    """
+    """Make the artifacts the release of the version in ``registration``, unless its release has the same contents."""
     registered = json.loads((registration / "registration.json").read_text())
     version = get_version_number(registered["model"], registered["version"])
     logged = log_release(version, describe_release(onnx, collection, index, embedding), collection, index, embedding)

@@ -36,19 +36,12 @@ HOLDER, EXPIRES, RELEASED = "holder", "expires", "released"
 
 @dataclass(frozen=True)
 class Holder:
-    """The last holder of a lock.
+    """The last holder of a lock."""
 
-    Attributes:
-        number: it is the ``number``-th one.
-        name: process and machine.
-        expires: end of the lease, seconds since the epoch.
-        released: whether the holder, or a user, released the lock.
-    """
-
-    number: int
-    name: str
-    expires: float
-    released: bool
+    number: int  # position among all holders, from 1
+    name: str  # process and machine
+    expires: float  # end of the lease, seconds since the epoch
+    released: bool  # whether the holder, or a user, released the lock
 
     @property
     def active(self) -> bool:
@@ -64,11 +57,7 @@ _held: dict[str, tuple[str, int]] = {}
 def promotion_lock(model: str, timeout: float) -> Iterator[None]:
     """Hold the promotion lock of ``model`` during the body; a model without versions needs none.
 
-    Args:
-        timeout: of waiting for the lock, in seconds.
-
-    Raises:
-        OSError: another process holds the lock for longer than ``timeout``.
+    A wait of more than ``timeout`` seconds is an ``OSError``.
     """
     with mlflow_errors_as_oserror():
         client = connect()
@@ -91,11 +80,7 @@ def promotion_lock(model: str, timeout: float) -> Iterator[None]:
 
 
 def check_lock(model: str) -> None:
-    """Check before a write that this process, if it has taken the promotion lock of ``model``, still holds it.
-
-    Raises:
-        OSError: the lease has expired, or a user removed the lock.
-    """
+    """Check before a write that this process, if it has taken the promotion lock of ``model``, still holds it."""
     if model in _held:
         run_id, number = _held[model]
         last = _last_holder(connect(), run_id)
@@ -104,11 +89,7 @@ def check_lock(model: str) -> None:
 
 
 def remove_lock(model: str) -> str:
-    """Remove the lock that a killed promotion left, before its lease expires; return its holder.
-
-    Raises:
-        ValueError: nobody holds the lock.
-    """
+    """Remove the lock that a killed promotion left, before its lease expires; return its holder."""
     with mlflow_errors_as_oserror():
         client = connect()
         run_id = _lock_run(client, model)

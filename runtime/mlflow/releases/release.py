@@ -23,14 +23,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Release:
-    """Contents of ``release.json``.
+    """Contents of ``release.json``."""
 
-    Attributes:
-        model: SHA-256 of the exported model, see ``bifocal.serving.identity.model_hash``.
-        files: SHA-256 of each file of the collection, the index with its calibration, and the hubness bank.
-    """
-
-    model: str
+    model: str  # SHA-256 of the exported model, see ``bifocal.serving.identity.model_hash``
+    # SHA-256 of each file of the collection, the index with its calibration, and the hubness bank
     files: Mapping[str, str]
 
     @property
@@ -61,12 +57,7 @@ class Release:
 
     @classmethod
     def read(cls, folder: Path) -> "Release":
-        """Read ``release.json``.
-
-        Raises:
-            FileNotFoundError: the folder holds no complete release.
-            ValueError: another version of the project wrote it.
-        """
+        """Read ``release.json``."""
         file = folder / DESCRIPTION
         if not file.is_file():
             raise FileNotFoundError(f"the release has no {DESCRIPTION}: run python -m pipelines release again")
@@ -77,12 +68,7 @@ class Release:
 
 
 def describe_release(onnx: Path, collection: Path, index: Path, embedding: Path) -> Release:
-    """Return the release of an exported model with the artifacts that its run made of it.
-
-    Raises:
-        FileNotFoundError: an artifact is missing, or the hubness bank whose biases the index has.
-        ValueError: collection, index or bank belong to another model.
-    """
+    """Return the release of an exported model with the artifacts that its run made of it."""
     model, described = model_hash(onnx), IndexDescription.read(index)
     described.check_model(model)
     if Collection.open(collection).model.sha256 != model:

@@ -23,10 +23,6 @@ def log_release(version: Version, release: Release, collection: Path, index: Pat
 
     A version keeps its release if the new one has equal contents, see ``Release.equals``. Its model is compared by the
     registered hashes; ``download_release`` verifies the stored files.
-
-    Raises:
-        ValueError: the version has another model, or its manifest is not the registered one.
-        OSError: the registry cannot be reached.
     """
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
         client, target = connect(), f"{FOLDER}/{release.digest}"
@@ -47,12 +43,7 @@ def log_release(version: Version, release: Release, collection: Path, index: Pat
 
 
 def find_version(model: str, onnx_hash: str) -> Version:
-    """Return the latest version of a registered model that has an artifact ``onnx``.
-
-    Raises:
-        ValueError: no version has it.
-        OSError: the registry cannot be reached.
-    """
+    """Return the latest version of a registered model that has an artifact ``onnx``."""
     with mlflow_errors_as_oserror():
         equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"
         found = connect().search_model_versions(equal, max_results=1, order_by=["version_number DESC"])
@@ -62,12 +53,7 @@ def find_version(model: str, onnx_hash: str) -> Version:
 
 
 def read_digest(version: Version) -> str:
-    """Return the hash of a version's release.
-
-    Raises:
-        FileNotFoundError: the version has no release.
-        OSError: the registry cannot be reached.
-    """
+    """Return the hash of a version's release."""
     with mlflow_errors_as_oserror():
         digest = connect().get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
     if digest is None:
@@ -78,13 +64,7 @@ def read_digest(version: Version) -> str:
 
 
 def download_release(version: Version, digest: str, folder: Path) -> tuple[Path, Path]:
-    """Download a release with its model to ``folder``, and verify all hashes; return the folders of graphs and release.
-
-    Raises:
-        FileNotFoundError: the release is incomplete.
-        ValueError: a file or the model has another hash.
-        OSError: the registry cannot be reached.
-    """
+    """Download a release with its model to ``folder`` and verify all hashes; return both folders, the graphs first."""
     with mlflow_errors_as_oserror():
         connect()
         path = mlflow.artifacts.download_artifacts(
