@@ -118,6 +118,12 @@ def split(ref: Any) -> tuple[str, dict[str, Any]]:
     raise ValueError(f"got {ref!r}, expected the name of a part or a mapping such as {{name: ..., argument: value}}")
 
 
+def as_mapping(ref: Any) -> dict[str, Any]:
+    """Return a reference to a part as ``{"name": ..., argument: value}``, which JSON can hold."""
+    name, arguments = split(ref)
+    return {"name": name, **arguments}
+
+
 def accepts(package: str, name: str, argument: str) -> bool:
     """Return whether the part ``name`` of ``package`` takes ``argument``."""
     return argument in inspect.signature(get(package, name)).parameters

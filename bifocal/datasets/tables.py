@@ -63,9 +63,6 @@ METADATA_FILE = "metadata.parquet"
 """One row per image with the other values that the corpus has, in columns of its own names and types beside
 ``image_id``; a dataset without them has no such table."""
 
-ADDED_COLUMNS = frozenset({"mask"})
-"""Nullable columns that older datasets lack."""
-
 
 def write_table(path: Path, schema: Any, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write ``rows`` as Parquet; a key that a row lacks is null."""
@@ -95,8 +92,6 @@ def read_table(path: Path, schema: Any) -> pd.DataFrame:
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is not a Parquet table: {error}; write the dataset again") from error
     for field in schema:
-        if field.name in ADDED_COLUMNS and field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
         _check_column(path, table, field)
     # pandas would turn an integer column with nulls into floats.
     nullable = {"caption_id": pd.Int64Dtype()} if schema is PHRASES else {}

@@ -8,13 +8,10 @@ import torch
 
 from bifocal.image_encoders.concatenated import ConcatenatedImages
 from bifocal.models.base import Model
-from bifocal.registry import build, split
-from bifocal.serialization import CONFIG_FILE, load_config, load_state, save_network
+from bifocal.registry import as_mapping, build, split
+from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.format import FormatName
 from bifocal.text_encoders.concatenated import ConcatenatedTexts
-
-FORMER_CONFIG_FILE = "model.json"
-"""Configuration file of version 0.1."""
 
 
 def build_model(
@@ -58,7 +55,7 @@ def build_model(
     missing = [part for part in Model.parts if part not in arguments]
     if missing:
         raise ValueError(f"{name} needs {' and '.join(missing)}: give the name of a part, or a mapping with its name")
-    config = {"name": name, **arguments} | {part: _as_mapping(arguments[part]) for part in Model.parts}
+    config = {"name": name, **arguments} | {part: as_mapping(arguments[part]) for part in Model.parts}
     shared = {} if arguments.get("dim") is None else {"dim": arguments["dim"]}
     transformer = {} if network is None else {"network": network}
     sizes = zip(Model.parts.items(), (feature_dim, text_dim), strict=True)
@@ -103,18 +100,7 @@ def load_model(directory: Path, device: torch.device | str = "cpu") -> Model:
 
     Raises:
         FileNotFoundError: the directory holds no model.
-        ValueError: the model was saved by version 0.1.
     """
-    if (directory / FORMER_CONFIG_FILE).is_file() and not (directory / CONFIG_FILE).is_file():
-        raise ValueError(
-            f"{directory} holds a model of version 0.1 ({FORMER_CONFIG_FILE}), which this version cannot read: "
-            "train the model again"
-        )
     model = build_model(**load_config(directory, "model"))
     model.load_state_dict(load_state(directory, "model"))
     return model.to(device).eval()
-
-
-def _as_mapping(ref: Any) -> dict[str, Any]:
-    name, arguments = split(ref)
-    return {"name": name, **arguments}

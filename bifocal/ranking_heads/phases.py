@@ -57,7 +57,7 @@ def fit_phases(
     history: list[Row] = []
     best = -inf
     for index, phase in enumerate(phases):
-        former = copy.deepcopy(model.state_dict())
+        before = copy.deepcopy(model.state_dict())
         rows = _fit_phase(
             model,
             loss,
@@ -74,7 +74,7 @@ def fit_phases(
         history += rows
         achieved = max((row[metric] for row in rows if not isnan(row[metric])), default=-inf)
         if index > 0 and achieved <= best:
-            model.load_state_dict(former)
+            model.load_state_dict(before)
         best = max(best, achieved)
     return history
 

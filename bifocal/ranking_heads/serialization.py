@@ -6,7 +6,7 @@ from typing import Any
 
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.ranking_heads.model import RankingModel
-from bifocal.registry import build, split
+from bifocal.registry import as_mapping, build
 from bifocal.serialization import load_config, load_state, save_network
 
 BACKBONES = "bifocal.ranking_heads.backbones"
@@ -39,7 +39,7 @@ def save_head(
     labels: Sequence[str],
 ) -> None:
     """Write ``model``, the arguments of ``build_ranking_model`` and the names of its scores."""
-    config = {"head": _as_mapping(head), "backbone": None if backbone is None else _as_mapping(backbone)}
+    config = {"head": as_mapping(head), "backbone": None if backbone is None else as_mapping(backbone)}
     save_network(directory, config | {"input_dim": input_dim, "task": task, "labels": list(labels)}, model.state_dict())
 
 
@@ -50,8 +50,3 @@ def load_head(directory: Path) -> tuple[RankingModel, list[str]]:
     model = build_ranking_model(config["head"], config["backbone"], input_dim=config["input_dim"], labels=len(labels))
     model.load_state_dict(load_state(directory, "ranking head"))
     return model.eval(), labels
-
-
-def _as_mapping(ref: Any) -> dict[str, Any]:
-    name, arguments = split(ref)
-    return {"name": name, **arguments}

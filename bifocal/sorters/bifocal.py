@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bifocal.sorters.order import sort_rows
-from bifocal.sorters.ranks import check_scores, ranks_of_ordered
+from bifocal.sorters.ranks import check_scores, ranks_of_ordered, sort_rows
 
 MAX_WIDTH = 120.0
 """Maximum width of a row, in bandwidths; a wider row is scaled down. exp(60) is far below the maximum of float32."""

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bifocal.sorters.order import decayed_sums, sort_rows
-from bifocal.sorters.ranks import check_scores
+from bifocal.sorters.ranks import check_scores, decayed_sums, sort_rows
 
 
 class LaplaceSorter(nn.Module):

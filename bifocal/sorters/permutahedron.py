@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bifocal.sorters.order import sort_rows
-from bifocal.sorters.ranks import check_scores
+from bifocal.sorters.ranks import check_scores, sort_rows
 
 
 class PermutahedronSorter(nn.Module):

@@ -92,8 +92,6 @@ class BagOfWords:
     def load(cls, directory: Path) -> "BagOfWords":
         """Read the files that :meth:`save` wrote."""
         content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
-        if "normalize" not in content:
-            raise ValueError(f"{directory} was written by an older version: vectorize the captions again")
         irregular = {form: tuple(lemmas) for form, lemmas in (content["exceptions"] or {}).items()}
         return cls(
             terms={term: row for row, term in enumerate(content["terms"])},
@@ -101,5 +99,5 @@ class BagOfWords:
             stop_words=frozenset(content["stop_words"]),
             wordnet=None if content["nouns"] is None else WordNet(frozenset(content["nouns"]), irregular),
             normalize=content["normalize"],
-            language=content.get("language", "english"),
+            language=content["language"],
         )

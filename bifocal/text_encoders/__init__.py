@@ -14,7 +14,6 @@ from bifocal.text_encoders.contextual.transformer import TransformerEncoder
 from bifocal.text_encoders.gpo import GPOEncoder
 from bifocal.text_encoders.linear import LinearEncoder
 from bifocal.text_encoders.projection import ProjectionEncoder
-from bifocal.text_encoders.recurrent.gru import GRUEncoder
-from bifocal.text_encoders.recurrent.lstm import LSTMEncoder
+from bifocal.text_encoders.recurrent.rnn import GRUEncoder, LSTMEncoder
 from bifocal.text_encoders.recurrent.sru import SRUEncoder
 from bifocal.text_encoders.residual import ResidualHead

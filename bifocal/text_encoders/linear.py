@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.text_encoders.vectors import VectorTextEncoder
+from bifocal.text_encoders.base import VectorTextEncoder
 
 
 class LinearEncoder(VectorTextEncoder):

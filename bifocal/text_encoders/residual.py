@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from bifocal.layers.residual import ResidualMap
-from bifocal.text_encoders.vectors import VectorTextEncoder
+from bifocal.text_encoders.base import VectorTextEncoder
 
 
 class ResidualHead(VectorTextEncoder):

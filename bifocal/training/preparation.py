@@ -5,7 +5,7 @@ The stages of the pipeline do the same in several steps, with artifacts that are
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bifocal.datasets.base import CorpusReader
 from bifocal.features import FeatureWriter
 from bifocal.features.base import FeatureExtractor
 from bifocal.features.extraction import NetworkFeatures, write_features
-from bifocal.registry import build, split
+from bifocal.registry import as_mapping, build, split
 from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from bifocal.training.inputs import TrainingInputs
 
@@ -58,17 +58,20 @@ def prepare_inputs(
         )
     """
     home = Path(home)
-    made_from = [_mapping(corpus), seed]
+    made_from = [as_mapping(corpus), seed]
     folder = _once(home, "dataset", made_from, lambda folder: _write_dataset(folder, corpus, seed))
     dataset = read_dataset(folder)
     features = _once(
         home,
         "features",
-        [*made_from, _mapping(extractor), _mapping(weights)],
+        [*made_from, as_mapping(extractor), as_mapping(weights)],
         lambda folder: _write_features(folder, dataset, extractor, weights, seed),
     )
     text = _once(
-        home, "text", [*made_from, _mapping(vectorizer)], lambda folder: _write_text(folder, dataset, vectorizer, seed)
+        home,
+        "text",
+        [*made_from, as_mapping(vectorizer)],
+        lambda folder: _write_text(folder, dataset, vectorizer, seed),
     )
     return TrainingInputs.open(folder, features, text)
 
@@ -117,8 +120,3 @@ def _write_text(folder: Path, dataset: Dataset, ref: Any, seed: int) -> None:
     documents = training_documents(vectorizer, train["image_id"].tolist(), train["text"].tolist())
     vectorizer.fit(documents, seed, folder / "checkpoints")
     write_text(folder, vectorizer, captions["caption_id"].tolist(), captions["text"].tolist())
-
-
-def _mapping(ref: Any) -> Mapping[str, Any]:
-    name, arguments = split(ref)
-    return {"name": name, **arguments}

@@ -148,9 +148,3 @@ def test_model_without_a_configuration_cannot_be_saved(tmp_path: Path) -> None:
     model.config = {}
     with pytest.raises(ValueError, match="has no configuration: build it with build_model to save it"):
         save_model(tmp_path, model)
-
-
-def test_model_of_version_0_1_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"a model of version 0.1 \(model.json\).*: train the model again"):
-        load_model(tmp_path)

@@ -114,11 +114,11 @@ def _delimiter(text: str) -> str:
 @contextmanager
 def _long_fields() -> Iterator[None]:
     """Allow fields of any length: a long caption is rejected by its length, with its line."""
-    former = csv.field_size_limit(MAX_FIELD)
+    limit = csv.field_size_limit(MAX_FIELD)
     try:
         yield
     finally:
-        csv.field_size_limit(former)
+        csv.field_size_limit(limit)
 
 
 def _read_json_lines(path: Path, text: str) -> CaptionTable:

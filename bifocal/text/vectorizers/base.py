@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -12,7 +12,7 @@ from bifocal.progress import track
 from bifocal.registry import build
 from bifocal.serialization import load_config, save_network
 from bifocal.text.expected import ExpectedText
-from bifocal.text.format import EncodedCaptions, TextBatch, TextFormat, collate
+from bifocal.text.format import Array, EncodedCaptions, TextBatch, TextFormat, collate
 from bifocal.text.store import BATCH, CAPTIONS, write_store
 
 PACKAGE = "bifocal.text.vectorizers"
@@ -63,6 +63,28 @@ class FittedVectorizer:
         """Return the same batch as :meth:`bifocal.text.TextStore.gather` for the same captions."""
         encoded = self.vectorizer.transform(sentences)
         return collate(self.vectorizer.format, encoded.values, encoded.indices)
+
+
+@dataclass(frozen=True)
+class CachedVectorizer(FittedVectorizer):
+    """A fitted vectorizer that keeps the encoded sentences in memory.
+
+    For sentences that are vectorized again and again, such as validation captions in every epoch. A sentence of ELMo
+    takes 6 kB per token.
+    """
+
+    _encoded: dict[str, tuple[Array, Array | None]] = field(default_factory=dict, init=False, repr=False)
+
+    def vectorize(self, sentences: Sequence[str]) -> TextBatch:
+        """Return the same batch as ``FittedVectorizer``."""
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._encoded]
+        if new:
+            encoded = self.vectorizer.transform(new)
+            indices = [None] * len(new) if encoded.indices is None else encoded.indices
+            self._encoded.update(zip(new, zip(encoded.values, indices, strict=True), strict=True))
+        rows = [self._encoded[sentence] for sentence in sentences]
+        positions = [index for _, index in rows if index is not None]
+        return collate(self.vectorizer.format, [values for values, _ in rows], positions or None)
 
 
 def training_documents(vectorizer: Vectorizer, image_ids: Sequence[str], captions: Sequence[str]) -> list[str]:

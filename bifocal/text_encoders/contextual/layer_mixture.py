@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bifocal.text_encoders.base import TextEncoder
 from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
-from bifocal.text_encoders.recurrent.gru import GRUEncoder
+from bifocal.text_encoders.recurrent.rnn import GRUEncoder
 from bifocal.text_encoders.recurrent.sequences import check_layers
 
 

@@ -1,4 +1,4 @@
-"""Base class of the GRU and LSTM text encoders."""
+"""GRU and LSTM as text encoders."""
 
 from typing import ClassVar
 
@@ -60,3 +60,30 @@ class RecurrentEncoder(TextEncoder):
         if self.backwards is not None:
             embedding = (embedding + last_outputs(self.backwards, reverse(values, lengths), lengths)) / 2
         return normalize(embedding, dim=1)
+
+
+class GRUEncoder(RecurrentEncoder):
+    """GRU; arguments and shapes: see ``RecurrentEncoder``.
+
+    Faghri et al., "VSE++", BMVC 2018 (one layer of 1024); Lee et al., "Stacked cross attention", ECCV 2018 (the mean
+    of two directions).
+
+    Example:
+        >>> GRUEncoder(input_dim=5, dim=4)(torch.rand(2, 3, 5), torch.tensor([3, 1])).shape
+        torch.Size([2, 4])
+    """
+
+    network = nn.GRU
+
+
+class LSTMEncoder(RecurrentEncoder):
+    """LSTM; arguments and shapes: see ``RecurrentEncoder``.
+
+    Hochreiter and Schmidhuber, "Long short-term memory", 1997.
+
+    Example:
+        >>> LSTMEncoder(input_dim=5, dim=4)(torch.rand(2, 3, 5), torch.tensor([3, 1])).shape
+        torch.Size([2, 4])
+    """
+
+    network = nn.LSTM

@@ -35,15 +35,6 @@ def test_phrases_keep_integer_ids_masks_and_arrays_of_boxes(tmp_path):
         assert (table[column][0], table[column].isna()[1]) == (PHRASE[column], True)
 
 
-def test_phrases_of_an_older_dataset_have_null_masks(tmp_path):
-    path = tmp_path / "phrases.parquet"
-    write_table(path, PHRASES, [PHRASE])
-    pq.write_table(pq.read_table(path).drop_columns(["mask"]), path)
-    table = read_table(path, PHRASES)
-    assert list(table.columns) == PHRASES.names
-    assert table["mask"].isna().all()
-
-
 def test_empty_table_has_its_columns(tmp_path):
     write_table(tmp_path / "phrases.parquet", PHRASES, [])
     table = read_table(tmp_path / "phrases.parquet", PHRASES)

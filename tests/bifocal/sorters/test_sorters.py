@@ -21,7 +21,7 @@ from bifocal.sorters import (
     SoftSorter,
     exact_ranks,
 )
-from bifocal.sorters.order import decayed_sums, sort_rows
+from bifocal.sorters.ranks import decayed_sums, sort_rows
 from bifocal.sorters.synthetic import synthetic_scores
 
 

@@ -23,8 +23,8 @@ from bifocal.text.vectorizers.static.mean_word_vectors import (
     expect_word_vectors,
     fit_word_vectors,
 )
+from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
 from bifocal.text.vectorizers.streaming_pca import streaming_pca
-from bifocal.text.word_vectors.word_vectors import WordVectors
 
 Array = NDArray[np.float32]
 BLOCK = 512
@@ -32,7 +32,7 @@ BLOCK = 512
 
 
 @dataclass
-class FisherVectors:
+class FisherVectors(WordVectorizer):
     """Fisher vectors of word vectors under a mixture, with power and l2 normalization, then PCA.
 
     Wang, Li, Lazebnik, CVPR 2016, section 3.1, after Klein et al., CVPR 2015: independent components of 300-d word
@@ -65,7 +65,6 @@ class FisherVectors:
     epochs: int = 5
     subsample: float = 1e-3
     path: Path | str | None = None
-    word_vectors: WordVectors = field(init=False, repr=False)
     state: dict[str, np.ndarray] = field(init=False, repr=False)
 
     @classmethod
@@ -150,12 +149,12 @@ class FisherVectors:
 
     def save(self, directory: Path) -> None:
         """Write the word vectors and the arrays that were fitted to them."""
-        self.word_vectors.save(directory)
+        super().save(directory)
         save_file({name: np.ascontiguousarray(value) for name, value in self.state.items()}, directory / STATE)
 
     def load(self, directory: Path) -> None:
         """Read the files that :meth:`save` wrote."""
-        self.word_vectors = WordVectors.load(directory)
+        super().load(directory)
         self.state = load_file(directory / STATE)
 
     @property

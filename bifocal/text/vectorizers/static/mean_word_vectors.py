@@ -1,7 +1,7 @@
 """Captions as the mean of their word vectors."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.pretrained_word_vectors import PretrainedWordVectors
 from bifocal.text.vectorizers.static.word2vec import Word2Vec
+from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
 SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
@@ -18,7 +19,7 @@ SKIP_GRAM_ARGUMENTS = ("dim", "epochs", "subsample")
 
 
 @dataclass
-class MeanWordVectors:
+class MeanWordVectors(WordVectorizer):
     """Mean of the word vectors of a caption, without unknown words; zero for a caption without known words.
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.1. The word
@@ -43,7 +44,6 @@ class MeanWordVectors:
     epochs: int = 5
     subsample: float = 1e-3
     path: Path | str | None = None
-    word_vectors: WordVectors = field(init=False, repr=False)
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -76,14 +76,6 @@ class MeanWordVectors:
             known = ids[ids > 1]
             means.append(self.word_vectors.vectors[known].sum(axis=0) / max(len(known), 1))
         return EncodedCaptions(means, counts=tokens.counts)
-
-    def save(self, directory: Path) -> None:
-        """Write the vocabulary and the vectors."""
-        self.word_vectors.save(directory)
-
-    def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
-        self.word_vectors = WordVectors.load(directory)
 
 
 def fit_word_vectors(

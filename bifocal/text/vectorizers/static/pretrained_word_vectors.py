@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.text.expected import ExpectedText
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.text.format import TextFormat
 from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
+from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
 from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.files import Vector, WordVectorFile, read_word_vectors
 from bifocal.text.word_vectors.word_vectors import WordVectors
@@ -24,7 +25,7 @@ PUBLISHED_DIM = 300
 
 
 @dataclass
-class PretrainedWordVectors:
+class PretrainedWordVectors(WordVectorizer):
     """Token ids with word vectors of a file; ``bifocal.text.word_vectors.files.read_word_vectors`` lists the formats.
 
     The vocabulary is the set of words that are in both the training captions (in lower case) and the file.
@@ -52,7 +53,6 @@ class PretrainedWordVectors:
     buckets: int = 1000
     min_count: int = 1
     path: Path | str | None = None
-    word_vectors: WordVectors = field(init=False, repr=False)
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -61,11 +61,6 @@ class PretrainedWordVectors:
             yield "path is missing: set it to a file of word vectors"
         if arguments.get("unknown") != "bucket":
             yield from ignored_arguments(arguments, ["buckets"], "unless unknown is 'bucket'")
-
-    @property
-    def format(self) -> TextFormat:
-        """Tokens with the dimension of their vectors."""
-        return TextFormat("tokens", self.word_vectors.dim)
 
     def expect(self, corpus: PublishedCorpus) -> ExpectedText:
         """Return the sizes of the text of a published corpus, with vectors of ``PUBLISHED_DIM`` dimensions."""
@@ -104,18 +99,6 @@ class PretrainedWordVectors:
             "duplicate_words": file.duplicates,
             "undecodable_words": file.undecodable,
         }
-
-    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the token ids of each caption."""
-        return self.word_vectors.encode(captions)
-
-    def save(self, directory: Path) -> None:
-        """Write the vocabulary and the vectors."""
-        self.word_vectors.save(directory)
-
-    def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
-        self.word_vectors = WordVectors.load(directory)
 
     def _unknown_vector(self, file: WordVectorFile, vectors: Vector) -> Vector:
         if self.unknown != "vector":

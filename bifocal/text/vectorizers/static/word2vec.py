@@ -2,19 +2,20 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bifocal.datasets.published import PublishedCorpus
 from bifocal.text.expected import ExpectedText
-from bifocal.text.format import EncodedCaptions, TextFormat
+from bifocal.text.format import TextFormat
 from bifocal.text.tokens import tokenize
+from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
 from bifocal.text.word_vectors.word_vectors import WordVectors
 
 
 @dataclass
-class Word2Vec:
+class Word2Vec(WordVectorizer):
     """Token ids, with word vectors trained on the training captions.
 
     Mikolov et al., "Distributed representations of words and phrases", 2013. Words outside the vocabulary are
@@ -45,7 +46,6 @@ class Word2Vec:
     subsample: float = 1e-3
     algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
     path: Path | str | None = None
-    word_vectors: WordVectors = field(init=False, repr=False)
 
     @property
     def format(self) -> TextFormat:
@@ -85,18 +85,6 @@ class Word2Vec:
         model.train(sentences, total_examples=len(sentences), epochs=self.epochs)
         self.word_vectors = WordVectors.from_words(model.wv.index_to_key, model.wv.vectors)
         return {"words": len(self.word_vectors.vocabulary)}
-
-    def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the token ids of each caption."""
-        return self.word_vectors.encode(captions)
-
-    def save(self, directory: Path) -> None:
-        """Write the vocabulary and the vectors."""
-        self.word_vectors.save(directory)
-
-    def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
-        self.word_vectors = WordVectors.load(directory)
 
 
 def read_lines(path: Path) -> list[str]:

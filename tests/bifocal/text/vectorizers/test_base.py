@@ -1,12 +1,18 @@
-"""Saving and loading vectorizers, and contradictions between their arguments."""
+"""Saving, loading and caching vectorizers, and contradictions between their arguments."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bifocal import registry
-from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer
+from bifocal.text.elmo.format import ElmoOptions
+from bifocal.text.elmo.network import Elmo
+from bifocal.text.vectorizers import TFIDF, ElmoLayers
+from bifocal.text.vectorizers.base import PACKAGE, CachedVectorizer, FittedVectorizer, Vectorizer, load_vectorizer
+
+SENTENCES = ["a red star", "a blue ring and a star", "a red star"]
 
 
 def test_folder_without_vectorizer_is_named(tmp_path: Path) -> None:
@@ -47,3 +53,28 @@ def test_conflicts_name_argument_and_value(name: str, arguments: dict[str, Any],
     assert len(conflicts) == len(messages)
     for conflict, message in zip(conflicts, messages, strict=True):
         assert message in conflict
+
+
+def sparse() -> TFIDF:
+    vectorizer = TFIDF(min_count=1)
+    vectorizer.fit(SENTENCES, seed=0)
+    return vectorizer
+
+
+def contextual() -> ElmoLayers:
+    torch.manual_seed(0)
+    vectorizer = ElmoLayers()
+    vectorizer.elmo = Elmo(ElmoOptions(filters=((1, 4),), lstm_dim=4, projection_dim=4)).eval()
+    return vectorizer
+
+
+@pytest.mark.parametrize("vectorizer", [sparse(), contextual()], ids=["sparse", "contextual"])
+def test_cached_sentences_are_encoded_once(vectorizer: Vectorizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = FittedVectorizer(vectorizer).vectorize(SENTENCES)
+    cached = CachedVectorizer(vectorizer)
+    first = cached.vectorize(SENTENCES)
+    monkeypatch.setattr(vectorizer, "transform", None)
+    for batch in (first, cached.vectorize(SENTENCES)):
+        assert batch.values.equal(expected.values)
+        assert batch.lengths.equal(expected.lengths)
+    assert cached.vectorize([]).values.shape[0] == 0
