@@ -25,26 +25,14 @@ FIELDS = ("name", "sha256", "rejected")
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Images that came to a collection in some days.
+    """Images that came to a collection in some days."""
 
-    Attributes:
-        rows: rows of the items with a vector.
-        rejected: reasons by the name of each image that was rejected.
-    """
-
-    rows: list[int]
-    rejected: Mapping[str, str]
+    rows: list[int]  # rows of the items with a vector
+    rejected: Mapping[str, str]  # reasons by the name of each image that was rejected
 
 
 class Ledger:
-    """Days on which the images of a collection were first seen.
-
-    Args:
-        file: table with the columns ``name``, ``sha256``, ``rejected`` and ``day``; it need not exist.
-
-    Attributes:
-        table: contents of the file.
-    """
+    """Days on which the images of a collection were first seen: a table, whose ``file`` need not exist."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

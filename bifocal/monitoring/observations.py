@@ -45,15 +45,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class Observer:
-    """Observes a model with its collection and its index.
-
-    Args:
-        onnx: directory of the exported model.
-        model: embeds sentences by it.
-        collection: its images.
-        index: of the collection.
-        seed: of the samples.
-    """
+    """Observes a model with its collection and its index."""
 
     onnx: Path
     model: SentenceEmbedder
@@ -64,14 +56,7 @@ class Observer:
     def observe(
         self, arrivals: Arrivals, queries: Sequence[str], pairs: pd.DataFrame | None, images: int, sentences: int
     ) -> Observations:
-        """Return the observations.
-
-        Args:
-            arrivals: the images.
-            queries: sentences of users.
-            pairs: probes, see ``read_pairs``; None for none.
-            images, sentences: most images and queries in the samples.
-        """
+        """Return the observations of new images, sentences of users, and probes, in samples of at most these sizes."""
         rows = self.sampled_rows(arrivals, images)
         chosen = sample(queries, sentences, self.seed)
         vectors = embed(self.model, chosen) if chosen else np.zeros((0, self.collection.dimension), np.float32)

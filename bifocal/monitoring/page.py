@@ -23,29 +23,16 @@ FOOTER = "Written by python -m pipelines monitor. This page is one file and load
 
 @dataclass(frozen=True)
 class NewImages:
-    """New images of a week.
-
-    Attributes:
-        dataset: of the images.
-        inspection: its findings.
-        unusual: ids of the images that are least like the reference, the most unusual first.
-    """
+    """New images of a week."""
 
     dataset: Dataset
     inspection: Inspection
+    # ids of the images that are least like the reference, the most unusual first
     unusual: Sequence[str] = field(default_factory=list)
 
 
 def monitoring_page(name: str, reference: date, week: Week, images: NewImages, history: Sequence[Week]) -> Page:
-    """Return the page, to be rendered by ``bifocal.report.html.render``.
-
-    Args:
-        name: of the model.
-        reference: day on which the reference was written.
-        week: results.
-        images: new images.
-        history: results of former runs and of this one, in the order of their days.
-    """
+    """Return the page of a week for a model ``name``, with the ``history`` of former runs and of this one."""
     crossed = len(week.crossed)
     tiles = [
         Tile("thresholds crossed", str(crossed), "of " + str(len(week.findings)) + " tests"),

@@ -14,12 +14,7 @@ GAUGES = {
 
 
 def exposition(findings: Sequence[Finding], counts: Mapping[str, int], moment: datetime) -> str:
-    """Return the text, in Prometheus's text format 0.0.4.
-
-    Args:
-        counts: number of new images, of queries and of probes, by these words.
-        moment: of the run.
-    """
+    """Return findings and numbers of entries, of a run at ``moment``, in Prometheus's text format 0.0.4."""
     lines = []
     for gauge, description in GAUGES.items():
         lines += [f"# HELP {gauge} {description}", f"# TYPE {gauge} gauge"]

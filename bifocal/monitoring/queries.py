@@ -80,13 +80,9 @@ def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
 
 
 class KnownWords:
-    """Words that a model has learned.
+    """Words that an exported model has learned.
 
-    Args:
-        onnx: directory of the exported model.
-
-    Attributes:
-        vocabulary: word ids, or a bag of words; None if the model reads subwords or characters, which are all known.
+    A model that reads subwords or characters knows every word, and has no ``vocabulary``.
     """
 
     def __init__(self, onnx: Path) -> None:
@@ -122,9 +118,8 @@ def query_languages(queries: Sequence[str], seed: int) -> dict[str, float]:
 def other_languages(shares: Mapping[str, float], queries: int, expected: Sequence[str]) -> Count | None:
     """Return how many of the queries whose language was guessed have none of the expected ones.
 
-    Args:
-        shares: of ``query_languages``; empty if they are unknown, and the result is None.
-        queries: number of queries, of which ``query_languages`` reads a sample.
+    The result is None if the ``shares`` of ``query_languages`` are unknown, and empty; it reads a sample of the
+    queries.
     """
     if not shares:
         return None

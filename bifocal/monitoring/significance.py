@@ -41,11 +41,9 @@ def share_rises(reference: Count, sample: Count) -> float:
 def losses_prevail(before: Array, after: Array) -> float:
     """Return the p-value of the exact test of McNemar: are there more losses than gains among paired outcomes?
 
-    McNemar, "Note on the sampling error of the difference between correlated proportions", Psychometrika 1947, with
-    the binomial distribution: pairs that did not change say nothing.
-
-    Args:
-        before, after: (n,) bool, outcomes of the same entries.
+    McNemar, "Note on the sampling error of the difference between correlated proportions", Psychometrika 1947, with the
+    binomial distribution: pairs that did not change say nothing. Outcomes ``before`` and ``after`` belong to the same
+    entries (n,).
 
     Example:
         >>> losses_prevail(np.array([True, True, True, False]), np.array([False, False, False, False]))
@@ -59,12 +57,8 @@ def mean_rises(before: Array, after: Array, permutations: int = 999, seed: int =
     """Return the p-value of the sign-flip test: is the mean of paired values larger after than before?
 
     Pitman, "Significance tests which may be applied to samples from any populations", 1937: without a change, the
-    differences are symmetric, so that all their signs are equally probable.
-
-    Args:
-        before, after: (n,), values of the same entries.
-        permutations: random choices of the signs; the smallest p-value is 1 / (permutations + 1).
-        seed: of the signs.
+    differences are symmetric, so that all their signs are equally probable. Values ``before`` and ``after`` belong to
+    the same entries (n,). The smallest p-value is 1 / (permutations + 1).
 
     Example:
         >>> mean_rises(np.zeros(20), np.linspace(0.1, 0.2, 20))

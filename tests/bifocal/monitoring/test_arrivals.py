@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bifocal.monitoring import Count, Ledger, inspect_arrivals
-from bifocal.monitoring.arrivals import unusable
+from bifocal.monitoring import Count
+from bifocal.monitoring.arrivals import Ledger, inspect_arrivals, unusable
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item

@@ -9,7 +9,8 @@ import pytest
 from numpy.random import Generator
 from prometheus_client.parser import text_string_to_metric_families
 
-from bifocal.monitoring import TESTS, Count, Observations, Probes, Reference, Thresholds, compare, exposition
+from bifocal.monitoring import TESTS, Count, Observations, Probes, Reference, Thresholds, compare
+from bifocal.monitoring.prometheus import exposition
 
 PROBES = 200
 
