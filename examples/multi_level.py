@@ -18,7 +18,7 @@ from bifocal.evaluation.base import Subject
 from bifocal.features.boxes import cell_boxes
 from bifocal.localization import attend, rasterize
 from bifocal.losses import GroundingLoss
-from bifocal.report.overlay import contact_sheet, overlay
+from bifocal.report.pictures import contact_sheet, overlay
 from bifocal.text import tokenize
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches

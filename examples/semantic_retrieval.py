@@ -15,7 +15,7 @@ from bifocal.datasets import open_image
 from bifocal.evaluation import SemanticRetrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import SemanticTripletLoss
-from bifocal.report.overlay import contact_sheet
+from bifocal.report.pictures import contact_sheet
 from bifocal.search import Searcher, SearchIndex, TorchEmbedder
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import MinedTriplets

@@ -15,7 +15,7 @@ from bifocal.datasets import open_image
 from bifocal.evaluation import PointingGame, Retrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import HardestTripletLoss, InfoNCELoss, WeightedSumLoss
-from bifocal.report.overlay import contact_sheet, overlay
+from bifocal.report.pictures import contact_sheet, overlay
 from bifocal.search import Heatmaps
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import CaptionBatches

@@ -38,8 +38,7 @@ from bifocal.localization import BEANHeatmap, PerRegionLocalizer, SmoothedActiva
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.metrics import pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.report.figures import grid_figure
-from bifocal.report.plots import plot_heatmap
+from bifocal.report.plots import grid_figure, plot_heatmap
 from bifocal.text.vectorizers import TFIDF, SentenceVectors
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.text_encoders import LinearEncoder as LinearTextEncoder

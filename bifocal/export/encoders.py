@@ -10,8 +10,7 @@ from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.export.scores import LateInteraction
 from bifocal.features import RegionBatch
-from bifocal.localization.auto import AutoLocalizer
-from bifocal.localization.base import Localizer
+from bifocal.localization.base import AutoLocalizer, Localizer
 from bifocal.models import GroundingModel, TwoBranchModel, load_model
 from bifocal.models.base import Model
 from bifocal.registry import build

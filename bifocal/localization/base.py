@@ -71,17 +71,17 @@ class Localizer(ABC):
             ValueError: this localizer does not work with the encoder.
         """
 
-    @abstractmethod
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
     ) -> RegionScores:
-        """Score the regions of N images, each for one text.
+        """Score the regions of N images, each for one text: by default the dot products of ``region_scores``.
 
         Args:
             texts: (N, d), embeddings.
             words: for ``text_context`` "sentence", the vectors (t, d) of each phrase's words in their sentence; None
                 for a phrase without a sentence. Ignored for "phrase".
         """
+        return masked(region_scores(vectors.vectors, texts), vectors)
 
     def __call__(self, encoder: Any, regions: RegionBatch, texts: Tensor) -> RegionScores:
         """Encode the regions, then score them."""
@@ -141,3 +141,12 @@ def region_scores(regions: Tensor, texts: Tensor) -> Tensor:
 def masked(scores: Tensor, vectors: RegionVectors) -> RegionScores:
     """Return ``scores`` (N, R) with -inf where there is no region."""
     return RegionScores(scores.masked_fill(~vectors.mask, -torch.inf), vectors.boxes)
+
+
+class AutoLocalizer:
+    """Choose the localizer that belongs to the encoder, see ``bifocal.image_encoders.base.ImageEncoder.localizer``."""
+
+    def for_model(self, model: Any) -> Localizer | None:
+        """Return the localizer of the model's image encoder; None if it has none."""
+        localizer: Localizer | None = model.image_encoder.localizer()
+        return localizer and localizer.for_model(model)

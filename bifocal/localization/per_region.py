@@ -1,13 +1,11 @@
 """Localizer for encoders without one: embed each region as an image of its own."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import Localizer, RegionScores, RegionVectors, ServedScores, masked, region_scores
+from bifocal.localization.base import Localizer, RegionVectors, ServedScores
 
 
 class PerRegionLocalizer(Localizer):
@@ -34,12 +32,6 @@ class PerRegionLocalizer(Localizer):
         single = features.flatten(0, 1).unsqueeze(1)
         vectors = encoder(single, torch.ones(single.shape[:2], dtype=torch.bool, device=single.device))
         return RegionVectors(vectors.unflatten(0, features.shape[:2]), regions.mask, regions.boxes)
-
-    def score(
-        self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
-    ) -> RegionScores:
-        """Return the cosine of each region with its image's text; see ``Localizer``."""
-        return masked(region_scores(vectors.vectors, texts), vectors)
 
     def served(self) -> ServedScores:
         """Return the dot products with the embeddings of the regions; see ``Localizer``."""

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
-from bifocal.localization.peak_points import peak_points
+from bifocal.localization.heatmaps import peak_points
 from bifocal.localization.phrase_locator import BATCH, PhraseLocator, phrases_in_context
 from bifocal.metrics import pointing_hits
 

@@ -1,18 +1,12 @@
 """Localizer of SMILE: scores of the regions before they are pooled."""
 
-from collections.abc import Sequence
 from typing import Any
-
-from torch import Tensor
 
 from bifocal.features import RegionBatch
 from bifocal.localization.base import (
     Localizer,
-    RegionScores,
     RegionVectors,
     ServedScores,
-    masked,
-    region_scores,
     require,
 )
 
@@ -41,12 +35,6 @@ class SMILERegions(Localizer):
         if self.attended:
             vectors = encoder.weights(vectors, regions.mask) * vectors
         return RegionVectors(vectors, regions.mask, regions.boxes)
-
-    def score(
-        self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
-    ) -> RegionScores:
-        """Return the dot products of the regions with their image's text; see ``Localizer``."""
-        return masked(region_scores(vectors.vectors, texts), vectors)
 
     def served(self) -> ServedScores:
         """Return the dot products with the regions of the graph; see ``Localizer``."""

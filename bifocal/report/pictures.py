@@ -1,16 +1,37 @@
-"""Images inside a page: thumbnails and heatmaps as data URIs."""
+"""Images with heatmaps, thumbnails as data URIs, and sheets of search results."""
 
 import base64
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
-
-from bifocal.report.colormap import inferno
+from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
 QUALITY = 82
 OPACITY = 0.42
+LONGER_SIDE = 640
+"""Pixels of the longer side of a picture."""
+CELL, MARGIN, LINE = 260, 12, 18
+"""Pixels: side of an image on a sheet, space around it, height of a line of text."""
+_POINTS = (
+    "0000040403120b0724150b37210c4a2f0a5b3d09654a0c6b57106e64156e71196e7d1e6d8a226a972766a32c61b0315b"
+    "bc3754c63d4dd04545da4e3ce35933eb6429f1711ff67e14f98c0afb9b06fcaa0ffbba1ff9c932f5d949f2e865f3f586"
+    "fcffa4"
+)
+"""33 equally spaced colors of matplotlib's inferno, by Nathaniel J. Smith and Stefan van der Walt (CC0), as hex RGB."""
+
+
+def inferno(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the colors (..., 3) in [0, 1] of values (...) in [0, 1]: dark for 0, bright for 1.
+
+    Example:
+        >>> inferno(np.array([0.0, 1.0])).round(2).tolist()
+        [[0.0, 0.0, 0.02], [0.99, 1.0, 0.64]]
+    """
+    colors = np.frombuffer(bytes.fromhex(_POINTS), dtype=np.uint8).reshape(-1, 3) / 255
+    positions = np.linspace(0, 1, len(colors))
+    return np.stack([np.interp(values, positions, channel) for channel in colors.T], axis=-1)
 
 
 def thumbnail(image: Image.Image, side: int) -> str:
@@ -28,6 +49,46 @@ def heatmap_overlay(heatmap: NDArray[np.floating]) -> str:
     colored = np.dstack([inferno(0.25 + 0.7 * scaled), OPACITY * scaled**1.5])
     overlay = Image.fromarray((255 * colored).round().astype(np.uint8))
     return _data_uri(overlay.filter(ImageFilter.GaussianBlur(max(overlay.size) / 32)), "PNG", optimize=True)
+
+
+def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None) -> Image.Image:
+    """Return the image with the heatmap (h, w) stretched over it and a ring around ``point``.
+
+    ``point`` is a fraction of width and height; None is the center of the highest values, such as a cell.
+    """
+    if point is None:
+        rows, columns = np.nonzero(heatmap == heatmap.max())
+        point = ((columns.mean() + 0.5) / heatmap.shape[1], (rows.mean() + 0.5) / heatmap.shape[0])
+    picture = image.convert("RGB")
+    picture.thumbnail((LONGER_SIDE, LONGER_SIDE))
+    low, high = float(heatmap.min()), float(heatmap.max())
+    scaled = (heatmap - low) / (high - low if high > low else 1.0)
+    soft = Image.fromarray((255 * scaled).astype(np.uint8)).resize(picture.size, Image.Resampling.BICUBIC)
+    soft = soft.filter(ImageFilter.GaussianBlur(max(picture.size) / 40))
+    values = np.asarray(soft, dtype=float) / 255
+    colors = Image.fromarray((255 * inferno(0.15 + 0.85 * values)).round().astype(np.uint8))
+    picture.paste(colors, mask=Image.fromarray((255 * 0.7 * values).astype(np.uint8)))
+    draw = ImageDraw.Draw(picture)
+    x, y, radius = point[0] * picture.width, point[1] * picture.height, max(picture.size) / 40
+    for width, color in ((5, "black"), (2, "white")):
+        draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline=color, width=width)
+    return picture
+
+
+def contact_sheet(title: str, results: Sequence[tuple[Image.Image, str]], columns: int = 5) -> Image.Image:
+    """Return rows of at most ``columns`` images with a line of text below each, under a title."""
+    columns = min(len(results), columns)
+    rows = -(-len(results) // columns)
+    width, height = columns * (CELL + MARGIN) + MARGIN, rows * (CELL + LINE + 2 * MARGIN) + 3 * LINE
+    sheet = Image.new("RGB", (width, height), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(16)
+    draw.text((MARGIN, MARGIN), title, fill="black", font=font)
+    for number, (image, text) in enumerate(results):
+        row, column = divmod(number, columns)
+        left, top = MARGIN + column * (CELL + MARGIN), 2 * LINE + MARGIN + row * (CELL + LINE + 2 * MARGIN)
+        sheet.paste(ImageOps.pad(image.convert("RGB"), (CELL, CELL), color="#eeeeee"), (left, top))
+        draw.text((left, top + CELL + 4), text, fill="#333333", font=ImageFont.load_default(13))
+    return sheet
 
 
 def _data_uri(image: Image.Image, encoding: str, **options: object) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.datasets.images import open_image
-from bifocal.report.overlay import overlay
+from bifocal.report.pictures import overlay
 from bifocal.search.collection.collection import Collection
 from bifocal.search.hits import SearchHit
 from bifocal.search.index.index import SearchIndex

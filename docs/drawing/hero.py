@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 import bifocal
 from bifocal.datasets import open_image
-from bifocal.report.overlay import contact_sheet, overlay
+from bifocal.report.pictures import contact_sheet, overlay
 
 QUERY, PHRASES = "two spotted red hearts on water", ("red heart", "water")
 SIDE, MARGIN = 260, 12

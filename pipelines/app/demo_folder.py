@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from bifocal.datasets import open_image
-from bifocal.report.overlay import contact_sheet
+from bifocal.report.pictures import contact_sheet
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import DESCRIPTION, Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item

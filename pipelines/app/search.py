@@ -28,7 +28,7 @@ def search_command(query: str, folder: Path | None, count: int, picture: Path | 
     """
     import bifocal
     from bifocal.datasets import open_image
-    from bifocal.report.overlay import contact_sheet
+    from bifocal.report.pictures import contact_sheet
 
     folder = latest_run(folder)
     if not (folder / ARTIFACTS / "index").is_dir():

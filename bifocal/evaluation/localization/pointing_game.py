@@ -20,8 +20,8 @@ from bifocal.localization.phrase_locator import PhraseLocator
 from bifocal.localization.pointing import PointingResult, point_at_phrases
 from bifocal.metrics import accuracy_by, center_baseline, random_baseline
 from bifocal.metrics.bootstrap import mean_interval
-from bifocal.report.figures import grid_figure
 from bifocal.report.metric_rows import MetricRow
+from bifocal.report.plots import grid_figure
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
 from bifocal.report.thumbnails import Thumbnails
 

@@ -16,8 +16,7 @@ from bifocal.evaluation.retrieval.tables import (
 )
 from bifocal.metrics import chance_report, retrieval_intervals, summarize_folds
 from bifocal.report.charts import bar_chart, line_chart
-from bifocal.report.figures import chart_figure
-from bifocal.report.plots import plot_bars, plot_lines
+from bifocal.report.plots import chart_figure, plot_bars, plot_lines
 from bifocal.report.sections import Chart, Section
 
 ProtocolName = Literal["full", "coco_5fold_1k", "coco_5k", "coco_1k", "flickr_1k"]

@@ -17,9 +17,8 @@ from bifocal.metrics import area_under, choose_queries, semantic_curves
 from bifocal.metrics.ranking.semantic_relevance import image_vectors, relevance, sum_by_image
 from bifocal.models.embedding import BATCH, dual_encoder, embed_texts
 from bifocal.report.charts import line_chart
-from bifocal.report.figures import chart_figure
 from bifocal.report.metric_rows import MetricRow, metric_table
-from bifocal.report.plots import plot_lines
+from bifocal.report.plots import chart_figure, plot_lines
 from bifocal.report.sections import Block, Chart, Section, Table
 from bifocal.text import TextBatch
 

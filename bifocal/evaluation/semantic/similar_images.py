@@ -8,7 +8,7 @@ from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
 from bifocal.localization import pair_heatmaps
 from bifocal.models.batch import to_device
-from bifocal.report.figures import grid_figure
+from bifocal.report.plots import grid_figure
 from bifocal.report.sections import Gallery, GalleryItem, Section
 
 NOTE = (

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from bifocal.export.encoders import example_inputs, export_encoder
 from bifocal.features import RegionBatch
-from bifocal.localization.auto import AutoLocalizer
+from bifocal.localization.base import AutoLocalizer
 from bifocal.models import build_model, concatenate_models, load_model, save_model
 from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
