@@ -4,16 +4,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.datasets.resizing import DECODED_SCALE
 from bifocal.export.graphs import write_graph
-from bifocal.export.parity import Parity, max_difference
+from bifocal.export.parity import Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.features import FeatureStore
 from bifocal.features.base import GridExtractor
@@ -72,15 +70,12 @@ def write_preprocessing(features: Path, folder: Path, stretched_side: int | None
 def compare_backbone(features: Path, file: Path, seed: int) -> Iterator[Parity]:
     """Compare an exported backbone with torch on random images; differences are relative to the largest feature."""
     module, size = _load_module(features)
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     generator = torch.Generator().manual_seed(seed)
-    for batch in (1, 2, 5):
-        pixels = torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8)
-        with torch.inference_mode():
-            expected = module(pixels).numpy()
-        (output,) = session.run(None, {"pixels": pixels.numpy()})
-        scale = max(float(np.abs(expected).max()), 1e-12)
-        yield Parity("backbone", batch, 1, max_difference(output, expected) / scale)
+
+    def example(batch: int, length: int) -> tuple[Tensor]:
+        return (torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),)
+
+    return compare_graph("backbone", file, module, example, lengths=(1,))
 
 
 class _Cells(nn.Module):

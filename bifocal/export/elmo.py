@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.export.graphs import Shape, check_shapes, write_graph
-from bifocal.export.parity import BATCHES, LENGTHS, Parity, max_difference
+from bifocal.export.parity import BATCHES, LENGTHS, Parity, relative_difference
 from bifocal.export.process import run_in_fresh_process
 from bifocal.text.elmo import Elmo
 from bifocal.text.vectorizers.base import load_vectorizer
@@ -58,7 +58,7 @@ def compare_elmo(text: Path, file: Path, seed: int) -> Iterator[Parity]:
             expected = np.zeros_like(output)
             for row, layers in enumerate(elmo.layers(sentences)):
                 expected[row, :, : layers.shape[1]] = layers
-            yield Parity("elmo", batch, length, max_difference(output, expected) / float(np.abs(expected).max()))
+            yield Parity("elmo", batch, length, relative_difference(output, expected))
 
 
 def _load(text: Path) -> Elmo:

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from bifocal.export.graphs import Shape, check_shapes, write_graph
+from bifocal.export.graphs import Shape, check_shapes, random_images, write_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.export.scores import LateInteraction
 from bifocal.features import RegionBatch
@@ -141,31 +141,23 @@ def output_names(model: Model, branch: Branch, localizer: Any = None) -> tuple[s
 
 
 def example_inputs(model: Model, branch: Branch, batch: int, length: int, seed: int) -> tuple[Tensor, ...]:
-    """Return random inputs of a branch; ``length`` counts regions of each level, or words, or enlarges an image of
-    pixels.
-    """
+    """Return random inputs of a branch; ``length`` is regions of each level, or words, or enlarges an image."""
     generator = torch.Generator().manual_seed(seed)
     shapes = input_shapes(model, branch)
     if branch == "scores":
         return _encodings(model, batch, length, generator)
-    regions = length * model.image_encoder.levels_per_image
-    sizes = {"batch": batch, "regions": regions, "time": length, "height": 64 + 8 * length, "width": 96 + 4 * length}
-    sized = [[sizes[dim] if isinstance(dim, str) else dim for dim in shape] for shape in shapes.values()]
-    if len(sized) == 1:
-        return (255 * torch.rand(sized[0], generator=generator),)
     if branch == "image_encoder":
-        mask = torch.rand(sized[1], generator=generator) < 0.7
-        mask[:, 0] = True
-        mask |= shapes["mask"][1] != "regions"  # an encoder of whole maps needs all cells
-        return torch.randn(sized[0], generator=generator), mask
+        return random_images(shapes, batch, length * model.image_encoder.levels_per_image, length, generator)
+    sizes = {"batch": batch, "time": length}
+    size = [sizes[dim] if isinstance(dim, str) else dim for dim in shapes["values"]]
     lengths = _lengths(batch, length, generator)
     if model.text_format == "subwords":
-        values = torch.randint(1, cast(TransformerEncoder, model.text_encoder).subwords, sized[0], generator=generator)
-        return values * (torch.arange(length) < lengths.unsqueeze(1)), lengths
-    if model.word_embedding is None:
-        return torch.randn(sized[0], generator=generator), lengths
-    values = torch.randint(1, model.word_embedding.num_embeddings, sized[0], generator=generator)
-    return values * (torch.arange(length) < lengths.unsqueeze(1)), lengths
+        words = cast(TransformerEncoder, model.text_encoder).subwords
+    elif model.word_embedding is not None:
+        words = model.word_embedding.num_embeddings
+    else:
+        return torch.randn(size, generator=generator), lengths
+    return torch.randint(1, words, size, generator=generator) * (torch.arange(length) < lengths.unsqueeze(1)), lengths
 
 
 def _encodings(model: Model, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

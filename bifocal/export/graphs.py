@@ -62,3 +62,17 @@ def check_shapes(file: Path, shapes: Mapping[str, Shape]) -> None:
         shape = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
         if shape != shapes[value.name]:
             raise ValueError(f"{file.name}: input {value.name} has shape {shape}, expected {shapes[value.name]}")
+
+
+def random_images(
+    shapes: Mapping[str, Shape], batch: int, regions: int, length: int, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """Return random pixels, which ``length`` enlarges, or random features with a mask, of the given input shapes."""
+    sizes = {"batch": batch, "regions": regions, "height": 64 + 8 * length, "width": 96 + 4 * length}
+    sized = [[sizes[dim] if isinstance(dim, str) else dim for dim in shape] for shape in shapes.values()]
+    if len(sized) == 1:
+        return (255 * torch.rand(sized[0], generator=generator),)
+    mask = torch.rand(sized[1], generator=generator) < 0.7
+    mask[:, 0] = True
+    mask |= shapes["mask"][1] != "regions"  # an encoder of whole maps needs all cells
+    return torch.randn(sized[0], generator=generator), mask

@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate, normalize
 
 from bifocal.export.backbone import PREPROCESSING, exportable_extractor
 from bifocal.export.encoders import chosen_localizer
-from bifocal.export.parity import Parity, max_difference
+from bifocal.export.parity import Parity, relative_difference
 from bifocal.features import RegionBatch
 from bifocal.localization.base import Localizer
 from bifocal.models import load_model
@@ -58,8 +58,7 @@ def compare_localizer(model_directory: Path, folder: Path, seed: int, localizer:
     expected = _scores(chosen, model, batch, texts)
     vectors = image_vectors(graph, exported.vectors, list(batch.features.numpy()))
     scores = np.stack([exported.scores(*pair, exported.boxes) for pair in zip(vectors, texts.numpy(), strict=True)])
-    scale = max(float(expected.abs().max()), 1e-12)
-    yield Parity("localizer", IMAGES, scores.shape[1], max_difference(scores, expected.numpy()) / scale)
+    yield Parity("localizer", IMAGES, scores.shape[1], relative_difference(scores, expected.numpy()))
 
 
 def _scores(localizer: Localizer, model: Model, batch: RegionBatch, texts: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Comparison of exported encoders with torch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bifocal.export.encoders import Branch, branch_module, example_inputs
 from bifocal.models import GroundingModel, load_model
-from bifocal.models.base import Model
 
 BATCHES, LENGTHS = (1, 2, 5), (1, 3, 20)
 
@@ -37,31 +36,46 @@ def compare_encoder(
 ) -> Iterator[Parity]:
     """Compare an exported graph of a model with torch on random inputs of several batch sizes and lengths."""
     model = load_model(model_directory)
+
+    def scores(cells: Tensor, sentences: Tensor, words: Tensor) -> Tensor:
+        # Not the exported module, which is another implementation of the same equations.
+        return cast(GroundingModel, model).score(cells, (sentences, words)).cross
+
+    def example(batch: int, length: int) -> tuple[Tensor, ...]:
+        return example_inputs(model, branch, batch, length, seed)
+
+    expected = scores if branch == "scores" else branch_module(model, branch, localizer)
+    # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions do not.
+    return compare_graph(branch, file, expected, example, least_scale=1.0)
+
+
+def compare_graph(
+    branch: str,
+    file: Path,
+    expected: Callable[..., Tensor | tuple[Tensor, ...]],
+    example: Callable[[int, int], Sequence[Tensor]],
+    *,
+    lengths: Sequence[int] = LENGTHS,
+    least_scale: float = 1e-12,
+) -> Iterator[Parity]:
+    """Compare a graph with ``expected`` on ``example(batch, length)``, relative to the largest value of each output."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
     for batch in BATCHES:
-        for length in LENGTHS:
-            inputs = example_inputs(model, branch, batch, length, seed)
+        for length in lengths:
+            inputs = example(batch, length)
             with torch.inference_mode():
-                expected = [tensor.numpy() for tensor in _expected(model, branch, inputs, localizer)]
+                values = expected(*inputs)
             outputs = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
-            differences = [max_difference(*pair) for pair in zip(outputs, expected, strict=True)]
-            # Embeddings have unit norm; the scores of a late-interaction model and the vectors of regions do not.
-            scales = [max(1.0, float(np.abs(values).max())) for values in expected]
-            difference = max(value / scale for value, scale in zip(differences, scales, strict=True))
-            yield Parity(branch, batch, length, difference)
+            pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
+            differences = [relative_difference(output, value.numpy(), least_scale) for output, value in pairs]
+            yield Parity(branch, batch, length, max(differences))
 
 
-def _expected(model: Model, branch: Branch, inputs: tuple[Tensor, ...], localizer: Any) -> tuple[Tensor, ...]:
-    if branch == "scores":
-        # Not the exported module, which is another implementation of the same equations.
-        cells, sentences, words = inputs
-        return (cast(GroundingModel, model).score(cells, (sentences, words)).cross,)
-    outputs: Tensor | tuple[Tensor, ...] = branch_module(model, branch, localizer)(*inputs)
-    return (outputs,) if isinstance(outputs, Tensor) else outputs
-
-
-def max_difference(output: NDArray[np.floating], expected: NDArray[np.floating]) -> float:
-    """Return the largest absolute difference; infinity if ``output`` has values that are not finite."""
+def relative_difference(
+    output: NDArray[np.floating], expected: NDArray[np.floating], least_scale: float = 1e-12
+) -> float:
+    """Return the largest difference over the largest expected value; infinity if ``output`` is not finite."""
     # A comparison with NaN is never true: without this check NaN would pass every tolerance.
-    return float(np.abs(output - expected).max()) if np.isfinite(output).all() else float("inf")
+    difference = float(np.abs(output - expected).max()) if np.isfinite(output).all() else float("inf")
+    return difference / max(float(np.abs(expected).max()), least_scale)

@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from bifocal.export.graphs import Shape, check_shapes, write_graph
-from bifocal.export.parity import BATCHES, LENGTHS, Parity, max_difference
+from bifocal.export.graphs import Shape, check_shapes, random_images, write_graph
+from bifocal.export.parity import LENGTHS, Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.ranking_heads.serialization import load_head
@@ -42,18 +41,13 @@ def export_head(model_directory: Path, folder: Path) -> None:
 
 def compare_head(model_directory: Path, file: Path, seed: int) -> Iterator[Parity]:
     """Compare an exported head with torch on random inputs; differences are relative to the largest score."""
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
-    module = _module(load_head(model_directory)[0])
     shapes = input_shapes(model_directory)
-    for batch in BATCHES:
-        for length in LENGTHS if len(shapes) > 1 else LENGTHS[:1]:
-            inputs = _example(shapes, batch, length, seed)
-            with torch.inference_mode():
-                expected = module(*inputs).numpy()
-            (output,) = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
-            scale = max(float(abs(expected).max()), 1e-12)
-            yield Parity("ranking_head", batch, length, max_difference(output, expected) / scale)
+
+    def example(batch: int, length: int) -> tuple[Tensor, ...]:
+        return _example(shapes, batch, length, seed)
+
+    lengths = LENGTHS if len(shapes) > 1 else LENGTHS[:1]
+    return compare_graph("ranking_head", file, _module(load_head(model_directory)[0]), example, lengths=lengths)
 
 
 def input_shapes(model_directory: Path) -> dict[str, Shape]:
@@ -83,14 +77,7 @@ def _module(model: RankingModel) -> nn.Module:
 
 
 def _example(shapes: dict[str, Shape], batch: int, length: int, seed: int) -> tuple[Tensor, ...]:
-    generator = torch.Generator().manual_seed(seed)
-    sizes = {"batch": batch, "regions": length, "height": 64 + 8 * length, "width": 96 + 4 * length}
-    sized = [[sizes[dim] if isinstance(dim, str) else dim for dim in shape] for shape in shapes.values()]
-    if len(sized) == 1:
-        return (255 * torch.rand(sized[0], generator=generator),)
-    mask = torch.rand(sized[1], generator=generator) < 0.7
-    mask[:, 0] = True
-    return torch.randn(sized[0], generator=generator), mask
+    return random_images(shapes, batch, length, length, torch.Generator().manual_seed(seed))
 
 
 def _export(model_directory: Path, file: Path) -> None:

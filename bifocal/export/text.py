@@ -5,14 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
 from bifocal.export.encoders import Encoder, output_names
 from bifocal.export.graphs import Shape, check_shapes, write_graph
-from bifocal.export.parity import BATCHES, LENGTHS, Parity, max_difference
+from bifocal.export.parity import Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.models import load_model
 from bifocal.text import TextBatch
@@ -140,18 +138,12 @@ def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
 def compare_text_encoder(model_directory: Path, text: Path, file: Path, seed: int) -> Iterator[Parity]:
     """Compare an exported graph with torch on random subwords of several batch sizes and lengths."""
     module = _load(model_directory, text)
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     generator = torch.Generator().manual_seed(seed)
-    for batch in BATCHES:
-        for length in LENGTHS:
-            inputs = module.front.example(batch, length, generator)
-            with torch.inference_mode():
-                expected = module(*inputs)
-            arrays = {name: tensor.numpy() for name, tensor in zip(module.front.shapes, inputs, strict=True)}
-            outputs = session.run(None, arrays)
-            pairs = zip(outputs, (expected,) if isinstance(expected, Tensor) else expected, strict=True)
-            differences = [max_difference(output, tensor.numpy()) for output, tensor in pairs]
-            yield Parity("text_encoder", batch, length, float(np.max(differences)))
+
+    def example(batch: int, length: int) -> tuple[Tensor, ...]:
+        return module.front.example(batch, length, generator)
+
+    return compare_graph("text_encoder", file, module, example, least_scale=1.0)
 
 
 def _front(vectorizer: Vectorizer) -> _TextFront | None:
