@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.app.demo_folder import unpack
+from tests.bifocal.serving.server import JSON, Server
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.server import JSON, Server
 
 ROOT = Path(__file__).parents[1]
 IMAGE = json.loads(Path(os.environ["IMAGES"]).read_text())["serve"]

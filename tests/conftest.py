@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import boto3
 import pytest
@@ -19,10 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broken_s3 import Faults, Proxy
 from mlflow_server import free_port, start_server, stop_server, wait_for_server
 
+if TYPE_CHECKING:
+    from bifocal.search.trained_model import TrainedModel
+
 # The two workers of 'make test' share two cores.
 torch.set_num_threads(1)
 
-LONG = ("tests/pipelines/", "tests/backend/", "tests/rehearsal/", "tests/examples/")
+LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/backend/", "tests/rehearsal/", "tests/examples/")
 """Folders with tests of whole pipelines and trainings, whose files take up to minutes."""
 
 # The machine is shared, so a deadline per example would measure the neighbors.
@@ -68,6 +72,14 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: 
         yield port
     finally:
         stop_server(process)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> "TrainedModel":
+    """The model of the package with its 256 scenes."""
+    from pipelines.app.demo_folder import unpack
+
+    return unpack(tmp_path_factory.mktemp("demo") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ import bifocal
 from benchmarks.common import Report, load
 from benchmarks.service_load import Service, search, under_load
 from pipelines.app.demo_folder import unpack
+from tests.bifocal.serving.runs import replace_run, write_run
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.collections import replace_run, write_run
 
 ENCODED = 500
 """Sentences that the bare encoder encodes."""

@@ -13,13 +13,13 @@ from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
 from bifocal.serving.service.live.sources import open_served_model
 from bifocal.serving.service.served_model import ServedModel
-from bifocal.serving.site.writer import write_site
-from tests.pipelines.app.serve.static_copy import DELETED, REMOVED, required_site_files
+from bifocal.serving.site.writer import SiteReport, write_site
+from tests.bifocal.serving.site.static_copy import DELETED, REMOVED, required_site_files
 
 
-def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, ServedModel, str]) -> None:
-    copy, served, output = copied
-    assert "254 images, 254 of them with a thumbnail" in output
+def test_the_copy_holds_nothing_of_deleted_images(copied: tuple[Path, ServedModel, SiteReport]) -> None:
+    copy, served, report = copied
+    assert (report.items, report.pictures) == (254, 254)
     (data,) = (copy / "data").iterdir()
     texts = (data / "collection.json").read_text()
     for item_id in (DELETED, REMOVED):

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from bifocal.serving.canary.clients import Place
 from pipelines.__main__ import main
 from runtime.mlflow import get_version, version_tags
+from tests.bifocal.serving.server import Server
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.comparison.comparing import (
+from tests.pipelines.app.comparison.comparing import (
     BAD,
     CANDIDATE,
     CHAMPION,
@@ -28,8 +29,7 @@ from tests.pipelines.app.serve.comparison.comparing import (
     relevance,
     search,
 )
-from tests.pipelines.app.serve.releases import wait
-from tests.pipelines.app.serve.server import Server
+from tests.pipelines.releases import wait
 
 SHARE = 0.4
 

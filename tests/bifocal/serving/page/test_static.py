@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from snowballstemmer import stemmer
 from snowballstemmer.english_stemmer import EnglishStemmer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -24,8 +24,8 @@ from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.text import SentenceReader
 from bifocal.text.bag_of_words import BagOfWords
 from bifocal.text.vocabulary import Vocabulary
-from tests.browser import chromium, open_tab, required_chromium
-from tests.pipelines.app.serve.static_copy import serve_files
+from tests.bifocal.serving.site.static_copy import serve_files
+from tests.browser import open_tab
 
 PAGE = Path(__file__).parents[4] / "bifocal/serving/page/static"
 READ = """async ([descriptions, sentences]) => {
@@ -59,13 +59,9 @@ OLD = [
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page(browser: Browser) -> Iterator[Page]:
     """A tab that imports the files of the page."""
-    with (
-        serve_files(PAGE) as host,
-        chromium(required_chromium()) as browser,
-        open_tab(browser, f"{host}/en.json") as (opened, _),
-    ):
+    with serve_files(PAGE) as host, open_tab(browser, f"{host}/en.json") as (opened, _):
         yield opened
 
 

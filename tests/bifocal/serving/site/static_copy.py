@@ -1,6 +1,5 @@
 """A static copy of the demo's collection, and a web server that sends files alone."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,17 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.trained_model import COLLECTION
+from bifocal.search.trained_model import COLLECTION, ONNX
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site.npm import vendored_files
-from pipelines.app import bifocal
+from bifocal.serving.site.writer import SiteReport, write_site
 
 REMOVED, DELETED = "test-00103", "test-00013"
 """Items that the index has removed, and that a user of the service has deleted."""
@@ -39,24 +37,21 @@ def required_site_files() -> None:
         pytest.skip(str(error))
 
 
-def write_copy(run: Path, folder: Path) -> tuple[Path, ServedModel, str]:
+def write_copy(run: Path, folder: Path) -> tuple[Path, ServedModel, SiteReport]:
     """Write an index with biases, a calibration and a removed item, and a static copy with it.
 
     Returns:
-        The copy, the served model of the service with the same index, and the output of the command.
+        The copy, the served model with the same index, and the report of the copy.
     """
     required_site_files()
     exact = index_of_collection(Collection.open(run / COLLECTION), None)
     bias = np.random.default_rng(0).normal(0, 0.05, len(exact)).astype(np.float32)
     removed = np.array([item_id == REMOVED for item_id in exact.ids])
-    index, copy, deletions = folder / "index", folder / "pages" / "copy", folder / "deleted.jsonl"
+    index, copy = folder / "index", folder / "pages" / "copy"
     index.mkdir()
     SearchIndex(exact.items, exact.vectors, bias, exact.description, None, removed, CALIBRATION).write(index)
-    deletions.write_text(json.dumps(DELETED) + "\n")
-    arguments = ["export-site", run, copy, "--index", index, "--deletions", deletions]
-    done = CliRunner().invoke(bifocal, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return copy, RunSource(run, index=index).load(), done.output
+    served = RunSource(run, index=index).load()
+    return copy, served, write_site(served, run / ONNX, copy, [DELETED])
 
 
 @contextmanager

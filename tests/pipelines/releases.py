@@ -15,10 +15,10 @@ from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX, TrainedModel
 from pipelines.commands.release import release
 from runtime.artifacts import artifact_hash, hash_files, write_json
-from tests.pipelines.app.serve.collections import write_run
+from tests.bifocal.serving.runs import write_run
 
 EMBEDDING = Path("artifacts/embedding")
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[2]
 
 
 def write_released_run(

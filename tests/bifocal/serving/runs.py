@@ -13,7 +13,6 @@ from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
-from pipelines.app.run_folder import PARAMETERS
 
 COLLECTION = Path("artifacts") / "collection"
 SIDE = 128
@@ -32,7 +31,7 @@ def write_run(
         sign: -1 for another model with the same scores: its vectors and those of its sentences are negated.
     """
     shutil.copytree(demo.directory / ONNX, folder / ONNX)
-    shutil.copy(demo.directory / PARAMETERS, folder)
+    shutil.copy(demo.directory / "params.yaml", folder)
     if sign < 0:
         negate_output(folder / ONNX / "text_encoder.onnx")
     rows = range(len(demo.collection))

@@ -8,7 +8,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from tests.pipelines.app.serve.server import JSON, Server
+from tests.bifocal.serving.server import JSON, Server
 
 SEARCH = "/api/v1/search"
 IMAGE = {"content-type": "image/png"}

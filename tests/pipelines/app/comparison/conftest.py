@@ -10,8 +10,8 @@ from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.trained_model import TrainedModel
 from runtime.mlflow import VETO
 from runtime.mlflow.connection import connect
-from tests.pipelines.app.serve.comparison.comparing import BAD, GOOD
-from tests.pipelines.app.serve.releases import add_release, register, write_released_run
+from tests.pipelines.app.comparison.comparing import BAD, GOOD
+from tests.pipelines.releases import add_release, register, write_released_run
 
 CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.3, 0.0, 0.0, 1.0, 100)
 

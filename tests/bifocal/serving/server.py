@@ -7,13 +7,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-ROOT = Path(__file__).parents[4]
+from tests.mlflow_server import free_port
+
+ROOT = Path(__file__).parents[3]
 START_SECONDS = 120
 ADMIN_KEY = "the-admin-key"
 JSON = {"content-type": "application/json"}
@@ -110,3 +113,16 @@ class Server:
     def entries(self) -> list[dict[str, Any]]:
         """Return the lines of the log."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@contextmanager
+def running_server(run: Path) -> Iterator[Server]:
+    """Yield the service of a run, with its log and its deletions beside the run."""
+    log, deletions = run.with_name("log.jsonl"), run.with_name("deleted.jsonl")
+    running = Server(free_port(), log, "--run", run, "--deletions", deletions, "--poll", 0.2)
+    running.start()
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.kill()

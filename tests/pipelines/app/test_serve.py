@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from bifocal.search.trained_model import TrainedModel
+from tests.bifocal.serving.server import JSON, ROOT, Server
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.server import JSON, ROOT, Server
 
 BODY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit is a command of Linux")
-def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(run_folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: TrainedModel, tmp_path: Path) -> None:
     # Each file may have 0 bytes, so that writing to one fails. Standard error is a pipe.
     server = Server(free_port(), tmp_path / "log.jsonl")
-    program = [sys.executable, "-m", "pipelines.app", "serve", "--run", str(run_folder), "--port", str(server.port)]
+    program = [sys.executable, "-m", "pipelines.app", "serve", "--run", str(demo.directory), "--port", str(server.port)]
     process = subprocess.Popen(["prlimit", "--fsize=0", *program], cwd=ROOT, stderr=subprocess.PIPE)
     server.process = process
     server.log.touch()

@@ -16,9 +16,9 @@ from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource
+from tests.bifocal.serving.server import JSON
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.releases import move_alias, wait
-from tests.pipelines.app.serve.server import JSON
+from tests.pipelines.releases import move_alias, wait
 
 CHAMPION, CANDIDATE = "models:/bifocal@champion", "models:/bifocal@candidate"
 GOOD, BAD = 1, 2

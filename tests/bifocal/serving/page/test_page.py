@@ -11,27 +11,19 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from bifocal.search.trained_model import TrainedModel
-from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
-from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
-from tests.pipelines.app.serve.server import Server
+from tests.bifocal.serving.page.steps import check_input_before_the_scripts, ids, search, violations
+from tests.bifocal.serving.server import Server
+from tests.browser import open_tab
 
 QUERY = "a red star on sand with a blue moon"
 PICTURES = os.environ.get("BIFOCAL_PAGE_PICTURES")
 """Folder that the test writes screenshots for the documentation to."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    with chromium(required_chromium()) as opened:
-        yield opened
-
-
 @contextmanager
 def open_page(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str]]]:
     """Yield a tab with the page, and a list of console errors and requests to other hosts."""
     address, window = f"http://127.0.0.1:{server.port}/", {"width": 1200, "height": 850}
-    expect.set_options(timeout=MILLISECONDS)
     with open_tab(browser, address, viewport=window) as (opened, problems):
         expect(opened.locator("#examples button")).to_have_count(6)
         yield opened, problems

@@ -12,7 +12,7 @@ from bifocal.serving.canary.report import Report, overlap_at_10
 from bifocal.serving.canary.shadow import WAITING
 from bifocal.serving.service.ranking import Query
 from pipelines.app.serve_sources import ReleaseSource
-from tests.pipelines.app.serve.comparison.comparing import (
+from tests.pipelines.app.comparison.comparing import (
     BAD,
     CANDIDATE,
     GOOD,
@@ -24,7 +24,7 @@ from tests.pipelines.app.serve.comparison.comparing import (
     search,
     serve,
 )
-from tests.pipelines.app.serve.releases import move_alias, wait
+from tests.pipelines.releases import move_alias, wait
 
 
 def test_failures_and_delays_of_a_candidate_reach_no_client(store: mlflow.MlflowClient, sentences: list[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 
 from bifocal.search.deletion import delete_from_collection
 from bifocal.search.trained_model import TrainedModel
-from tests.pipelines.app.serve.collections import COLLECTION, replace_run, write_run
-from tests.pipelines.app.serve.server import JSON, Server
+from tests.bifocal.serving.runs import COLLECTION, replace_run, write_run
+from tests.bifocal.serving.server import JSON, Server, running_server
 
 CLIENTS = 4
 QUERY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
@@ -58,6 +59,19 @@ class Load:
         connection.close()
 
 
+@pytest.fixture(scope="module")
+def changing(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the run, whose parts are replaced."""
+    return Path(shutil.copytree(run_folder, tmp_path_factory.mktemp("changing") / "run"))
+
+
+@pytest.fixture(scope="module")
+def server(changing: Path) -> Iterator[Server]:
+    """The service of the copy."""
+    with running_server(changing) as running:
+        yield running
+
+
 def found(answer: bytes) -> tuple[set[str], list[float]]:
     """Return the prefixes of the ids, and the scores."""
     results = json.loads(answer)["results"]
@@ -65,15 +79,15 @@ def found(answer: bytes) -> tuple[set[str], list[float]]:
 
 
 def test_model_and_collection_are_replaced_together_without_a_failed_request(
-    server: Server, run_folder: Path, demo: TrainedModel, tmp_path: Path
+    server: Server, changing: Path, demo: TrainedModel, tmp_path: Path
 ) -> None:
     # The second model negates its vectors and its queries: the scores differ if one of the two belongs to the other.
     other = write_run(demo, tmp_path / "other", prefix="other-", sign=-1)
-    first = write_run(demo, tmp_path / "first", regions=True)
+    first = Path(shutil.copytree(changing, tmp_path / "first"))
     with Load(server) as load:
         load.wait_for(20)
         for new, prefix in ((other, "other"), (first, "test")):
-            replace_run(run_folder, new)
+            replace_run(changing, new)
             deadline = time.monotonic() + 60
             while found(load.answers[-1][1])[0] != {prefix}:
                 assert time.monotonic() < deadline, server.log.read_text()[-2000:]
@@ -88,8 +102,8 @@ def test_model_and_collection_are_replaced_together_without_a_failed_request(
     assert {prefix for _, answer in load.answers for prefix in found(answer)[0]} == {"test", "other"}
 
 
-def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, run_folder: Path) -> None:
-    description = run_folder / "artifacts" / "collection" / "collection.json"
+def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, changing: Path) -> None:
+    description = changing / "artifacts" / "collection" / "collection.json"
     content = description.read_text()
     description.write_text(content.replace('"sha256": "', '"sha256": "0'))
     deadline = time.monotonic() + 60
@@ -106,14 +120,14 @@ def test_a_damaged_collection_leaves_the_former_one_in_use(server: Server, run_f
 
 
 def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
-    server: Server, run_folder: Path, tmp_path: Path
+    server: Server, changing: Path, tmp_path: Path
 ) -> None:
-    former = shutil.copytree(run_folder / COLLECTION, tmp_path / "former")
+    former = shutil.copytree(changing / COLLECTION, tmp_path / "former")
     deleted = server.search(**json.loads(QUERY))["results"][0]["id"]
     server.get(f"/api/v1/thumbnail?id={deleted}")
     with Load(server) as load:
         load.wait_for(10)
-        delete_from_collection(run_folder / COLLECTION, [deleted])
+        delete_from_collection(changing / COLLECTION, [deleted])
         deadline = time.monotonic() + 60
         while deleted in load.answers[-1][1].decode():
             assert time.monotonic() < deadline, server.log.read_text()[-2000:]
@@ -123,8 +137,8 @@ def test_a_deletion_in_the_files_comes_into_use_without_a_failed_request(
     assert server.get(f"/api/v1/thumbnail?id={deleted}")[0] == 404
     for mode in ("hybrid", "regions"):
         assert deleted not in [result["id"] for result in server.search(text="a red star", mode=mode, k=100)["results"]]
-    shutil.rmtree(run_folder / COLLECTION)
-    former.rename(run_folder / COLLECTION)
+    shutil.rmtree(changing / COLLECTION)
+    former.rename(changing / COLLECTION)
     while server.get(f"/api/v1/thumbnail?id={deleted}")[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bifocal.search.trained_model import TrainedModel
-from tests.pipelines.app.serve.server import JSON, Server
+from tests.bifocal.serving.server import JSON, Server
 
 INFER = "/v2/models/bifocal/infer"
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from bifocal.monitoring import read_queries
@@ -17,20 +20,21 @@ from bifocal.serving.limits import Limits
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.observation import JSONFormatter
+from bifocal.serving.service.routes.admission import RateLimit
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
-from tests.pipelines.app.serve.collections import COLLECTION
+from tests.bifocal.serving.runs import COLLECTION
 
 SEARCH = "/api/v1/search"
 
 
 class LoadedSource:
-    """A source whose served is loaded once for all tests."""
+    """A source whose model is loaded once for all tests."""
 
     reversible = False
 
-    def __init__(self, folder: Path) -> None:
-        self.served = RunSource(folder).load()
+    def __init__(self, served: ServedModel) -> None:
+        self.served = served
 
     def key(self) -> str:
         return "loaded"
@@ -40,8 +44,8 @@ class LoadedSource:
 
 
 @pytest.fixture(scope="module")
-def source(run_folder: Path) -> LoadedSource:
-    return LoadedSource(run_folder)
+def source(served: ServedModel) -> LoadedSource:
+    return LoadedSource(served)
 
 
 def client(source: LoadedSource, **settings: object) -> TestClient:
@@ -191,3 +195,13 @@ def test_without_a_model_it_is_alive_but_not_ready(tmp_path: Path) -> None:
         answer = opened.post(SEARCH, json={"text": "a"})
         assert answer.status_code == 503
         assert "does not exist" in answer.json()["error"]
+
+
+@given(st.lists(st.floats(0, 3), max_size=60), st.floats(0.2, 5))
+def test_a_client_never_exceeds_its_rate(pauses: list[float], rate: float) -> None:
+    limit, moments = RateLimit(rate), np.cumsum(pauses)
+    allowed = [moment for moment in moments if limit.wait("client", float(moment)) == 0]
+    for first in range(len(allowed)):
+        for last in range(first, len(allowed)):
+            assert last - first + 1 <= max(1, 2 * rate) + rate * (allowed[last] - allowed[first]) + 1e-6
+    assert limit.wait("another", float(moments[-1]) if len(moments) else 0.0) == 0

@@ -20,7 +20,7 @@ from bifocal.search.trained_model import TrainedModel
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.settings import Settings
-from tests.pipelines.app.serve.collections import COLLECTION, SIDE, write_run
+from tests.bifocal.serving.runs import COLLECTION, SIDE, write_run
 
 QUERY = "three red stars on a beach"
 

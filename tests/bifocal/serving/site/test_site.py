@@ -11,9 +11,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.served_model import ServedModel
-from tests.browser import MILLISECONDS, chromium, open_tab, required_chromium
-from tests.pipelines.app.serve.page_steps import check_input_before_the_scripts, ids, search, violations
-from tests.pipelines.app.serve.static_copy import CALIBRATION, DELETED, REMOVED, serve_files
+from bifocal.serving.site.writer import SiteReport
+from tests.bifocal.serving.page.steps import check_input_before_the_scripts, ids, search, violations
+from tests.bifocal.serving.site.static_copy import CALIBRATION, DELETED, REMOVED, serve_files
+from tests.browser import open_tab
 
 QUERIES = ("a red star on sand with a blue moon", "two rings", "ZEBRA crossing, don't", "Ünïcode 星", "!?")
 TOLERANCE = 0.006
@@ -22,21 +23,13 @@ SEARCH = "async query => (await import('./page/api.js')).search(query, null, new
 
 
 @pytest.fixture(scope="module")
-def served(copied: tuple[Path, ServedModel, str]) -> ServedModel:
+def served(copied: tuple[Path, ServedModel, SiteReport]) -> ServedModel:
     """The served model of the service."""
     return copied[1]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
-    expect.set_options(timeout=MILLISECONDS)
-    with chromium(required_chromium()) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def address(copied: tuple[Path, ServedModel, str]) -> Iterator[str]:
+def address(copied: tuple[Path, ServedModel, SiteReport]) -> Iterator[str]:
     """Address of the copy; like a project of GitHub Pages, it is in a folder."""
     with serve_files(copied[0].parent) as host:
         yield f"{host}/copy/"

@@ -26,8 +26,8 @@ from components.cluster.release.spec import ReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.releases.release import describe_release
-from tests.pipelines.app.serve.collections import write_run
-from tests.pipelines.app.serve.releases import EMBEDDING, add_release, move_alias, register, wait, write_released_run
+from tests.bifocal.serving.runs import write_run
+from tests.pipelines.releases import EMBEDDING, add_release, move_alias, register, wait, write_released_run
 
 URI = "models:/bifocal@champion"
 QUERY = "three red stars on a beach"

@@ -1,4 +1,4 @@
-"""``bifocal serve --model``: versions of a registry with the collection in a folder."""
+"""Sources of ``bifocal serve``: versions of a registry with the collection in a folder, and a second release."""
 
 import shutil
 from pathlib import Path
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from bifocal.search.trained_model import ONNX, TrainedModel
+from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.ranking import Query
-from pipelines.app.serve_sources import RegistrySource, open_source
-from tests.pipelines.app.serve.collections import COLLECTION, write_run
+from pipelines.app.serve_sources import RegistrySource, ReleaseSource, open_candidate, open_source
+from tests.bifocal.serving.runs import COLLECTION, write_run
 
 
 def promote(graphs: Path) -> None:
@@ -58,3 +59,17 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
         open_source(tmp_path, "models:/bifocal@champion", None, None)
     with pytest.raises(click.UsageError, match="expected models:/NAME@ALIAS"):
         RegistrySource("https://evil.example/model", tmp_path, None)
+
+
+def test_options_of_a_second_release_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    champion, candidate = "models:/bifocal@champion", "models:/bifocal@candidate"
+    source = ReleaseSource(champion, None)
+    assert open_candidate(source, None, None, None) is None
+    for options, reason in (
+        ((candidate, candidate, None), "exclude each other"), ((None, None, 0.1), "needs --canary or --shadow"),
+        (("other", None, None), "expected models:/NAME@ALIAS"),
+    ):  # fmt: skip
+        with pytest.raises(click.UsageError, match=reason):
+            open_candidate(source, *options)
+    with pytest.raises(click.UsageError, match="--shadow compares releases: it needs --model"):
+        open_candidate(RunSource(tmp_path), None, candidate, None)

@@ -13,7 +13,7 @@ from PIL import Image
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.heatmaps import HeatmapModel
 from bifocal.serving.service.served_model import SIDE
-from tests.pipelines.app.serve.server import JSON, Server
+from tests.bifocal.serving.server import JSON, Server
 
 QUERY = "three red stars on a beach"
 
