@@ -27,7 +27,7 @@ class Service:
     """A process of ``bifocal serve`` at its default limits."""
 
     def __init__(self, run: Path, port: int, log: Path) -> None:
-        self.command = [sys.executable, "-m", "pipelines.app", "serve", "--run", str(run), "--port", str(port)]
+        self.command = [sys.executable, "-m", "bifocal", "serve", "--run", str(run), "--port", str(port)]
         self.port, self.log = port, log
         self.process = self._start()
 

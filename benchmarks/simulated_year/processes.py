@@ -53,7 +53,7 @@ class Service:
     def __init__(self, model: str, images: Path, log: Path) -> None:
         self.port, self.log = free_port(), log
         self._command = [
-            sys.executable, "-m", "pipelines.app", "serve", "--model", f"models:/{model}", "--images", str(images),
+            sys.executable, "-m", "bifocal", "serve", "--model", f"models:/{model}", "--images", str(images),
             "--port", str(self.port), "--poll", str(POLL),
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None

@@ -36,7 +36,7 @@ class Server:
 
     def start(self) -> None:
         """Start the process; ``wait_until_ready`` waits for it."""
-        command = [sys.executable, "-m", "pipelines.app", "serve", "--port", str(self.port), *map(str, self.options)]
+        command = [sys.executable, "-m", "bifocal", "serve", "--port", str(self.port), *map(str, self.options)]
         environment = os.environ | {"BIFOCAL_ADMIN_KEY": ADMIN_KEY, "OMP_NUM_THREADS": "1"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log)

@@ -21,7 +21,7 @@ BODY = json.dumps({"text": "three red stars on a beach", "k": 3}).encode()
 def test_nothing_is_written_and_sigterm_lets_a_request_in_progress_end(demo: TrainedModel, tmp_path: Path) -> None:
     # Each file may have 0 bytes, so that writing to one fails. Standard error is a pipe.
     server = Server(free_port(), tmp_path / "log.jsonl")
-    program = [sys.executable, "-m", "pipelines.app", "serve", "--run", str(demo.directory), "--port", str(server.port)]
+    program = [sys.executable, "-m", "bifocal", "serve", "--run", str(demo.directory), "--port", str(server.port)]
     process = subprocess.Popen(["prlimit", "--fsize=0", *program], cwd=ROOT, stderr=subprocess.PIPE)
     server.process = process
     server.log.touch()
