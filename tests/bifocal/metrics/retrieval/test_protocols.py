@@ -1,6 +1,5 @@
-"""Protocols: a worked case of five images. Intervals: loops over the resamples."""
+"""Retrieval protocols in worked cases."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,8 +9,6 @@ from bifocal.metrics import (
     Protocol,
     protocol_ranks,
     protocol_score_ranks,
-    ranks,
-    retrieval_intervals,
     score_ranks,
     split_folds,
     summarize,
@@ -81,32 +78,6 @@ def test_summarize_folds_is_mean_over_folds() -> None:
     assert report == {"R@1": 75.0, "median_rank": 1.25, "mean_rank": 1.25}
 
 
-def test_reranking_of_worked_case() -> None:
-    """Thesis eq. (3.12)-(3.13), the full protocol, by hand.
-
-    For caption retrieval a caption's scores s become s (1 + 1 / best), best being its best image's. The best of
-    captions 0 to 9: 0.9, 0.4, 0.4, 0.8, 0.6, 0.7, 0.6, 0.3, 0.5, 0.7; the factors: 2.11, 3.5, 3.5, 2.25, 2.67, 2.43,
-    2.67, 4.33, 3, 2.43.
-        image 0: correct 0.9 x 2.11 = 1.9; others at most 0.3 x 3.5 = 1.05: rank 0
-        image 1: correct 0.4 x 3.5 = 1.4 (0.3 x 2.25 = 0.68); above: 0.6 x 2.67 = 1.6: rank 1
-        image 2: correct 0.5 x 2.67 = 1.33, 0.6 x 2.43 = 1.46; above: 0.8 x 2.25 = 1.8, 0.7 x 2.43 = 1.7: rank 2
-        image 3: correct 0.3 x 4.33 = 1.3; others 0.4 x 2.67 = 1.07, 0.3 x 2.11 = 0.63, 0.2 x 3.5 = 0.7: rank 0
-        image 4: correct 0.5 x 3 = 1.5; above: 0.7 x 2.43 = 1.7, 0.6 x 2.67 = 1.6: rank 2; 0.4 x 3.5 = 1.4 is below
-    R@1 = 2/5, mean (0 + 1 + 2 + 0 + 2) / 5 + 1 = 2, median 1 + 1. Image 3 gains: captions with a high best score
-    lose weight.
-
-    For image retrieval an image's scores become s (1 + 1 / best), the best of images 0 to 4: 0.9, 0.6, 0.8, 0.4, 0.7;
-    the factors: 2.11, 2.67, 2.25, 3.5, 2.43. Caption 6, of image 3: 0.1 x 3.5 = 0.35; above 0.3 x 2.25 = 0.68 and
-    0.6 x 2.43 = 1.46: rank 2, as before. Caption 4, of image 2: 0.5 x 2.25 = 1.13; above 0.6 x 2.67 = 1.6 and now
-    0.4 x 3.5 = 1.4: rank 2.
-    """
-    caption_ranks, image_ranks = score_ranks(blocks(SCORES.double()), IMAGE_OF_CAPTION, images=5, rerank=True)
-    assert caption_ranks.expected().tolist() == [0, 1, 2, 0, 2]
-    report = summarize((caption_ranks, image_ranks), (1,))
-    assert report["caption_retrieval"] == pytest.approx({"R@1": 40.0, "median_rank": 2.0, "mean_rank": 2.0})
-    assert image_ranks.expected()[[6, 4]].tolist() == [2, 2]
-
-
 def test_protocol_with_first_caption_of_worked_case() -> None:
     """COCO 5K and Flickr30k's 1K made small: all images together, the first captions of each (5 there, 1 here).
 
@@ -147,39 +118,6 @@ def test_protocol_ranks_of_vectors_and_of_scores_agree_for_any_caption_order() -
         assert summarize(first, (1, 3)) == summarize(second, (1, 3))
 
 
-@pytest.mark.parametrize("constant", [-3.0, 0.0, 7.0])
-def test_ranks_are_invariant_to_added_constant(constant: float) -> None:
-    shifted = (8 * SCORES).round().double() + constant
-    ranked = score_ranks(blocks(shifted), IMAGE_OF_CAPTION, images=5)
-    matches = torch.arange(5).unsqueeze(1) == IMAGE_OF_CAPTION
-    for direction, scores, correct in zip(ranked, (shifted, shifted.T), (matches, matches.T), strict=True):
-        expected = ranks(scores - constant, correct)
-        assert torch.equal(direction.expected(), expected.expected())
-        assert torch.equal(direction.hits(2), expected.hits(2))
-
-
-@pytest.mark.parametrize(
-    ("image_of_caption", "expected"),
-    [
-        (torch.tensor([0, 0, 2]), "1 of 3 images have no caption"),
-        (torch.tensor([0, 1, 3]), "from 0 to 3, expected rows of 3 images"),
-        (torch.tensor([], dtype=torch.int64), "3 of 3 images have no caption"),
-    ],
-)
-def test_score_ranks_rejects_images_without_captions(image_of_caption: Tensor, expected: str) -> None:
-    with pytest.raises(ValueError, match=expected):
-        score_ranks(blocks(SCORES), image_of_caption, images=3)
-
-
-def test_score_ranks_rejects_nan_and_ranks_infinite_scores() -> None:
-    broken = SCORES.clone()
-    broken[3, 1] = torch.nan
-    with pytest.raises(ValueError, match="1 of 50 scores of a block are NaN"):
-        score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)
-    broken[3, 1], broken[0, 0] = -torch.inf, torch.inf
-    assert score_ranks(blocks(broken), IMAGE_OF_CAPTION, images=5)[0].better[0] == 0
-
-
 @pytest.mark.parametrize(
     ("protocol", "expected"),
     [
@@ -190,26 +128,3 @@ def test_score_ranks_rejects_nan_and_ranks_infinite_scores() -> None:
 def test_split_folds_rejects_split_of_other_size(protocol: Protocol, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         split_folds(protocol, IMAGE_OF_CAPTION, 5)
-
-
-def test_retrieval_intervals_equal_percentiles_over_resampled_images() -> None:
-    ranked = score_ranks(blocks(SCORES), IMAGE_OF_CAPTION, images=5)
-    resamples = 200
-    report = retrieval_intervals(ranked, IMAGE_OF_CAPTION, (1, 2), resamples=resamples, level=0.9, seed=4)
-    drawn = torch.randint(5, (resamples, 5), generator=torch.Generator().manual_seed(4)).tolist()
-    expected: dict[str, list[float]] = {"R@2": [], "median_rank": [], "mean_rank": [], "sum": []}
-    values, hits = ranked[1].expected().tolist(), [ranked[one].hits(2).tolist() for one in (0, 1)]
-    ones = [ranked[one].hits(1).tolist() for one in (0, 1)]
-    for row in drawn:
-        queries = [caption for image in row for caption in (2 * image, 2 * image + 1)]
-        expected["R@2"].append(100 * np.mean([hits[1][query] for query in queries]))
-        expected["median_rank"].append(np.median([values[query] for query in queries]) + 1)
-        expected["mean_rank"].append(np.mean([values[query] for query in queries]) + 1)
-        both = [np.mean([column[0][image] for image in row]) for column in (ones, hits)]
-        both += [np.mean([column[1][query] for query in queries]) for column in (ones, hits)]
-        expected["sum"].append(100 * sum(both))
-    for name in ("R@2", "median_rank", "mean_rank"):
-        low, high = np.quantile(expected[name], [0.05, 0.95])
-        assert report["image_retrieval"][name] == pytest.approx({"low": low, "high": high})
-    low, high = np.quantile(expected["sum"], [0.05, 0.95])
-    assert report["recall_sum"]["total"] == pytest.approx({"low": low, "high": high})

@@ -1,20 +1,15 @@
-"""Export of a late-interaction model and of ELMo: graphs with dynamic dimensions whose outputs equal torch's."""
+"""The graph that scores images and sentences of a late-interaction model."""
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 import torch
 
-from bifocal.export.elmo import GRAPH, compare_elmo, export_elmo
 from bifocal.export.encoders import branch_module, branches, example_inputs, export_encoder
 from bifocal.export.parity import compare_encoder
 from bifocal.models import GroundingModel, build_model, save_model
-from bifocal.serving.text import SentenceReader
-from bifocal.text.vectorizers import ElmoLayers
-from bifocal.text.vectorizers.base import load_vectorizer, write_text
 
 ABLATIONS: list[dict[str, Any]] = [
     {},
@@ -55,20 +50,3 @@ def test_exported_scores_have_dynamic_dimensions(tmp_path: Path) -> None:
     inputs = {value.name: value.type.tensor_type.shape.dim for value in onnx.load(file).graph.input}
     assert [dim.dim_param or dim.dim_value for dim in inputs["cells"]] == ["images", "levels", "regions", 6]
     assert [dim.dim_param or dim.dim_value for dim in inputs["words"]] == ["sentences", "time", 6]
-
-
-def test_exported_elmo_reads_sentences_as_the_vectorizer_does(tmp_path: Path) -> None:
-    captions = ["A dog runs on the grass", "Two cats", "!"]
-    vectorizer = ElmoLayers(projection_dim=4, lstm_dim=6, filters=((1, 3), (2, 4)), epochs=1)
-    vectorizer.fit(captions, seed=0)
-    text = tmp_path / "text"
-    text.mkdir()
-    write_text(text, vectorizer, range(len(captions)), captions)
-    export_elmo(text, tmp_path / GRAPH)
-    assert max(parity.difference for parity in compare_elmo(text, tmp_path / GRAPH, seed=0)) < 1e-5
-    sentences = ["", "A café, unlike t-shirts", "dog " * 150, "Two cats"]
-    expected = load_vectorizer(text).vectorize(sentences)
-    values, lengths = SentenceReader(tmp_path).read(sentences)
-    assert lengths.tolist() == expected.lengths.tolist() == [1, 4, 100, 2]
-    np.testing.assert_allclose(values, expected.values.numpy(), atol=1e-3, rtol=1e-3)  # float16 in both
-    assert (np.abs(values - expected.values.numpy()) < 1e-6).mean() > 0.99

@@ -1,4 +1,4 @@
-"""Spearman's correlation and average precision: enumeration, scipy and scikit-learn as references."""
+"""Average precision against enumeration and scikit-learn."""
 
 import math
 from itertools import pairwise, permutations
@@ -7,29 +7,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from bifocal.metrics import average_precision, mean_average_precision, spearman
+from bifocal.metrics import average_precision, mean_average_precision
 
 VALUES = st.lists(st.tuples(st.sampled_from([-2.0, -0.1, 0.0, 0.7, 3.0]), st.booleans()), min_size=1, max_size=6)
 
 
 def random_numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-@pytest.mark.parametrize("decimals", [8, 0])
-def test_spearman_equals_scipy_with_and_without_ties(decimals):
-    scores, targets = random_numbers(2, 60).round(decimals=decimals)
-    targets = targets + scores
-    assert spearman(scores, targets) == pytest.approx(spearmanr(scores, targets).statistic)
-
-
-def test_spearman_of_constant_is_nan_and_rejects_wrong_shapes():
-    assert math.isnan(spearman(torch.zeros(3), torch.rand(3)))
-    with pytest.raises(ValueError, match="two vectors of equal length"):
-        spearman(torch.rand(3), torch.rand(4))
 
 
 @given(VALUES)

@@ -1,0 +1,74 @@
+"""Pointing game: tuned k, skipped subjects, accuracy by category."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bifocal.evaluation import PointingGame
+from bifocal.evaluation.base import Subject
+from bifocal.evaluation.localization.locator import choose_locator
+from bifocal.image_encoders import BEANEncoder, LinearEncoder
+from bifocal.localization import BEANHeatmap
+from bifocal.localization.phrase_locator import PhraseLocator
+from bifocal.localization.pointing import point_at_phrases
+from bifocal.models import TwoBranchModel
+from bifocal.text_encoders import GRUEncoder
+from tests.bifocal.evaluation.small import DIM, WORDS
+
+
+@pytest.fixture
+def bean_subject(subject: Subject) -> Subject:
+    torch.manual_seed(0)
+    embedding = subject.model.word_embedding
+    assert embedding is not None
+    model = TwoBranchModel(
+        BEANEncoder(DIM, 40, maps=8, backbone=None), GRUEncoder(WORDS, 40),
+        text_format="tokens", vocabulary_size=len(embedding.weight),
+    )  # fmt: skip
+    model.word_embedding = embedding
+    return replace(subject, model=model.eval())
+
+
+def test_pointing_game_tunes_k_on_validation(bean_subject: Subject) -> None:
+    metrics = PointingGame()(bean_subject).metrics["pointing"]
+
+    def accuracy(k: int) -> float:
+        validation = replace(bean_subject, split_name="val")
+        value: float = PointingGame(BEANHeatmap(k))(validation).metrics["pointing"]["accuracy"]
+        return value
+
+    on_val = {k: accuracy(k) for k in (1, 3, 8, 20, 40)}
+    assert metrics["accuracy_of_k"] == {str(k): pytest.approx(value) for k, value in on_val.items()}
+    best = max(on_val.values())
+    assert metrics["k"] == min(k for k, value in on_val.items() if value == best)
+    assert metrics["chosen_on"] == len(bean_subject.dataset.split("val").phrases)
+    localizer = choose_locator(bean_subject, None).locator.localizer
+    assert isinstance(localizer, BEANHeatmap)
+    assert localizer.k == metrics["k"]
+
+
+def test_pointing_game_keeps_default_k_if_validation_is_evaluated(bean_subject: Subject) -> None:
+    metrics = PointingGame()(replace(bean_subject, split_name="val")).metrics["pointing"]
+    assert (metrics["k"], metrics["chosen_on"]) == (180, 0)
+
+
+def test_pointing_game_is_skipped_with_reason(subject: Subject) -> None:
+    without = replace(subject.dataset, phrases=subject.dataset.phrases.iloc[:0])
+    assert "no phrases with boxes" in PointingGame()(replace(subject, dataset=without)).skipped
+    model = TwoBranchModel(LinearEncoder(DIM, 6), GRUEncoder(WORDS, 6), text_format="tokens", vocabulary_size=9)
+    assert "LinearEncoder has no localizer" in PointingGame()(replace(subject, model=model)).skipped
+
+
+def test_pointing_game_accuracy_by_category_is_share_of_its_phrases(subject: Subject, locator: PhraseLocator) -> None:
+    phrases = subject.dataset.phrases
+    phrases = phrases.assign(category=["a/b" if row % 3 == 0 else "b" for row in range(len(phrases))])
+    phrases.loc[1, "category"] = None
+    changed = replace(subject, dataset=replace(subject.dataset, phrases=phrases))
+    by_category = PointingGame()(changed).metrics["pointing"]["categories"]
+    pointing = point_at_phrases(locator, changed.split)
+    for category in ("a", "b"):
+        members = [category in str(name).split("/") for name in pointing.phrases["category"]]
+        assert by_category[category]["accuracy"] == pytest.approx(100 * pointing.hits[members].mean())
+        assert by_category[category]["phrases"] == sum(members)
+    assert list(by_category) == ["b", "a"]
