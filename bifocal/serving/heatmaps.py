@@ -1,4 +1,4 @@
-"""Heatmaps of a phrase in an image from the ONNX graphs of a model, equal to those of its torch localizer.
+"""Heatmaps of a phrase in an image from the ONNX graphs of a model, equal to the heatmaps of its torch localizer.
 
 ``bifocal.localization`` has the papers' equations and their options; here they are computed with numpy for one image
 and one phrase.

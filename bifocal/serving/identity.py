@@ -1,4 +1,4 @@
-"""Identity of an exported model: vectors of one model are never compared with those of another."""
+"""Identity of an exported model: vectors of two models are never compared."""
 
 import hashlib
 import json

@@ -51,7 +51,7 @@ class Limits:
         self._check("rows", count, f"the request has {count} rows")
 
     def check_sentences(self, sentences: Mapping[int, Any]) -> None:
-        """Raise ``ValueError`` for the first row whose sentence is too long, or is no string."""
+        """Raise ``ValueError`` for the first row whose sentence is too long, or not a string."""
         for row, sentence in sentences.items():
             if not isinstance(sentence, str):
                 raise ValueError(f"row {row} has {type(sentence).__name__} as text, expected a string")

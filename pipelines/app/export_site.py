@@ -10,8 +10,8 @@ DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.command("export-site")
 @click.argument("run", type=DIRECTORY)
 @click.argument("destination", type=click.Path(path_type=Path), required=False)
-@click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default that of the run.")
-@click.option("--index", type=DIRECTORY, help="Folder of the index; by default that of the run, or exact search.")
+@click.option("--collection", type=DIRECTORY, help="Folder of the collection; by default the run's.")
+@click.option("--index", type=DIRECTORY, help="Folder of the index; by default the run's, or exact search.")
 @click.option("--images", type=DIRECTORY, help="Folder of the images; by default where the collection has them.")
 @click.option(
     "--deletions",
@@ -43,5 +43,5 @@ def export_site_command(
     report = write_site(served, folder / ONNX, written, frozenset(Deletions(deletions)))
     click.echo(f"{report.items:,} images, {report.pictures:,} of them with a thumbnail")
     click.echo(f"{report.megabytes:.1f} MB without the thumbnails")
-    click.echo(f"text encoder of int8: cosine with that of the model at least {report.cosine:.4f}")
+    click.echo(f"text encoder of int8: cosine with the model at least {report.cosine:.4f}")
     click.echo(f"-> {written}")

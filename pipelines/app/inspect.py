@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.app.addresses import FolderOrAddress
+from pipelines.app.run_folder import FolderOrAddress
 
 MAX_PIXELS = 89_478_485
 

@@ -18,6 +18,16 @@ run_option = click.option(
 )
 
 
+class FolderOrAddress(click.Path):
+    """An existing folder or file of the user, as an absolute path, or an address on S3."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path or the address."""
+        from bifocal.datasets.remote_files import is_address  # imports pandas
+
+        return value if is_address(value) else str(super().convert(value, param, ctx))
+
+
 def latest_run(folder: Path | None) -> Path:
     """Return ``folder``, or else the run below ``runs/`` that was written last.
 

@@ -9,11 +9,10 @@ import click
 
 from bifocal.datasets import read_dataset
 from bifocal.search.collection.collection import Collection
-from pipelines.app.addresses import FolderOrAddress
 from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
 from pipelines.app.budget import SAMPLE, choose, measure, parse_budget, read_choice, write_choice
 from pipelines.app.budget import settings as budget_settings
-from pipelines.app.run_folder import ARTIFACTS, RUNS, shipped_file, use_store_of, write_parameters
+from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, shipped_file, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.metrics import metrics_table
 from runtime import parameters

@@ -1,5 +1,6 @@
-"""Sums over the searches that a release answered, which replicas of a service can add up."""
+"""Sums over the searches that a release answered, by groups of clients; replicas of a service can add them up."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -11,6 +12,29 @@ GROUPS = 100
 """Groups of clients, by a hash of the client."""
 EDGES = 1e-4 * 1.05 ** np.arange(285)
 """Edges of the histogram of latencies, in seconds: from 0.1 ms to 104 s in steps of 5 %."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a client among all clients."""
+
+    position: float  # in [0, 1), uniform and independent of the group
+    group: int  # of clients, for confidence intervals
+
+    @classmethod
+    def of(cls, client: str, salt: str) -> "Place":
+        """Return the place of a client; another salt gives other places.
+
+        Example:
+            >>> Place.of("a", "x") == Place.of("a", "x"), Place.of("a", "x") == Place.of("a", "y")
+            (True, False)
+        """
+        digest = hashlib.sha256(f"{salt}\0{client}".encode("utf-8", "replace")).digest()
+        return cls(int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16]) % GROUPS)
+
+    def is_within(self, share: float) -> bool:
+        """Return whether the client belongs to a share of all clients. A larger share contains a smaller one."""
+        return self.position < share
 
 
 def _zeros() -> NDArray[np.float64]:

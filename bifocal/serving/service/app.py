@@ -93,7 +93,7 @@ def create_app(
 
 
 async def _bad_request(request: Request, error: Exception) -> JSONResponse:
-    """Answer 400 with the first error of the validation; what the client sent is not repeated."""
+    """Answer 400 with the first error of the validation, without the client's input."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:])

@@ -8,8 +8,7 @@ from functools import partial
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.canary.answers import Answers
-from bifocal.serving.canary.clients import Place
-from bifocal.serving.canary.counts import Counts
+from bifocal.serving.canary.counts import Counts, Place
 from bifocal.serving.canary.report import RUNNING, Mode, Release, Report
 from bifocal.serving.canary.shadow import Shadow, shadow_executor
 from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
@@ -32,7 +31,7 @@ class Candidate:
 class Comparison:
     """Comparison of the release in use, the champion, with a candidate.
 
-    The counts begin anew when one of the two is replaced. While there is no candidate, the champion answers everybody.
+    The counts begin anew when one of the two is replaced. Without a candidate, the champion answers all clients.
     """
 
     def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:

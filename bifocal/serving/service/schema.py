@@ -1,4 +1,4 @@
-"""Bodies of requests and answers; FastAPI checks the former, and describes both in its OpenAPI document."""
+"""Bodies of requests and answers; FastAPI checks the requests, and describes both in its OpenAPI document."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -27,7 +27,7 @@ class SearchRequest:
         group: metadata column; an answer has at most per_group results with the same value.
         per_group: results of each value of group.
         k: results of the answer.
-        offset: better results to leave out, such as those of former pages.
+        offset: better results to leave out, such as the results of earlier pages.
     """
 
     __pydantic_config__: ClassVar[Any] = STRICT
@@ -90,7 +90,7 @@ class Results:
     Attributes:
         results: best first.
         found: false if there is no result. Also false if the first result is below the threshold of the calibration,
-            on the first page of a search by a sentence alone in the mode "vectors": the results are then the closest
+            on the first page of a search by only a sentence in the mode "vectors": the results are then the closest
             items, and probably none is relevant.
         items: number of items that were searched.
         more: whether a further page has results.

@@ -3,7 +3,7 @@
     python -m bifocal.serving.site.npm              fetch the files, unless they are there
     python -m bifocal.serving.site.npm FILE.tgz     take them from a package that 'npm pack' fetched elsewhere
 
-Needs the standard library alone, because the build of the wheel runs it.
+Needs only the standard library, because the build of the wheel runs it.
 """
 
 import base64

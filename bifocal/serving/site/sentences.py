@@ -1,4 +1,4 @@
-"""What the page needs to turn a sentence into the inputs of the text encoder."""
+"""Descriptions of vectorizers, from which the page turns a sentence into inputs of the text encoder."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from bifocal.text.vocabulary import Vocabulary
 
 Description = dict[str, Any]
 STEMS = MappingProxyType({"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"})
-"""Stems by Snowball 3, which differ from those of earlier versions."""
+"""Stems by Snowball 3, which differ from earlier versions."""
 TEMPLATE = "TemplateProcessing"
 
 

@@ -24,7 +24,7 @@ from bifocal.serving.site.weights import quantize_weights
 
 GRAPH, READERS, THUMBNAILS = "text_encoder.onnx", "readers.json", "thumbnails"
 SENTENCES = 50
-"""Captions that compare the graph of int8 with that of float32."""
+"""Captions that compare the graph of int8 with the graph of float32."""
 LEAST_COSINE = 0.99
 MAX_PIXELS = 50_000_000
 
@@ -86,14 +86,14 @@ def _write_page(folder: Path) -> None:
         target.write_bytes(file.read_bytes())
     for name, file in own.items():
         target, content = folder / "page" / name, file.read_text("utf-8")
-        if name.endswith(".json"):  # texts that differ from those of the service
+        if name.endswith(".json"):  # texts that differ from the service's
             texts = json.loads(target.read_text("utf-8")) | json.loads(content)
             content = json.dumps(texts, ensure_ascii=False, indent=2) + "\n"
         target.write_text(content, "utf-8")
 
 
 def _write_graph(served: ServedModel, onnx: Path, rows: NDArray[np.int64], file: Path) -> float:
-    """Write the text encoder with weights of int8; return its lowest cosine with that of the model."""
+    """Write the text encoder with weights of int8; return its lowest cosine with the model."""
     shutil.copy(onnx / GRAPH, file)
     quantize_weights(file)
     captions = [text for row in rows[: 10 * SENTENCES] for text in served.items.captions(served.index.ids[row])[:1]]

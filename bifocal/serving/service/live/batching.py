@@ -14,7 +14,7 @@ Encode = Callable[[Sequence[str]], Array]
 class SentenceBatcher:
     """Encoder of the sentences of concurrent requests.
 
-    While a batch is encoded, further requests wait and form the next batch; a request alone does not wait.
+    While a batch is encoded, further requests wait and form the next batch; a single request does not wait.
     """
 
     def __init__(self, encode: Encode, executor: Executor, max_sentences: int = 64) -> None:
@@ -35,7 +35,7 @@ class SentenceBatcher:
             batch = self._take()
             try:
                 await self._answer(batch)
-            except Exception:  # one request may be the cause: encode each alone
+            except Exception:  # one request may be the cause: encode each by itself
                 for entry in batch:
                     try:
                         await self._answer([entry])

@@ -1,4 +1,4 @@
-"""What a client needs to know before it searches: languages, metadata, examples."""
+"""Description of a collection for clients: languages, metadata, examples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -77,7 +77,7 @@ class Admission:
             log_request(self.metrics, state, _method(scope), route, status, start)
 
     def _is_upload(self, scope: Message) -> bool:
-        """Return whether the body may hold image files; one of sentences alone is small."""
+        """Return whether the body may hold image files; a body of sentences is small."""
         if scope["path"].startswith(f"{INFERENCE}/models/"):
             declared = dict(scope["headers"]).get(b"content-length", b"")
             return scope["method"] == "POST" and not (
@@ -110,7 +110,7 @@ class Admission:
         limit = self.settings.limits.image_bytes if upload else self.settings.max_body_bytes
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit():
-            raise HTTPException(400, "the header Content-Length is no number")
+            raise HTTPException(400, "the header Content-Length is not a number")
         too_large = HTTPException(413, f"the body has more than {limit} bytes")
         if limit and int(declared) > limit:
             raise too_large

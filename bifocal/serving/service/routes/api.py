@@ -132,7 +132,7 @@ def _condition(where: str) -> dict[str, Any]:
     try:
         condition = json.loads(where)
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "where is no JSON") from error
+        raise HTTPException(400, "where is not JSON") from error
     if not isinstance(condition, dict):
-        raise HTTPException(400, 'where is no JSON object, such as {"year": {"min": 2000}}')
+        raise HTTPException(400, 'where is not a JSON object, such as {"year": {"min": 2000}}')
     return condition

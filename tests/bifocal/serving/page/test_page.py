@@ -219,7 +219,7 @@ def test_errors_are_shown_with_their_reason(browser: Browser, server: Server, tm
     file.write_text("no image")
     with open_page(browser, server) as (page, problems):
         page.set_input_files("#file", file)
-        expect(page.locator("#problem")).to_contain_text("This file is no image that can be read: not an image")
+        expect(page.locator("#problem")).to_contain_text("This file is not an image that can be read: not an image")
         assert not violations(page)
         assert all("415" in problem for problem in problems)  # Chromium itself reports the status
         page.click("#remove-image")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bifocal.serving.canary.clients import Place
+from bifocal.serving.canary.counts import Place
 from pipelines.__main__ import main
 from runtime.mlflow import get_version, version_tags
 from tests.bifocal.serving.server import Server
