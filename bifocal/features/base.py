@@ -8,7 +8,6 @@ from torch import Tensor
 
 from bifocal.backbones.base import Backbone
 from bifocal.datasets import Dataset
-from bifocal.datasets.published import Download
 
 
 class ImageRegions(NamedTuple):
@@ -99,29 +98,6 @@ class FeatureSource(Protocol):
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:
         """Yield each of these images once, in an order that depends on the source only."""
-
-
-class PublishedShape(NamedTuple):
-    """Shape of published features.
-
-    Attributes:
-        regions: R, the maximum number of regions per image.
-        dim: D, the dimension of a region's features.
-        downloads: files to fetch.
-    """
-
-    regions: int
-    dim: int
-    downloads: tuple[Download, ...]
-
-
-@runtime_checkable
-class PublishedFeatures(Protocol):
-    """Reader that knows the shape of the published features."""
-
-    def published(self) -> PublishedShape | None:
-        """Return the shape and the files; None if they depend on the user's files."""
-        ...
 
 
 @runtime_checkable

@@ -1,1 +1,1 @@
-"""Plan of a pipeline: downloads, artifacts, memory, steps and hours, from its parameters alone."""
+"""Measurement of a pipeline on a sample: time, memory and disk of each stage."""

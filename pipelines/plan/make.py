@@ -1,159 +1,144 @@
-"""Make the plan of a pipeline from its parameters."""
+"""Plan of a pipeline: its stages measured on samples, and scaled to the whole corpus."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus, PublishedReader
-from bifocal.models.embedding import BATCH
-from bifocal.planning.features import ExpectedFeatures, expect_features
-from bifocal.planning.initialization import InitializationCost, simulate_initialization
-from bifocal.planning.ranking import RankingInputs, simulate_predictions
-from bifocal.planning.training import ModelInputs, simulate_embedding
-from bifocal.registry import build, suggest
-from bifocal.text.expected import ExpectedText
-from bifocal.text.vectorizers.base import Expecting
-from components.build_index.spec import BuildIndexParams
-from components.catalog import configurable_components
-from components.embed_collection.spec import EmbedCollectionParams
-from components.evaluate.spec import EvaluateParams
-from components.extract_features.spec import ExtractFeaturesParams
-from components.prepare_dataset.spec import PrepareDatasetParams
-from components.pretrain_sorter.spec import PretrainSorterParams
-from components.train_embedding.spec import TrainEmbeddingParams
-from components.train_ranking_head.spec import TrainRankingHeadParams
-from components.vectorize_captions.spec import VectorizeCaptionsParams
-from pipelines.plan import ranking_stages, search_stages, stages
-from pipelines.plan.devices import Device
-from pipelines.plan.plan import Plan, PlannedDownload, StagePlan
-from runtime import parameters
+from bifocal.datasets import read_dataset
+from components.catalog import pipeline_components
+from pipelines.plan.corpus import CorpusSize, corpus_size, files_to_fetch
+from pipelines.plan.measure import Estimate, Processes, Usage, estimate
+from pipelines.plan.sample import least_images, sample, stand_ins, work
+
+RUNS = ((0.5, 1), (0.75, 2), (1.0, 2))
+"""Fraction of the sample's images, and epochs of a training, of each run."""
 
 
-def make_plan(values: Mapping[str, Any], device: Device) -> Plan:
-    """Return the plan of the pipeline with these values of ``params.yaml``.
+@dataclass(frozen=True)
+class StagePlan:
+    """Resources that a stage will need; ``problem`` says why they are unknown."""
 
-    Raises:
-        ValueError: the counts of the corpus are not published.
+    name: str
+    seconds: Estimate | None = None
+    memory: float = 0.0
+    gpu: float = 0.0
+    disk: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Resources that a pipeline will need.
+
+    Attributes:
+        size: of the corpus.
+        sampled: images of each run on a sample.
+        stages: in the order of the pipeline.
+        files: to fetch.
+        notes: stand-ins.
+        start: seconds until a process runs its stage; a part of the time of each stage.
     """
-    sections = parameters.validate(dict(values), configurable_components().values())
-    dataset = cast(PrepareDatasetParams, sections["prepare_dataset"])
-    extraction = cast(ExtractFeaturesParams, sections["extract_features"])
-    vectorizer = cast(VectorizeCaptionsParams, sections["vectorize_captions"]).vectorizer
-    training = cast(TrainEmbeddingParams, sections["train_embedding"])
-    evaluation = cast(EvaluateParams, sections["evaluate"])
-    sorter = cast(PretrainSorterParams, sections["pretrain_sorter"])
-    corpus = _published(dataset)
-    features = expect_features(extraction.extractor, extraction.batch_size, corpus.image_size)
-    text = _expected_text(vectorizer, corpus)
-    sizes = stages.Sizes(corpus, features, text, device)
-    places = {
-        "prepare_dataset": dataset.corpus.arguments.get("root"),
-        "extract_features": extraction.extractor.arguments.get("path"),
-        "vectorize_captions": vectorizer.arguments.get("path"),
-    }
-    files = {
-        "prepare_dataset": corpus.downloads,
-        "extract_features": features.downloads if features else (),
-        "vectorize_captions": text.downloads if text else (),
-    }
-    planned = [
-        stages.prepare_dataset(dataset, sizes),
-        ranking_stages.pretrain_sorter(sorter.training, sorter.length, device),
-        stages.extract_features(extraction, sizes),
-    ]
-    notes: list[str] = []
-    if features is None:
-        notes.append(f"features and training: {extraction.extractor.name} reads files whose shape is not published")
-    if values["pipeline"] == "ranking_head":
-        if features is not None:
-            planned += _ranking_head(cast(TrainRankingHeadParams, sections["train_ranking_head"]), features, sizes)
-        return Plan(device.name, tuple(_downloads(files, places)), tuple(planned), tuple(notes))
-    planned.append(stages.vectorize_captions(sizes))
-    if text is None:
-        reason = (
-            f"{vectorizer.name} reads the user's files" if corpus.captions_per_image else "the corpus has no captions"
-        )
-        notes.append(f"text, training and evaluation: {reason}")
-    if features is not None and text is not None:
-        inputs = ModelInputs.of(training.model, features, text, corpus)
-        embedding, initialization = simulate_embedding(inputs, BATCH), InitializationCost()
-        if training.initialization is not None:
-            found = simulate_initialization(inputs, training.initialization, corpus)
-            if found is None:
-                notes.append(f"memory and time of the initialization {training.initialization.name}")
-            initialization = found or initialization
-        planned += [
-            stages.train_embedding(training, inputs, embedding, initialization, sizes),
-            stages.evaluate(evaluation, embedding, sizes),
-            stages.export_onnx(embedding.weights),
-            stages.register_model(embedding.weights),
-        ]
-        if embedding.dim is not None:
-            planned += [
-                search_stages.embed_collection(
-                    cast(EmbedCollectionParams, sections["embed_collection"]), embedding, sizes
-                ),
-                search_stages.build_index(cast(BuildIndexParams, sections["build_index"]), embedding, sizes),
-            ]
-    return Plan(device.name, tuple(_downloads(files, places)), tuple(planned), tuple(notes))
+
+    size: CorpusSize
+    sampled: Sequence[int]
+    stages: Sequence[StagePlan]
+    files: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
+    start: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all measured stages."""
+        return sum(stage.seconds.value for stage in self.stages if stage.seconds is not None)
+
+    @property
+    def disk(self) -> float:
+        """Bytes of all artifacts."""
+        return sum(stage.disk for stage in self.stages)
 
 
-def _ranking_head(params: TrainRankingHeadParams, features: ExpectedFeatures, sizes: stages.Sizes) -> list[StagePlan]:
-    """Return the plan of the training, the export and the registration of a ranking head.
+@dataclass(frozen=True)
+class Run:
+    """One run on a sample: parameters, counts of its dataset, and the usage of each stage or why it failed."""
 
-    Raises:
-        ValueError: the corpus has no labels of the task.
+    values: Mapping[str, Any]
+    images: int
+    captions: int
+    stages: Mapping[str, Usage | str]
+
+
+def make_plan(
+    values: Mapping[str, Any],
+    images: int,
+    folder: Path,
+    report: Callable[[str], None],
+    stages: Sequence[str] | None = None,
+) -> Plan:
+    """Run the stages on three samples of up to ``images`` images below ``folder``; return their plan.
+
+    ``stages`` are by default all stages of the pipeline without side effects; ``report`` gets a line before each run
+    of a stage.
     """
-    labels = sizes.corpus.labels
-    if params.task not in labels:
-        raise ValueError(f"train_ranking_head.task is {params.task!r}; {suggest(params.task, labels)}")
-    inputs = RankingInputs(params.head, params.backbone, features, labels[params.task])
-    weights = simulate_predictions(inputs).weights
-    return [
-        ranking_stages.train_ranking_head(params, inputs, sizes),
-        ranking_stages.export_ranking_head(weights),
-        ranking_stages.register_ranking_head(weights),
-    ]
+    size = corpus_size(values)
+    replaced, notes = stand_ins(values, size, folder)
+    names = stages or [stage.name for stage in pipeline_components(values["pipeline"]) if not stage.side_effects]
+    processes = Processes()
+    start = processes.start_seconds()
+    images = min(size.images, max(images, int(least_images(values) / RUNS[0][0])))
+    runs = run_samples(processes, names, replaced, size, images, folder, report)
+    planned = [_stage_plan(name, values, size, runs, start) for name in names]
+    return Plan(size, [run.images for run in runs], planned, list(files_to_fetch(values)), notes, start)
 
 
-def _published(dataset: PrepareDatasetParams) -> PublishedCorpus:
-    reader = build("bifocal.datasets.corpora", dataset.corpus)
-    corpus = reader.published() if isinstance(reader, PublishedReader) else None
-    if corpus is None:
-        raise ValueError(
-            f"prepare_dataset.corpus is {dataset.corpus.name}: its counts depend on your files, so there is no plan"
-        )
-    return corpus
+def run_samples(
+    processes: Processes,
+    names: Sequence[str],
+    values: Mapping[str, Any],
+    size: CorpusSize,
+    images: int,
+    folder: Path,
+    report: Callable[[str], None],
+) -> list[Run]:
+    """Run stages on samples of up to ``images`` images, each below a folder of its own."""
+    runs = []
+    for number, (fraction, epochs) in enumerate(RUNS, start=1):
+        part = folder / str(number)
+        part.mkdir()
+        reduced = sample(values, size, round(fraction * images), epochs)
+        usages: dict[str, Usage | str] = {}
+        for name in names:
+            report(f"sample {number} of {len(RUNS)}: {name}")
+            try:
+                usages[name] = processes.run(name, reduced, part)
+            except Exception as error:  # the plan tells what it could not measure
+                usages[name] = next(iter(str(error).splitlines()), repr(error))
+        runs.append(_counted(reduced, part, usages))
+    return runs
 
 
-def _expected_text(vectorizer: Any, corpus: PublishedCorpus) -> ExpectedText | None:
-    """Return the text of the corpus; the vectorizer of another recipe's text has the words of that recipe's corpus."""
-    recipe = _recipe_of(vectorizer.arguments.get("path"))
-    if vectorizer.name == "FromText" and recipe is not None:
-        values = parameters.load(Path("params.yaml"), [recipe])
-        sections = parameters.validate(values, configurable_components().values())
-        other = cast(PrepareDatasetParams, sections["prepare_dataset"])
-        fitted = cast(VectorizeCaptionsParams, sections["vectorize_captions"]).vectorizer
-        return _expected_text(fitted, _published(other))
-    part = build("bifocal.text.vectorizers", vectorizer)
-    return part.expect(corpus) if isinstance(part, Expecting) and corpus.captions_per_image else None
+def _counted(values: Mapping[str, Any], folder: Path, stages: Mapping[str, Usage | str]) -> Run:
+    failure = stages["prepare_dataset"]
+    if isinstance(failure, str):
+        raise ValueError(f"prepare_dataset cannot read a sample of the corpus: {failure}")
+    dataset = read_dataset(folder / "dataset")
+    return Run(values, len(dataset.images), len(dataset.captions), stages)
 
 
-def _recipe_of(path: str | None) -> Path | None:
-    """Return the recipe of the run that writes an artifact: runs/papers/bean_coco/artifacts/text -> its YAML file."""
-    found = re.search(r"runs/([^/]+)/([^/]+)/artifacts", path or "")
-    recipe = Path("recipes", found[1], f"{found[2]}.yaml") if found else None
-    return recipe if recipe is not None and recipe.is_file() else None
+def _stage_plan(name: str, values: Mapping[str, Any], size: CorpusSize, runs: Sequence[Run], start: float) -> StagePlan:
+    usages = [run.stages[name] for run in runs]
+    for usage in usages:
+        if isinstance(usage, str):
+            return StagePlan(name, problem=usage)
+    measured = [usage for usage in usages if isinstance(usage, Usage)]
+    done = [work(name, run.values, run.images, run.captions) for run in runs]
+    seconds = estimate(done, [usage.seconds for usage in measured], work(name, values, size.images, size.captions))
+    by_captions = name == "vectorize_captions"
+    counts = [run.captions if by_captions else run.images for run in runs]
+    whole = size.captions if by_captions else size.images
 
-
-def _downloads(
-    files: Mapping[str, tuple[Download, ...]], places: Mapping[str, str | None]
-) -> Iterator[PlannedDownload]:
-    for stage, downloads in files.items():
-        for download in downloads:
-            folder = places[stage]
-            place = download.place
-            if folder is not None and place != AUTOMATIC:
-                place = f"{folder.rstrip('/')}/{place}".rstrip("/")
-            yield PlannedDownload(download, place)
+    memory, gpu, disk = (
+        estimate(counts, [getattr(usage, resource) for usage in measured], whole).value
+        for resource in ("memory", "gpu", "disk")
+    )
+    return StagePlan(name, Estimate(seconds.value + start, seconds.error), memory, gpu, disk)

@@ -1,8 +1,10 @@
-"""A plan in the terminal, as JSON, and as a table of several plans."""
+"""A plan in the terminal, and as JSON."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -10,92 +12,78 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bifocal.datasets.published import AUTOMATIC, UNKNOWN
-from pipelines.plan.devices import Limits
-from pipelines.plan.plan import GB, Plan, PlannedDownload, StagePlan, gb
+from pipelines.plan.make import Plan, StagePlan
 
-PAPER_LIMITS = Limits("the limit", host=64 * GB, gpu=24 * GB, disk=10_000 * GB)
-MAX_ARTIFACT = 200 * GB
-STAGE_OF = {"features": "extract_features", "text": "vectorize_captions"}
-BLOCK = re.compile(r"<!-- plans -->.*?<!-- end of plans -->", re.DOTALL)
+GB = 1e9
 
 
-def tables(plan: Plan, limits: Limits) -> RenderableType:
-    """Return the tables of a plan and what exceeds a machine."""
-    stages = Table(title=f"Stages on {plan.device}", title_justify="left", box=SIMPLE)
+def tables(plan: Plan) -> RenderableType:
+    """Return the table of a plan, the files to fetch, and what this machine lacks."""
+    stages = Table(title=f"Measured on samples of {_list(plan.sampled)} images, for {plan.size.images:,} images and "
+                   f"{plan.size.captions:,} captions", title_justify="left", box=SIMPLE)  # fmt: skip
     stages.add_column("stage", no_wrap=True)
-    for column in ("artifacts", "host memory", "GPU memory", "steps", "hours"):
-        stages.add_column(column, justify="right", no_wrap=column == "artifacts")
+    for column in ("time", "memory", "GPU", "disk"):
+        stages.add_column(column, justify="right", no_wrap=True)
     for stage in plan.stages:
         stages.add_row(stage.name, *_cells(stage))
-    lines = [
-        f"artifacts {gb(plan.artifact_bytes)}, downloads {gb(plan.download_bytes)} and files of unknown size, "
-        f"{plan.hours:.1f} h",
-        *(f"not predicted: {note}" for note in plan.notes),
-        *(f"exceeds {limits.name}: {reason}" for reason in plan.exceeded(limits)),
-    ]
-    return Group("Downloads", *map(_download_text, plan.downloads), "", stages, *map(Text, lines))
+    stages.add_row("all", duration(plan.seconds), "", "", size(plan.disk))
+    lines = [f"to fetch: {file['name']}, {file['url']}, to {file['folder']}{_details(file)}" for file in plan.files]
+    lines += [f"stand-in: {note}" for note in plan.notes]
+    lines += [f"not measured: {stage.name}: {stage.problem}" for stage in plan.stages if stage.problem]
+    lines += [f"too little: {reason}" for reason in lacks(plan)]
+    return Group(stages, *(Text(line, overflow="fold") for line in lines))
 
 
-def _download_text(download: PlannedDownload) -> Text:
-    file = download.file
-    size = "size unknown" if file.size is None else gb(file.size)
-    check = "no published checksum" if file.check == UNKNOWN else file.check
-    place = "downloaded automatically" if file.place == AUTOMATIC else f"to {download.place}"
-    return Text(f"- {file.name}, {file.publisher}, {size}, {place}\n  {file.url}\n  {check}", overflow="fold")
+def lacks(plan: Plan) -> Iterator[str]:
+    """Yield what the plan needs and this machine does not have."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = shutil.disk_usage(Path()).free
+    for stage in plan.stages:
+        if stage.memory > memory:
+            yield f"{stage.name} needs {size(stage.memory)} of memory, this machine has {size(memory)}"
+    if plan.disk > free:
+        yield f"the artifacts need {size(plan.disk)} of disk, {size(free)} are free here"
 
 
-def _cells(stage: StagePlan) -> Sequence[str]:
-    artifacts = "\n".join(f"{name} {gb(size)}" for name, size in stage.artifacts.items())
-    gpu = "unknown" if stage.gpu is None else gb(stage.gpu) if stage.gpu else "-"
-    steps = f"{stage.steps:,}" if stage.steps else "-"
-    return artifacts, gb(stage.host), gpu, steps, "unknown" if stage.seconds is None else f"{stage.seconds / 3600:.2f}"
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Return a plan as JSON can hold it: durations in seconds, sizes in bytes."""
+    return {**asdict(plan), "lacks": list(lacks(plan))}
 
 
-def as_json(plan: Plan, limits: Limits) -> dict[str, Any]:
-    """Return a plan as JSON can hold it: sizes in bytes, durations in seconds."""
-    return {**asdict(plan), "exceeded": list(plan.exceeded(limits))}
+def size(value: float) -> str:
+    """Return bytes as text.
 
-
-def over_limits(plan: Plan) -> list[str]:
-    """Explain which stages exceed 64 GB of host memory or 24 GB of GPU memory, and which artifacts 200 GB."""
-    large = [
-        f"{stage.name}: artifact {name} of {gb(size)}, the limit is {gb(MAX_ARTIFACT)}"
-        for stage in plan.stages
-        for name, size in stage.artifacts.items()
-        if size > MAX_ARTIFACT
-    ]
-    return [*plan.exceeded(PAPER_LIMITS), *large]
-
-
-def overview(plans: Mapping[str, Plan]) -> str:
-    """Return a Markdown table with one row per recipe."""
-    header = ("recipe", "downloads", "features", "text", "host memory", "GPU memory", "training steps", "hours")
-    rows = [(f"`{name}`", *_overview_cells(plan)) for name, plan in plans.items()]
-    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _overview_cells(plan: Plan) -> Iterable[str]:
-    sizes = {name: size for stage in plan.stages for name, size in stage.artifacts.items()}
-    stages = {stage.name for stage in plan.stages}
-    unknown = any(download.file.size is None for download in plan.downloads)
-    gpus = [stage.gpu for stage in plan.stages if stage.gpu is not None]
-    yield gb(plan.download_bytes) + (" + unknown" if unknown else "")
-    for name in ("features", "text"):
-        yield gb(sizes[name]) if name in sizes else "unknown" if STAGE_OF[name] in stages else "-"
-    for peaks in ([stage.host for stage in plan.stages], gpus):
-        yield gb(max(peaks, default=0))
-    yield f"{sum(stage.steps for stage in plan.stages if stage.name.startswith('train')):,}"
-    yield f"{plan.hours:.1f}"
-
-
-def fill_table(page: str, plans: Mapping[str, Plan]) -> str:
-    """Return the text of a page with the table of plans replaced.
-
-    Raises:
-        ValueError: the page has no place for it.
+    Example:
+        >>> size(1.25e9), size(3e6)
+        ('1.2 GB', '3 MB')
     """
-    if not BLOCK.search(page):
-        raise ValueError("the page has no table of plans: write '<!-- plans -->' and '<!-- end of plans -->'")
-    return BLOCK.sub(lambda _: f"<!-- plans -->\n\n{overview(plans)}\n<!-- end of plans -->", page)
+    return f"{value / GB:.1f} GB" if value >= GB / 10 else f"{value / 1e6:.0f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as text.
+
+    Example:
+        >>> duration(42.4), duration(600), duration(7200)
+        ('42 s', '10.0 min', '2.0 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _cells(stage: StagePlan) -> tuple[str, ...]:
+    if stage.seconds is None:
+        return ("unknown",) * 4
+    time = f"{duration(stage.seconds.value)} ± {duration(stage.seconds.error)}"
+    return time, size(stage.memory), size(stage.gpu) if stage.gpu else "-", size(stage.disk)
+
+
+def _details(file: Any) -> str:
+    details = [size(file["size"])] if "size" in file else []
+    return "".join(f", {text}" for text in [*details, *([f"sha256 {file['sha256']}"] if "sha256" in file else [])])
+
+
+def _list(numbers: Any) -> str:
+    *first, last = (str(number) for number in numbers)
+    return f"{', '.join(first)} and {last}"

@@ -34,5 +34,5 @@ def test_corpus_of_files_names_the_missing_file(name, tmp_path):
         registry.build(PACKAGE, {"name": name, "root": str(tmp_path)}).read(UNUSED)
 
 
-def test_only_drawn_and_combined_corpora_have_no_root():
-    assert set(registry.registered(PACKAGE)) - set(READERS_OF_FILES) == {"Combined", "Scenes", "TwinScenes"}
+def test_only_drawn_corpora_and_readers_of_other_corpora_have_no_root():
+    assert set(registry.registered(PACKAGE)) - set(READERS_OF_FILES) == {"Combined", "Scenes", "Subset", "TwinScenes"}

@@ -11,6 +11,7 @@ from bifocal.datasets.corpora.lamem import LaMem
 from bifocal.datasets.corpora.mediaeval import MediaEval
 from bifocal.datasets.corpora.precomputed_captions import PrecomputedCaptions
 from bifocal.datasets.corpora.referit import ReferIt
+from bifocal.datasets.corpora.subset import Subset
 from bifocal.datasets.corpora.visual_genome import VisualGenome
 from bifocal.datasets.corpora.voc import VOC
 from bifocal.datasets.scenes.scenes import Scenes

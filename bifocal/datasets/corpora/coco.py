@@ -7,11 +7,8 @@ from bifocal.datasets.base import Corpus
 from bifocal.datasets.corpora.coco_instances import read_instances
 from bifocal.datasets.formats.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
-from bifocal.datasets.published import COCO_ANNOTATIONS, COCO_IMAGES, KARPATHY_SPLITS, PublishedCorpus
 
 SUBSETS = ("train2014", "val2014")
-INSTANCES_BYTES = 350_000_000
-"""Estimate of the larger of the two files of instances."""
 
 
 class COCO:
@@ -29,21 +26,6 @@ class COCO:
 
     def __init__(self, root: Path | str | None = None, restval: bool = True, instances: bool = False) -> None:
         self.root, self.restval, self.instances = root, restval, instances
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published files."""
-        return PublishedCorpus(
-            images={"train": 113_287 if self.restval else 82_783, "val": 5_000, "test": 5_000},
-            captions_per_image=5.0,
-            words_per_caption=10.5,
-            words=27_000,
-            frequent_words=10_000,
-            file_size=163_000,
-            image_size=(640, 480),
-            phrases_per_image=2.9 if self.instances else 0.0,
-            metadata_size=INSTANCES_BYTES if self.instances else 144_000_000,
-            downloads=(KARPATHY_SPLITS, *COCO_IMAGES, *([COCO_ANNOTATIONS] if self.instances else [])),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

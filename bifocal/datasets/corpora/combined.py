@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
-from bifocal.datasets.published import PublishedCorpus, PublishedReader
 
 Entry = TypeVar("Entry", CaptionEntry, PhraseEntry, LabelEntry)
 
@@ -36,43 +35,6 @@ class Combined:
     ) -> None:
         readers = {"train": train, "val": val, "test": test}
         self.readers = {split: reader for split, reader in readers.items() if reader is not None}
-
-    def published(self) -> PublishedCorpus | None:
-        """Return the counts of the splits; None if those of a corpus depend on the user's files.
-
-        Numbers per image or caption are means over all splits; words are those of the first split.
-        """
-        found = {
-            split: reader.published() if isinstance(reader, PublishedReader) else None
-            for split, reader in self.readers.items()
-        }
-        corpora = {split: corpus for split, corpus in found.items() if corpus is not None}
-        if not corpora or len(corpora) < len(found):
-            return None
-        images = {split: corpus.images.get(split, 0) for split, corpus in corpora.items()}
-        captions = {split: corpus.captions(split) for split, corpus in corpora.items()}
-        first = next(iter(corpora.values()))
-
-        def mean(name: str, counts: Mapping[str, int]) -> float:
-            values = {split: float(getattr(corpus, name)) for split, corpus in corpora.items()}
-            return sum(values[split] * count for split, count in counts.items()) / max(1, sum(counts.values()))
-
-        return replace(
-            first,
-            images=images,
-            captions_per_image=sum(captions.values()) / max(1, sum(images.values())),
-            words_per_caption=mean("words_per_caption", captions),
-            phrases_per_image=mean("phrases_per_image", images),
-            file_size=round(mean("file_size", images)),
-            metadata_size=max(corpus.metadata_size for corpus in corpora.values()),
-            downloads=tuple(
-                dict.fromkeys(
-                    replace(file, place=f"{getattr(self.readers[split], 'root', None) or ''}/{file.place}".lstrip("/"))
-                    for split, corpus in corpora.items()
-                    for file in corpus.downloads
-                )
-            ),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the split of each corpus."""

@@ -1,12 +1,10 @@
 """Flickr30k with the splits of Karpathy's ``dataset_flickr30k.json``."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from bifocal.datasets.base import Corpus
 from bifocal.datasets.formats.files import require_root
 from bifocal.datasets.formats.karpathy import read_karpathy
-from bifocal.datasets.published import FLICKR30K_IMAGES, KARPATHY_SPLITS, PublishedCorpus
 
 
 class Flickr30k:
@@ -21,19 +19,6 @@ class Flickr30k:
 
     def __init__(self, root: Path | str | None = None, images: str = "images") -> None:
         self.root, self.images = root, images
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published files."""
-        return PublishedCorpus(
-            images={"train": 29_000, "val": 1_014, "test": 1_000},
-            captions_per_image=5.0,
-            words_per_caption=12.4,
-            words=18_000,
-            frequent_words=7_400,
-            file_size=139_000,
-            metadata_size=37_000_000,
-            downloads=(KARPATHY_SPLITS, replace(FLICKR30K_IMAGES, place=f"{self.images}/")),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

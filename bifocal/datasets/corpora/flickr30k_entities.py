@@ -3,13 +3,11 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 from bifocal.datasets.base import SPLITS, Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.formats.files import read_lines, require_root
-from bifocal.datasets.published import FLICKR30K_IMAGES, Download, PublishedCorpus
 
 _PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")
 _NOT_VISUAL = "0"
@@ -32,25 +30,6 @@ class Flickr30kEntities:
 
     def __init__(self, root: Path | str | None = None, images: str = "flickr30k-images") -> None:
         self.root, self.images = root, images
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published files; the pairs are those of Wang et al., CVPR 2016, section 3.3."""
-        address = "https://github.com/BryanPlummer/flickr30k_entities"
-        return PublishedCorpus(
-            images={"train": 29_783, "val": 1_000, "test": 1_000},
-            captions_per_image=5.0,
-            words_per_caption=12.4,
-            phrases_per_image=7.7,
-            phrase_pairs=137_133,
-            words=18_000,
-            frequent_words=7_400,
-            file_size=139_000,
-            metadata_size=100_000,  # one small file per image
-            downloads=(
-                Download("annotations.zip and the lists of splits", "Plummer et al.", address),
-                replace(FLICKR30K_IMAGES, place=f"{self.images}/"),
-            ),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

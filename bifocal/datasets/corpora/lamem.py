@@ -4,7 +4,6 @@ from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry
 from bifocal.datasets.formats.files import read_lines, require_root
-from bifocal.datasets.published import Download, PublishedCorpus
 
 TASK = "memorability"
 
@@ -25,17 +24,6 @@ class LaMem:
         if not 1 <= fold <= 5:
             raise ValueError(f"LaMem: fold is {fold}, expected 1 to 5")
         self.root, self.fold = root, fold
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published files."""
-        address = "http://memorability.csail.mit.edu/lamem.tar.gz"
-        return PublishedCorpus(
-            images={"train": 45_000, "val": 3_741, "test": 10_000},
-            labels={TASK: 1},
-            file_size=47_000,
-            image_size=(256, 256),
-            downloads=(Download("lamem.tar.gz", "Khosla et al., MIT", address),),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

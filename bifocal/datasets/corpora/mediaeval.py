@@ -8,15 +8,12 @@ from pathlib import Path
 from bifocal.datasets.base import Corpus, ImageEntry, LabelEntry, RejectedEntry
 from bifocal.datasets.corpora.lamem import LaMem
 from bifocal.datasets.formats.files import read_lines, require_root
-from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 SHORT_TERM, LONG_TERM = "short_term_memorability", "long_term_memorability"
 COLUMNS = {"short-term_memorability": SHORT_TERM, "long-term_memorability": LONG_TERM}
 """Task of each column of scores."""
-FRAMES_PER_VIDEO = 7
-ADDRESS = "http://www.multimediaeval.org/mediaeval2018/memorability/"
 
 
 class MediaEval:
@@ -54,28 +51,6 @@ class MediaEval:
         check_fractions("MediaEval", val, test, "the name of a CSV", "videos")
         self.root, self.frames, self.lamem, self.seed = root, frames, lamem, seed
         self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published videos, with seven frames each."""
-        counts = {"ground-truth_dev-set.csv": 8_000, "ground-truth_test-set.csv": 2_000}
-        videos = {split: counts.get(name, 0) for split, name in self.subsets.items() if isinstance(name, str)}
-        for split, part in self.subsets.items():
-            if not isinstance(part, str):
-                videos[split] = round(part * counts.get(str(self.subsets["train"]), 0))
-                videos["train"] -= videos[split]
-        images = {split: FRAMES_PER_VIDEO * count for split, count in videos.items()}
-        downloads = [Download("ground truth and videos", "MediaEval 2018, on request", ADDRESS, place="")]
-        if self.lamem is not None:
-            lamem = LaMem().published()
-            images["train"] += lamem.total_images
-            downloads += [replace(file, place=f"{self.lamem}/") for file in lamem.downloads]
-        return PublishedCorpus(
-            images=images,
-            labels=dict.fromkeys(COLUMNS.values(), 1),
-            file_size=150_000,
-            image_size=(1920, 1080),
-            downloads=tuple(downloads),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry
 from bifocal.datasets.formats.files import read_lines, require_root
-from bifocal.datasets.published import Download, PublishedCorpus
 
 CAPTIONS_PER_IMAGE = 5
 
@@ -34,27 +33,6 @@ class PrecomputedCaptions:
     ) -> None:
         self.root = root
         self.prefixes = dict(zip(SPLITS, (train, val, test), strict=True))
-
-    def published(self) -> PublishedCorpus | None:
-        """Return the counts of SCAN's files, if ``root`` has the name of one of their folders; otherwise None."""
-        name = Path(self.root or "").name
-        counts = {
-            "f30k_precomp": ({"train": 29_000, "val": 1_014, "test": 1_000}, 12.4, 18_000, 7_400),
-            "coco_precomp": ({"train": 113_287, "val": 5_000, "test": 5_000}, 10.5, 27_000, 10_000),
-        }
-        if name not in counts:
-            return None
-        images, words_per_caption, words, frequent_words = counts[name]
-        address = "https://scanproject.blob.core.windows.net/scan-data/data.zip"
-        return PublishedCorpus(
-            images=images,
-            captions_per_image=float(CAPTIONS_PER_IMAGE),
-            words_per_caption=words_per_caption,
-            words=words,
-            frequent_words=frequent_words,
-            metadata_size=10_000_000,
-            downloads=(Download(f"{name}/ of data.zip", "Lee et al., SCAN", address),),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

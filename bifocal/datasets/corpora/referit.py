@@ -4,7 +4,6 @@ from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
 from bifocal.datasets.formats.files import read_json, read_lines, require_root
-from bifocal.datasets.published import Download, PublishedCorpus
 
 
 class ReferIt:
@@ -24,29 +23,6 @@ class ReferIt:
 
     def __init__(self, root: Path | str | None = None, images: str = "images") -> None:
         self.root, self.images = root, images
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published files."""
-        return PublishedCorpus(
-            images={"train": 9_000, "val": 1_000, "test": 10_000},
-            captions_per_image=6.0,
-            words_per_caption=3.5,
-            phrases_per_image=6.0,
-            phrase_pairs=54_000,
-            words=9_000,
-            frequent_words=2_800,
-            file_size=80_000,
-            image_size=(480, 360),
-            metadata_size=20_000_000,
-            downloads=(
-                Download(
-                    "referit_*.json, referit_*_imlist.txt",
-                    "Hu et al.",
-                    "https://github.com/ronghanghu/natural-language-object-retrieval",
-                ),
-                Download("iaprtc12.tgz", "IAPR TC-12", "https://www.imageclef.org/photodata", place=f"{self.images}/"),
-            ),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

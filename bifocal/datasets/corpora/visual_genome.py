@@ -19,7 +19,6 @@ from bifocal.datasets.base import (
     RejectedEntry,
 )
 from bifocal.datasets.formats.files import read_json, read_json_list, require_root, stream_json_list
-from bifocal.datasets.published import COCO_ANNOTATIONS, Download, PublishedCorpus
 from bifocal.datasets.splits import draw_counts
 
 _SIGNS = str.maketrans({"½": "half", "—": "-", "™": "", "¢": " cent", "°": " degree", "…": ""})
@@ -75,32 +74,6 @@ class VisualGenome:
             )
         self.root, self.splits, self.coco, self.max_words, self.seed = root, splits, coco, max_words, seed
         self.objects = objects
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of the published files; 46,881 terms are those of Gordo and Larlus, section 6.1."""
-        address = "https://homes.cs.washington.edu/~ranjay/visualgenome/"
-        images = (("images.zip", 9_200_000_000, "VG_100K/"), ("images2.zip", 5_470_000_000, "VG_100K_2/"))
-        tables = ["image_data.json.zip", "region_descriptions.json.zip"]
-        tables += [f"{self.objects}.zip"] if self.objects else []
-        splits = "https://github.com/jcjohnson/densecap/tree/master/info"
-        files = [
-            *(Download(name, "Visual Genome", f"{address}api.html", size, place) for name, size, place in images),
-            *(Download(name, "Visual Genome", f"{address}data/dataset/{name}") for name in tables),
-        ]
-        if isinstance(self.splits, str):
-            files.append(Download(self.splits, "Johnson et al., DenseCap", splits))
-        counts = {"train": 77_398, "val": 5_000, "test": 5_000} if isinstance(self.splits, str) else self.splits
-        return PublishedCorpus(
-            images={"test": 17_471} if self.coco else counts,
-            captions_per_image=5.0 if self.coco else 50.0,
-            words_per_caption=10.5 if self.coco else 5.0,
-            phrases_per_image=50.0,
-            words=46_881,
-            frequent_words=17_000,
-            file_size=135_000,
-            metadata_size=700_000_000,
-            downloads=(*files, *([COCO_ANNOTATIONS] if self.coco else [])),
-        )
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

@@ -1,7 +1,6 @@
 """PASCAL VOC in its published files: one XML file per image, and lists of images."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,6 @@ from xml.etree import ElementTree
 
 from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
 from bifocal.datasets.formats.files import read_lines, require_root
-from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 CLASSES = (
@@ -46,34 +44,6 @@ class VOC:
         self.root, self.seed = root, seed
         self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
         self.lists = {split: name for split, name in self.subsets.items() if isinstance(name, str)}
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts of VOC 2007."""
-        address = "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/"
-        digests = (
-            "7d8cd951101b0957ddfd7a530bdc8a94f06121cfc1e511bb5937e973020c7508",
-            "6836888e2e01dca84577a849d339fa4f73e1e4f135d312430c4856b5609b4892",
-        )
-        names = ("VOCtrainval_06-Nov-2007.tar", "VOCtest_06-Nov-2007.tar")
-        counts = {"train": 2_501, "val": 2_510, "trainval": 5_011, "test": 4_952}
-        return PublishedCorpus(
-            images=self._counts(counts),
-            phrases_per_image=1.5,
-            labels={TASK: len(CLASSES)},
-            file_size=87_000,
-            downloads=tuple(
-                Download(name, "PASCAL VOC", address + name, size, check=f"sha256 {digest}")
-                for name, size, digest in zip(names, (460_032_000, 451_020_800), digests, strict=True)
-            ),
-        )
-
-    def _counts(self, published: Mapping[str, int]) -> dict[str, int]:
-        images = {split: published.get(name, 0) for split, name in self.lists.items()}
-        val = self.subsets["val"]
-        if not isinstance(val, str):
-            drawn = round(val * images["train"])
-            images |= {"train": images["train"] - drawn, "val": drawn}
-        return images
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""

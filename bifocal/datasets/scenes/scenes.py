@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.datasets.base import SPLITS, Corpus
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.datasets.scenes.captions import Sentence, describe, name_groups
-from bifocal.datasets.scenes.layout import SHAPES, Scene, draw_layout
+from bifocal.datasets.scenes.layout import Scene, draw_layout
 from bifocal.datasets.scenes.reading import check_sizes, read_scenes
 
 CAPTIONS_PER_IMAGE = 5
@@ -45,21 +44,6 @@ class Scenes:
         self.seed, self.size, self.short = seed, size, short
         self.counts = (train, val, test)
         check_sizes("Scenes", self.counts, size)
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts that the arguments give."""
-        return PublishedCorpus(
-            images=dict(zip(SPLITS, self.counts, strict=True)),
-            captions_per_image=float(CAPTIONS_PER_IMAGE + self.short),
-            words_per_caption=(10.0 * CAPTIONS_PER_IMAGE + 5.0 * self.short) / (CAPTIONS_PER_IMAGE + self.short),
-            phrases_per_image=10.0 + self.short,
-            phrase_pairs=(CAPTIONS_PER_IMAGE + self.short) * self.counts[0],
-            labels={"count": 1, "shapes": len(SHAPES)},
-            words=140,
-            frequent_words=110,
-            file_size=1_400 + round(0.6 * self.size**2),
-            image_size=(self.size, self.size),
-        )
 
     def scene(self, split: str, number: int) -> tuple[Scene, list[Sentence]]:
         """Return scene ``number`` (from 0) of ``split`` and its captions."""

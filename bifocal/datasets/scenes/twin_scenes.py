@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 
 from bifocal.datasets.base import SPLITS, Corpus
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.datasets.scenes.captions import Sentence
 from bifocal.datasets.scenes.layout import Scene
 from bifocal.datasets.scenes.reading import check_sizes, read_scenes
@@ -47,20 +46,6 @@ class TwinScenes:
         for split, count in zip(SPLITS, self.counts, strict=True):
             if count % 2:
                 raise ValueError(f"TwinScenes: {split} is {count}, expected an even number: every image has a twin")
-
-    def published(self) -> PublishedCorpus:
-        """Return the counts that the arguments give."""
-        return PublishedCorpus(
-            images=dict(zip(SPLITS, self.counts, strict=True)),
-            captions_per_image=float(CAPTIONS_PER_IMAGE),
-            words_per_caption=12.2,
-            phrases_per_image=8.75,
-            phrase_pairs=round(3.75 * self.counts[0]),
-            words=110,
-            frequent_words=100,
-            file_size=1_400 + round(0.6 * self.size**2),
-            image_size=(self.size, self.size),
-        )
 
     def kind(self, number: int) -> Kind:
         """Return what image ``number`` exchanges with its twin."""

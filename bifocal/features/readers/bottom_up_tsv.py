@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from bifocal.datasets import Dataset
-from bifocal.datasets.published import Download
-from bifocal.features.base import ImageRegions, PublishedShape
+from bifocal.features.base import ImageRegions
 from bifocal.features.readers.validation import validated
 
 FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
@@ -31,12 +30,6 @@ class BottomUpTSV:
 
     def __init__(self, path: str | Path, regions: int = 36) -> None:
         self.path, self.regions = Path(path), regions
-
-    def published(self) -> PublishedShape:
-        """Return the shape of the features of COCO's images, of 36 or 10 to 100 regions."""
-        name = "trainval_36.zip" if self.regions == 36 else "trainval.zip"
-        page = "https://github.com/peteanderson80/bottom-up-attention"
-        return PublishedShape(self.regions, 2048, (Download(name, "Anderson et al.", page),))
 
     def open(self, dataset: Dataset) -> "BottomUpRows":
         """Open the files."""

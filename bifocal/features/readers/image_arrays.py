@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
-from bifocal.features.base import ImageRegions, PublishedShape
+from bifocal.features.base import ImageRegions
 from bifocal.features.readers.validation import validated
 
 
@@ -28,17 +28,12 @@ class ImageArrays:
         path: folder of the files.
         regions: maximum number of regions per image.
         truth_regions: maximum number of ground-truth boxes per training image.
-        dim: D, which every file must have; None takes it from the first file, and then ``python -m pipelines plan``
-            cannot predict the size of the features.
+        dim: D, which every file must have; None takes it from the first file.
     """
 
     def __init__(self, path: str | Path, regions: int = 36, truth_regions: int = 0, dim: int | None = None) -> None:
         self.path, self.regions, self.truth_regions = Path(path), regions + truth_regions, truth_regions
         self.dim = dim
-
-    def published(self) -> PublishedShape | None:
-        """Return the shape; None without ``dim``."""
-        return None if self.dim is None else PublishedShape(self.regions, self.dim, ())
 
     def open(self, dataset: Dataset) -> "ArrayFiles":
         """Find the file of each image."""

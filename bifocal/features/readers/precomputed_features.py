@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.base import SPLITS
-from bifocal.features.base import ImageRegions, PublishedShape
+from bifocal.features.base import ImageRegions
 from bifocal.features.readers.validation import validated
 
 
@@ -33,10 +33,6 @@ class PrecomputedFeatures:
     ) -> None:
         self.path = None if path is None else Path(path)
         self.names = dict(zip(SPLITS, (train, val, test), strict=True))
-
-    def published(self) -> PublishedShape:
-        """Return the shape of SCAN's features; the files are those of ``PrecomputedCaptions``."""
-        return PublishedShape(36, 2048, ())
 
     def open(self, dataset: Dataset) -> "PrecomputedArrays":
         """Map the arrays to memory."""

@@ -86,21 +86,10 @@ class TransformerFolder:
         """K, numbers of a hidden state."""
         return int(self.config.get("hidden_size") or self.config["dim"])  # "dim" in DistilBERT
 
-    @property
-    def sentence_dim(self) -> int:
-        """Numbers of the vector of a sentence."""
-        if self.dense:
-            return int(json.loads((self.dense[-1].folder / CONFIG).read_text())["out_features"])
-        return len(self.poolings) * self.dim
-
-    def parameters(self, *, embeddings: bool = True) -> int:
-        """Return the number of weights, by the headers of their files, with or without the embeddings."""
-        shapes = [item for file in self.transformer.glob("*.safetensors") for item in tensor_shapes(file).items()]
-        return sum(math.prod(shape) for name, shape in shapes if embeddings or "embeddings" not in name)
-
-    def file_bytes(self) -> int:
-        """Return the bytes of the weights."""
-        return sum(file.stat().st_size for file in self.transformer.glob("*.safetensors"))
+    def parameters(self) -> int:
+        """Return the number of weights, by the headers of their files."""
+        files = self.transformer.glob("*.safetensors")
+        return sum(math.prod(shape) for file in files for shape in _tensor_shapes(file))
 
     def copy(self, target: Path) -> None:
         """Copy the files that :meth:`read` needs."""
@@ -113,11 +102,10 @@ class TransformerFolder:
                 shutil.copyfile(path, target / name)
 
 
-def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a safetensors file, by its header."""
+def _tensor_shapes(file: Path) -> list[tuple[int, ...]]:
     with file.open("rb") as opened:
         header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    return [tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"]
 
 
 def _poolings(file: Path) -> tuple[str, ...]:

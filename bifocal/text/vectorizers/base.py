@@ -5,13 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.progress import track
 from bifocal.registry import build
 from bifocal.serialization import load_config, save_network
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import Array, EncodedCaptions, TextBatch, TextFormat, collate
 from bifocal.text.store import BATCH, CAPTIONS, write_store
 
@@ -43,14 +41,6 @@ class Vectorizer(Protocol):
 
     def load(self, directory: Path) -> None:
         """Read the fitted state that :meth:`save` wrote."""
-
-
-@runtime_checkable
-class Expecting(Protocol):
-    """A vectorizer that knows the sizes of its text before it is fitted."""
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText | None:
-        """Return the sizes of the text of a published corpus; None if they depend on files that are not here."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bifocal.datasets.published import PublishedCorpus
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
-from bifocal.text.vectorizers.base import PACKAGE, Expecting, Vectorizer, load_vectorizer, save_vectorizer
+from bifocal.text.vectorizers.base import PACKAGE, Vectorizer, load_vectorizer, save_vectorizer
 
 
 @dataclass
@@ -51,26 +49,6 @@ class Concatenated:
     def format(self) -> TextFormat:
         """Vectors with the sum of all dimensions; sparse if a part is."""
         return _joined_format([part.format for part in self.fitted_parts])
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText | None:
-        """Return the sizes of the text of a published corpus; None if those of a vectorizer are unknown."""
-        texts = [part.expect(corpus) if isinstance(part, Expecting) else None for part in self.vectorizers]
-        known = [text for text in texts if text is not None]
-        if len(known) < len(texts) or not known:
-            return None
-        words = max(corpus.words_per_caption, 1.0)
-        values = sum(
-            text.terms * text.tokens(words) if text.format.name == "sparse" else text.format.dim for text in known
-        )
-        return ExpectedText(
-            _joined_format([text.format for text in known]),
-            terms=values / words,
-            fitted_bytes=sum(text.fitted_bytes for text in known),
-            fit_bytes=sum(text.fit_bytes for text in known),
-            fit_flops=sum(text.fit_flops for text in known),
-            flops_per_token=sum(text.flops_per_token for text in known),
-            downloads=tuple(download for text in known for download in text.downloads),
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Fit each vectorizer; a metric has the number of its vectorizer before its name."""

@@ -10,18 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from snowballstemmer import algorithms
 
-from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.registry import suggest
 from bifocal.text.bag_of_words import BagOfWords
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.word_vectors.wordnet import WordNet
-
-WORDNET = Download(
-    "WNdb-3.0.tar.gz: index.noun, noun.exc", "Princeton", "https://wordnet.princeton.edu/download/current-version"
-)
 
 
 @dataclass
@@ -99,17 +93,6 @@ class TFIDF:
     def format(self) -> TextFormat:
         """Sparse vectors with one dimension per term."""
         return TextFormat("sparse", len(self.terms))
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus; about half of the tokens are no stop words."""
-        terms = min(filter(None, (corpus.vocabulary(self.min_count), self.max_terms)), default=0)
-        return ExpectedText(
-            TextFormat("sparse", terms),
-            terms=0.5 if self.stop_words else 0.9,
-            fitted_bytes=20 * terms,
-            fit_bytes=300 * corpus.words,
-            downloads=() if self.path is None else (WORDNET,),
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Learn the terms and their weights from documents; the seed has no effect."""

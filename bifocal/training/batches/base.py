@@ -8,10 +8,8 @@ from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.models.batch import BatchSource
 from bifocal.registry import CheckedByConstruction
-from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators.base import Validation
 from bifocal.training.validators.recall import Recall
@@ -63,11 +61,6 @@ class Batches(CheckedByConstruction, ABC):
             loss: the loss of the phase, for samplers that mine with its margin.
             seed: of all random draws.
         """
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
-        """Return the sizes of the batches of a published corpus; here, an image per caption."""
-        steps = -(-corpus.captions("train") // self.batch_size)
-        return ExpectedBatches(self.batch_size, self.batch_size, steps)
 
 
 def check_positive(**values: int) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.training.batches.base import (
     Batches,
     PreparedBatches,
@@ -14,7 +13,6 @@ from bifocal.training.batches.base import (
     check_positive,
     epoch_generator,
 )
-from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.batches.shuffling import shuffle_within_images
 from bifocal.training.inputs import TrainingInputs
 
@@ -55,12 +53,6 @@ class CaptionBatches(Batches):
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
         pairs = inputs.captions("train")
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
-        """Return the sizes of the batches of a published corpus."""
-        images = -(-self.batch_size // self.captions_per_image)
-        steps = -(-corpus.captions("train") // self.batch_size)
-        return ExpectedBatches(images, self.batch_size + images * self.extra_captions_per_image, steps)
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
         """Return the sampler of a collection of captions.

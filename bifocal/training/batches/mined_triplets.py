@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.training.batches.base import (
@@ -16,7 +15,6 @@ from bifocal.training.batches.base import (
     check_positive,
     epoch_generator,
 )
-from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.mining.triplets import mine_triplets, relevant_images
 from bifocal.training.pairs.semantic import SemanticPairs
@@ -81,11 +79,6 @@ class MinedTriplets(Batches):
             raise TypeError(f"MinedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
         pairs = SemanticPairs(inputs.captions("train"))
         return PreparedBatches(pairs, self.sampler(pairs, encoder, loss, seed))
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
-        """Return the sizes of the batches; the relevant images of all queries of a pool may be different."""
-        images, pool = 3 * self.batch_size, self.queries_per_pool * (1 + self.positives_per_query)
-        return ExpectedBatches(images, images, self.steps_per_epoch, min(pool, corpus.images["train"]), triplets=True)
 
     def sampler(self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int) -> Sampler:
         """Return the sampler of a collection of images.

@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.models.embedding import dual_encoder
 from bifocal.training.batches.base import (
@@ -16,7 +15,6 @@ from bifocal.training.batches.base import (
     check_positive,
     epoch_generator,
 )
-from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.semantic import SemanticPairs
 from bifocal.training.validators.base import Validation
@@ -59,11 +57,6 @@ class OrderedTriplets(Batches):
             raise TypeError(f"OrderedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
         pairs = SemanticPairs(inputs.captions("train"))
         return PreparedBatches(pairs, self.sampler(pairs, seed))
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
-        """Return the sizes of the batches."""
-        images = 3 * self.batch_size
-        return ExpectedBatches(images, images, self.steps_per_epoch, triplets=True)
 
     def sampler(self, pairs: SemanticPairs, seed: int) -> Sampler:
         """Return the sampler of a collection of images with their texts.

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.serialization import read_tensors, write_tensors
 from bifocal.training.batches.base import (
@@ -17,7 +16,6 @@ from bifocal.training.batches.base import (
     check_positive,
     epoch_generator,
 )
-from bifocal.training.batches.expected import ExpectedBatches
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.mining.hard_boxes import hard_negative_boxes
 from bifocal.training.pairs.drawing import draw_per_group
@@ -88,13 +86,6 @@ class PhraseBoxes(Batches):
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
         sampler = self.sampler(pairs, encoder, seed)
         return PreparedBatches(pairs, sampler, sampler.begin)
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedBatches:
-        """Return the sizes of the batches: each phrase adds a box or its negatives, each box adds a phrase."""
-        more = self.negatives_per_phrase or 1
-        steps = -(-corpus.phrase_pairs // self.batch_size)
-        boxes, phrases = (1 + more) * self.batch_size, self.batch_size * (1 if self.negatives_per_phrase else 2)
-        return ExpectedBatches(boxes, phrases, steps, regions=1)
 
     def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> "PhraseBoxSampler":
         """Return the sampler of a collection of phrases and boxes.

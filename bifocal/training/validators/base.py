@@ -38,7 +38,3 @@ class Validation(CheckedByConstruction, ABC):
         Raises:
             ValueError: the split lacks what the metric needs.
         """
-
-    def kept_images(self, images: int) -> int:
-        """Return how many of the split's ``images`` images have embeddings in memory at once."""
-        return images

@@ -42,9 +42,6 @@ class Pointing(Validation):
         if self.phrases is not None and self.phrases < 1:
             raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
 
-    def kept_images(self, images: int) -> int:
-        return 0
-
     def prepare(self, inputs: TrainingInputs) -> "PointingValidator":
         """Return the validator of the phrases of "val".
 

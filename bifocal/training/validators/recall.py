@@ -41,9 +41,6 @@ class Recall(Validation):
         if self.images is not None and self.images < 2:
             raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
 
-    def kept_images(self, images: int) -> int:
-        return images if self.images is None else min(images, self.images)
-
     def prepare(self, inputs: TrainingInputs) -> "RecallValidator":
         """Return the validator of the images and captions of "val"."""
         return RecallValidator(inputs.captions("val", self.images))

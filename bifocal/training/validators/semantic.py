@@ -34,9 +34,6 @@ class Semantic(Validation):
         if self.images is not None and self.images < 2:
             raise ValueError(f"images is {self.images}, expected at least 2, or null for all")
 
-    def kept_images(self, images: int) -> int:
-        return images if self.images is None else min(images, self.images)
-
     def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
         """Return the validator of the images and texts of "val"."""
         return SemanticValidator(SemanticPairs(inputs.captions("val")), self.images)

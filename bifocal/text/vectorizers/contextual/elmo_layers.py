@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bifocal.datasets.published import Download, PublishedCorpus
 from bifocal.serialization import load_config, load_state, save_network
 from bifocal.text.elmo.format import FILTERS, ElmoOptions
 from bifocal.text.elmo.network import Elmo
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
@@ -69,35 +67,6 @@ class ElmoLayers:
     def format(self) -> TextFormat:
         """Contextual vectors: the layer of the tokens and one layer per LSTM."""
         return TextFormat("contextual", self.elmo.dim, 1 + self.elmo.options.layers)
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus, with two layers of LSTMs."""
-        options = ElmoOptions(filters=self.filters, lstm_dim=self.lstm_dim, projection_dim=self.projection_dim)
-        with torch.device("meta"):
-            weights = sum(parameter.numel() for parameter in Elmo(options).parameters())
-        downloads = (
-            ()
-            if self.path is None
-            else (
-                Download(
-                    "elmo_2x4096_512_2048cnn_2xhighway_options.json as options.json",
-                    "AllenNLP",
-                    "https://allenai.org/allennlp/software/elmo",
-                ),
-                Download(
-                    "elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5",
-                    "AllenNLP",
-                    "https://allenai.org/allennlp/software/elmo",
-                ),
-            )
-        )
-        return ExpectedText(
-            TextFormat("contextual", 2 * self.projection_dim, 1 + options.layers),
-            fitted_bytes=4 * weights,
-            fit_bytes=8 * weights,
-            flops_per_token=2 * weights,
-            downloads=downloads,
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Load the published network, or train one."""

@@ -5,12 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors.torch import load_file
 
-from bifocal.datasets.published import AUTOMATIC, Download, PublishedCorpus
 from bifocal.serialization import load_config, save_network
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.transformer.clip_bpe import clip_tokenizer
 from bifocal.text.transformer.tokenizer import TOKENIZER
@@ -59,26 +56,6 @@ class OpenClipText:
     def format(self) -> TextFormat:
         """Vectors with the dimension of the joint space."""
         return TextFormat("vectors", self.dim)
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus."""
-        from bifocal.backbones.open_clip import OpenClipBackbone
-
-        with torch.device("meta"):
-            backbone = OpenClipBackbone(self.model, self.tag, self.model_arguments)
-        weights = backbone.network.state_dict()
-        tower = {name: tensor for name, tensor in weights.items() if not name.startswith(IMAGE_TOWER)}
-        tables = sum(tensor.numel() for name, tensor in tower.items() if "embedding" in name)
-        per_sentence = 2 * backbone.context_length * (sum(tensor.numel() for tensor in tower.values()) - tables)
-        size = sum(tensor.nbytes for tensor in weights.values())
-        name = f"weights of {self.model}"
-        return ExpectedText(
-            TextFormat("vectors", backbone.dim),
-            fitted_bytes=sum(tensor.nbytes for tensor in tower.values()),
-            fit_bytes=2 * size,  # the file and the network
-            flops_per_token=per_sentence / max(corpus.words_per_caption, 1.0),
-            downloads=() if self.path else (Download(name, "open_clip", backbone.download_url(), size, AUTOMATIC),),
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Load the weights; the captions are not used."""

@@ -39,10 +39,6 @@ class SentenceVectors(PretrainedTransformer):
         """Vectors with the dimension of the encoder."""
         return TextFormat("vectors", self.tower.dim)
 
-    def expected_format(self, folder: TransformerFolder) -> TextFormat:
-        """Return the format of the text, before ``fit``."""
-        return TextFormat("vectors", folder.sentence_dim)
-
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the vector of each caption."""
         ids, counts = self.tokenizer.encode(captions)

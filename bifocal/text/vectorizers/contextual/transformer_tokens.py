@@ -53,10 +53,6 @@ class TransformerTokens(PretrainedTransformer):
         """Contextual vectors with the dimension of the transformer."""
         return TextFormat("contextual", self.states.transformer.dim, len(self.layers))
 
-    def expected_format(self, folder: TransformerFolder) -> TextFormat:
-        """Return the format of the text, before ``fit``."""
-        return TextFormat("contextual", folder.dim, len(self.layers))
-
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
         """Return the states of each caption."""
         ids, counts = self.tokenizer.encode(captions)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_matrix
 
-from bifocal.datasets.published import PublishedCorpus
 from bifocal.progress import log_line, track
-from bifocal.text.expected import ExpectedText
 from bifocal.text.fisher import STATE, FisherArrays, normalize_fisher
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.gaussian_mixture import fit_mixture
 from bifocal.text.vectorizers.static.mean_word_vectors import (
     SKIP_GRAM_ARGUMENTS,
-    expect_word_vectors,
     fit_word_vectors,
 )
 from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
@@ -77,21 +74,6 @@ class FisherVectors(WordVectorizer):
     def format(self) -> TextFormat:
         """Vectors with the dimension after PCA."""
         return TextFormat("vectors", self.state["components"].shape[1])
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus; the fit needs those of ``streaming_pca``."""
-        words = expect_word_vectors(corpus, self.dim, self.min_count, self.path)
-        fisher_dim = 2 * self.centers * words.format.dim
-        components = min(self.components, fisher_dim, corpus.captions("train") - 1)
-        matrix, terms = 4 * fisher_dim * components, 8 * fisher_dim * (words.vocabulary_size or 0)
-        return replace(
-            words,
-            format=TextFormat("vectors", components),
-            vocabulary_size=None,
-            fitted_bytes=words.fitted_bytes + matrix,
-            # QR computes in double precision, with a copy; the blocks share the terms of their words.
-            fit_bytes=words.fit_bytes + 7 * matrix + 5 * 8 * components**2 + min(terms, 8 * fisher_dim * BLOCK * 12),
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Fit word vectors, independent components, mixture and principal components."""

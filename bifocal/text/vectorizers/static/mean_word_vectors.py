@@ -1,12 +1,10 @@
 """Captions as the mean of their word vectors."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bifocal.datasets.published import PublishedCorpus
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.pretrained_word_vectors import PretrainedWordVectors
@@ -56,11 +54,6 @@ class MeanWordVectors(WordVectorizer):
         """Vectors with the dimension of the word vectors."""
         return TextFormat("vectors", self.word_vectors.dim)
 
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus."""
-        words = expect_word_vectors(corpus, self.dim, self.min_count, self.path)
-        return replace(words, format=TextFormat("vectors", words.format.dim), vocabulary_size=None)
-
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Train or read the word vectors."""
         self.word_vectors, metrics = fit_word_vectors(
@@ -89,10 +82,3 @@ def fit_word_vectors(
         vectorizer = Word2Vec(dim=dim, min_count=min_count, epochs=epochs, subsample=subsample)
     metrics = vectorizer.fit(captions, seed)
     return vectorizer.word_vectors, metrics
-
-
-def expect_word_vectors(corpus: PublishedCorpus, dim: int, min_count: int, path: Path | str | None) -> ExpectedText:
-    """Return the sizes of the tokens of a published corpus with the word vectors of ``fit_word_vectors``."""
-    if path is not None:
-        return PretrainedWordVectors(min_count=min_count, path=path).expect(corpus)
-    return Word2Vec(dim=dim, min_count=min_count).expect(corpus)

@@ -8,9 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bifocal.datasets.published import Download, PublishedCorpus
-from bifocal.text.expected import ExpectedText
-from bifocal.text.format import TextFormat
 from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.base import ignored_arguments
 from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
@@ -20,8 +17,6 @@ from bifocal.text.word_vectors.word_vectors import WordVectors
 
 UNKNOWN_NAMES = ("<unk>", "UNK", "<UNK>")
 """Names of the vector of unknown words in published files."""
-PUBLISHED_DIM = 300
-"""Dimension of the vectors of Google News and of the larger GloVe files."""
 
 
 @dataclass
@@ -61,18 +56,6 @@ class PretrainedWordVectors(WordVectorizer):
             yield "path is missing: set it to a file of word vectors"
         if arguments.get("unknown") != "bucket":
             yield from ignored_arguments(arguments, ["buckets"], "unless unknown is 'bucket'")
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus, with vectors of ``PUBLISHED_DIM`` dimensions."""
-        words = corpus.vocabulary(self.min_count) + 2 + (self.buckets if self.unknown == "bucket" else 0)
-        size = 4 * words * PUBLISHED_DIM
-        return ExpectedText(
-            TextFormat("tokens", PUBLISHED_DIM),
-            words,
-            fitted_bytes=size,
-            fit_bytes=2 * size,
-            downloads=(word_vectors(self.path),),
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Look up the words of ``captions`` in the file."""
@@ -123,11 +106,3 @@ def frequent_words(captions: Sequence[str], min_count: int) -> list[str]:
     return sorted(
         (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
     )
-
-
-def word_vectors(path: Path | str | None) -> Download:
-    """Return the file of published word vectors at ``path``."""
-    name = Path(path or "").name
-    if name.startswith("GoogleNews"):
-        return Download(f"{name}.gz, unpacked", "Mikolov et al., Google", "https://code.google.com/archive/p/word2vec/")
-    return Download(name, "unknown", "unknown")

@@ -1,7 +1,7 @@
 """Captions as means of static token vectors."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from bifocal.datasets.published import PublishedCorpus
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import EncodedCaptions, TextFormat
 from bifocal.text.token_means import TokenMeans
-from bifocal.text.transformer.folder import TransformerFolder, tensor_shapes
+from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 from bifocal.text.vectorizers.base import ignored_arguments
-from bifocal.text.vectorizers.static.pretrained_word_vectors import PretrainedWordVectors, frequent_words
+from bifocal.text.vectorizers.static.pretrained_word_vectors import frequent_words
 from bifocal.text.vocabulary import Vocabulary
 from bifocal.text.word_vectors.files import read_word_vectors
 
@@ -70,31 +68,6 @@ class StaticVectors:
     def format(self) -> TextFormat:
         """Vectors with the dimension of the tokens."""
         return TextFormat("vectors", int(self.means.vectors.shape[1]))
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText | None:
-        """Return the sizes of the text of a published corpus; None if the source is not on this machine."""
-        path = None if self.path is None else Path(self.path)
-        if path is None or not path.exists():
-            return None
-        file = _static_file(path)
-        if file is not None:
-            shapes = tensor_shapes(file)
-            rows, dim = shapes[STATIC]
-            size = 4 * shapes.get("mapping", (rows,))[0] * dim
-            return ExpectedText(TextFormat("vectors", dim), fitted_bytes=size, fit_bytes=2 * size)
-        if path.is_file():
-            words = PretrainedWordVectors(min_count=1, path=path).expect(corpus)
-            return replace(words, format=TextFormat("vectors", words.format.dim), vocabulary_size=None)
-        folder = TransformerFolder.read(path)
-        tokenizer = folder.tokenizer()
-        tokens, dim = len(tokenizer), min(self.dim, folder.dim)
-        around = sum(len(ids) for ids in tokenizer.special_ids())
-        return ExpectedText(
-            TextFormat("vectors", dim),
-            fitted_bytes=4 * tokens * dim,
-            fit_bytes=4 * folder.parameters() + 2 * 8 * tokens * folder.dim,
-            fit_flops=2.0 * tokens * (around + 1) * folder.parameters(embeddings=False),
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Read or distill the vectors, and weigh them by the captions if ``weights`` is "idf"."""

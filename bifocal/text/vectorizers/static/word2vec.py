@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bifocal.datasets.published import PublishedCorpus
-from bifocal.text.expected import ExpectedText
 from bifocal.text.format import TextFormat
 from bifocal.text.tokens import tokenize
 from bifocal.text.vectorizers.static.word_vectors import WordVectorizer
@@ -51,14 +49,6 @@ class Word2Vec(WordVectorizer):
     def format(self) -> TextFormat:
         """Tokens with the dimension of their vectors."""
         return TextFormat("tokens", self.dim)
-
-    def expect(self, corpus: PublishedCorpus) -> ExpectedText:
-        """Return the sizes of the text of a published corpus; a row of gensim takes three vectors while it trains."""
-        words = corpus.vocabulary(self.min_count) + 2
-        sentences = 60 * corpus.captions("train") * round(corpus.words_per_caption)
-        return ExpectedText(
-            self.format, words, fitted_bytes=4 * words * self.dim, fit_bytes=12 * words * self.dim + sentences
-        )
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Train on ``captions``, or on the file ``path``."""

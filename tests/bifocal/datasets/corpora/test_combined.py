@@ -14,7 +14,7 @@ from bifocal.datasets.base import (
     PhraseEntry,
     RejectedEntry,
 )  # fmt: skip
-from bifocal.datasets.corpora import COCO, Combined, Flickr30kEntities
+from bifocal.datasets.corpora import Combined
 
 UNUSED = Path("unused")
 
@@ -67,20 +67,6 @@ def test_combined_takes_each_split_from_its_own_corpus(tmp_path: Path) -> None:
 def test_combined_of_one_split_has_the_root_of_its_corpus(tmp_path: Path) -> None:
     corpus = combined(tmp_path, test=Gardens(tmp_path / "b"))
     assert (corpus.image_root, [image.path for image in corpus.images]) == (tmp_path / "b", ["3.jpg"])
-
-
-def test_published_counts_are_those_of_the_splits() -> None:
-    coco, entities = COCO(restval=False), Flickr30kEntities()
-    corpus = Combined(train=coco, val=entities, test=entities).published()
-    assert corpus is not None
-    theirs = {"train": coco.published(), "val": entities.published(), "test": entities.published()}
-    assert corpus.images == {split: published.images[split] for split, published in theirs.items()}
-    captions = sum(published.captions(split) for split, published in theirs.items())
-    assert corpus.total_captions == pytest.approx(captions, abs=2)
-    phrases = sum(published.images[split] * published.phrases_per_image for split, published in theirs.items())
-    assert corpus.phrases_per_image * corpus.total_images == pytest.approx(phrases)
-    assert {*coco.published().downloads, *entities.published().downloads} == set(corpus.downloads)
-    assert Combined(train=coco, val=Streets(UNUSED)).published() is None
 
 
 def test_combined_rejects_a_missing_split(tmp_path: Path) -> None:

@@ -73,8 +73,3 @@ def test_mediaeval_names_the_invalid_line(mediaeval, text, message):
     (mediaeval / "ground-truth_dev-set.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         MediaEval(mediaeval).read(UNUSED)
-
-
-def test_published_counts_are_those_of_the_thesis_with_lamem():
-    images = MediaEval(lamem="lamem").published().images
-    assert images == {"train": 7 * 7200 + 58_741, "val": 7 * 800, "test": 7 * 2000}

@@ -1,0 +1,66 @@
+"""Random part of a corpus."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from bifocal.datasets.base import CaptionEntry, Corpus, CorpusReader, ImageEntry, LabelEntry, PhraseEntry
+
+Entry = TypeVar("Entry", CaptionEntry, PhraseEntry, LabelEntry)
+
+
+class Subset:
+    """Random images of a corpus, for a quick trial: every split keeps its share, and two images or more.
+
+    Args:
+        corpus: reader of the corpus.
+        images: number of images; about as many are read.
+        seed: seed of the draw.
+    """
+
+    parts: ClassVar[Mapping[str, str]] = {"corpus": "bifocal.datasets.corpora"}
+
+    def __init__(self, corpus: CorpusReader | None = None, images: int = 500, seed: int = 0) -> None:
+        if images < 1:
+            raise ValueError(f"Subset: images is {images}, expected 1 or more")
+        self.corpus, self.images, self.seed = corpus, images, seed
+
+    def read(self, output_dir: Path) -> Corpus:
+        """List the drawn images with their captions, phrases and labels; other images are left out.
+
+        Raises:
+            ValueError: no corpus is given, or it cannot be read.
+        """
+        if self.corpus is None:
+            raise ValueError("Subset needs corpus, the reader of a corpus")
+        corpus = self.corpus.read(output_dir)
+        kept = self._draw(corpus.images)
+
+        def inside(entries: Iterable[Entry]) -> list[Entry]:
+            return [entry for entry in entries if entry.image_id in kept]
+
+        return replace(
+            corpus,
+            images=[image for image in corpus.images if image.image_id in kept],
+            captions=inside(corpus.captions),
+            phrases=inside(corpus.phrases),
+            labels=inside(corpus.labels),
+            metadata={image_id: values for image_id, values in corpus.metadata.items() if image_id in kept},
+        )
+
+    def _draw(self, images: Iterable[ImageEntry]) -> set[str]:
+        images = list(images)
+        order = np.random.default_rng(self.seed).permutation(len(images))
+        share = min(1.0, self.images / max(1, len(images)))
+        left = {split: max(2, round(share * count)) for split, count in Counter(i.split for i in images).items()}
+        kept = set()
+        for row in order:
+            split = images[row].split
+            if left[split]:
+                left[split] -= 1
+                kept.add(images[row].image_id)
+        return kept

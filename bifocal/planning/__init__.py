@@ -1,1 +1,0 @@
-"""Predictions before anything is downloaded: sizes of artifacts, memory, and operations of a training."""
