@@ -4,15 +4,15 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf, isnan
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from bifocal.ranking_heads.labeled import LabeledFeatures, MetricName
+from bifocal.ranking_heads.labeled import GroupPredictions, LabeledFeatures, MetricName, pool_by_group, score
 from bifocal.ranking_heads.model import RankingModel
-from bifocal.ranking_heads.training import fit_head
+from bifocal.ranking_heads.training import fit_head, predict
 from bifocal.training.freezing import FreezeSchedule, check_module_names
 from bifocal.training.loop import Row
 from bifocal.training.schedules import Constant, Schedule
@@ -77,6 +77,32 @@ def fit_phases(
             model.load_state_dict(before)
         best = max(best, achieved)
     return history
+
+
+@dataclass(frozen=True)
+class RankingResult:
+    """Training history, best metric on "val", and metric and predictions on "test"."""
+
+    history: list[Row]
+    validation: float
+    test: float
+    predictions: GroupPredictions
+
+
+def fit_and_test(
+    model: RankingModel,
+    loss: nn.Module,
+    splits: Mapping[str, LabeledFeatures],
+    phases: Sequence[RankingPhase],
+    *,
+    metric: MetricName,
+    **options: Any,
+) -> RankingResult:
+    """Train on "train", choose epochs on "val", and measure on "test"; ``options`` are arguments of ``fit_phases``."""
+    history = fit_phases(model, loss, splits["train"], splits["val"], phases, metric=metric, **options)
+    pooled = pool_by_group(splits["test"], predict(model, splits["test"]))
+    best = max((row[metric] for row in history if not isnan(row[metric])), default=nan)
+    return RankingResult(history, best, score(pooled, metric), pooled)
 
 
 def _fit_phase(

@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from bifocal.features import FeatureStore
+from bifocal.ranking_heads.backbones import EncoderBackbone
 from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.ranking_heads.model import RankingModel
 from bifocal.registry import as_mapping, build
@@ -26,6 +30,22 @@ def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labe
     network: RankingBackbone | None = None if backbone is None else build(BACKBONES, backbone, input_dim=input_dim)
     dim = input_dim if network is None else network.dim
     return RankingModel(build("bifocal.ranking_heads", head, input_dim=dim, labels=labels), network)
+
+
+def new_ranking_model(
+    head: Any, backbone: Any | None, store: FeatureStore, labels: int, seed: int, embedding: Path | None = None
+) -> RankingModel:
+    """Return a model with a random head, on the GPU if there is one.
+
+    Its backbone starts from the weights that were stored with the features, or from the encoder of ``embedding``.
+    """
+    torch.manual_seed(seed)
+    model = build_ranking_model(head, backbone, input_dim=store.dim, labels=labels)
+    if isinstance(model.backbone, EncoderBackbone) and embedding is not None:
+        model.backbone.load_embedding(embedding, store)
+    elif model.backbone is not None:
+        model.backbone.load_pretrained(store.directory)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def save_head(

@@ -10,14 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from bifocal.backbones.weights.base import Weights
 from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CorpusReader
 from bifocal.features import FeatureWriter
-from bifocal.features.base import FeatureExtractor
-from bifocal.features.extraction import NetworkFeatures, write_features
+from bifocal.features.extraction import write_features
+from bifocal.features.source import open_source
 from bifocal.registry import as_mapping, build, split
 from bifocal.text.vectorizers.base import Vectorizer, training_documents, write_text
 from bifocal.training.inputs import TrainingInputs
@@ -35,17 +32,9 @@ def prepare_inputs(
     Folders are named after the references: a second call with the same ones opens what the first call has written.
     A folder does not know later versions of the code or of the user's files; delete ``home`` after a change.
 
-    Args:
-        home: a folder; it is created.
-        corpus: reference to a part of ``bifocal.datasets.corpora``, as for ``bifocal.registry.build``:
-            ``{"name": "ImageFolder", "root": "photos"}``.
-        extractor: of ``bifocal.features.extractors``, one that computes features by a network.
-        weights: of ``bifocal.backbones.weights``.
-        vectorizer: of ``bifocal.text.vectorizers``.
-        seed: of all random draws.
-
-    Raises:
-        ValueError: a reference is wrong, or more than 1 % of the entries of the corpus are broken.
+    ``corpus``, ``extractor``, ``weights`` and ``vectorizer`` refer to parts of ``bifocal.datasets.corpora``,
+    ``bifocal.features.extractors``, ``bifocal.backbones.weights`` and ``bifocal.text.vectorizers``. At most 1 % of the
+    entries of the corpus may be broken.
 
     Example::
 
@@ -102,16 +91,10 @@ def _write_dataset(folder: Path, corpus: Any, seed: int) -> None:
 
 
 def _write_features(folder: Path, dataset: Dataset, extractor: Any, weights: Any, seed: int) -> None:
-    torch.manual_seed(seed)
-    network: FeatureExtractor = build("bifocal.features.extractors", extractor)
-    network.backbone.network.to("cuda" if torch.cuda.is_available() else "cpu")
-    source: Weights = build("bifocal.backbones.weights", weights)
-    digest, _ = source.prepare(network, dataset, folder, batch_size=IMAGES_PER_FORWARD, seed=seed)
-    name, arguments = split(extractor)
-    metadata = {"extractor": name, "arguments": arguments, "weights": digest} | network.describe()
+    source, metadata, _ = open_source(extractor, weights, dataset, folder, batch_size=IMAGES_PER_FORWARD, seed=seed)
     image_ids = [str(image_id) for image_id in dataset.images["image_id"]]
-    writer = FeatureWriter(folder, regions=network.regions, dim=network.dim, metadata=metadata)
-    write_features(NetworkFeatures(network, dataset, IMAGES_PER_FORWARD).read(image_ids), writer, total=len(image_ids))
+    writer = FeatureWriter(folder, regions=source.regions, dim=source.dim, metadata=metadata)
+    write_features(source.read(image_ids), writer, total=len(image_ids))
 
 
 def _write_text(folder: Path, dataset: Dataset, ref: Any, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Stage extract_features: parameters, inputs and outputs."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -27,13 +27,14 @@ class ExtractFeaturesParams(Params):
     @property
     def shardable(self) -> bool:
         """False if something is trained or learned first: every shard would learn its own."""
+        from bifocal.registry import get
+
         if self.weights is None:
             return True
-        learns_whitening = self.extractor.name == "RMAC" and self.weights.name == "Pretrained"
-        return self.weights.name in ("Pretrained", "FromFile") and not learns_whitening
+        weights: Any = get(WEIGHTS, self.weights.name)
+        return bool(weights.can_shard(get(EXTRACTORS, self.extractor.name)))
 
     def conflicts(self) -> Iterator[str]:
-        from bifocal.backbones.weights.base import Weights
         from bifocal.features.base import FeatureReader
         from bifocal.registry import all_arguments, get, registered
 
@@ -50,7 +51,7 @@ class ExtractFeaturesParams(Params):
             available = ", ".join(registered(WEIGHTS))
             yield f"weights is null, but {self.extractor.name} needs weights: name one of {available}"
         else:
-            weights: type[Weights] = get(WEIGHTS, self.weights.name)
+            weights: Any = get(WEIGHTS, self.weights.name)
             reason = weights.mismatch(extractor, all_arguments(EXTRACTORS, self.extractor))
             if reason is not None:
                 yield reason

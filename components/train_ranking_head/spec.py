@@ -1,7 +1,7 @@
 """Stage train_ranking_head: parameters, inputs and outputs."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -42,7 +42,7 @@ class TrainRankingHeadParams(Params):
         description="see bifocal/ranking_heads"
     )
     loss: Annotated[ClassRef, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
-        description="loss of a batch, for all phases; a loss with a sorter gets that of the key sorter"
+        description="loss of a batch, for all phases; a loss with a sorter gets the key sorter"
     )
     surrogate: Annotated[ClassRef | None, FromRegistry("bifocal.losses", injected=("sorter",))] = Field(
         description="plain loss of a second model, which is trained in the same way for comparison; null for none"
@@ -58,7 +58,7 @@ class TrainRankingHeadParams(Params):
         "the metric is undone",
     )
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
-        description="class of torch.optim; its learning rate is that of the phase"
+        description="class of torch.optim; the phase sets its learning rate"
     )
     precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
     max_grad_norm: float | None = Field(
@@ -76,27 +76,11 @@ class TrainRankingHeadParams(Params):
     )
 
     def conflicts(self) -> Iterator[str]:
-        if self.embedding is not None and (self.backbone is None or self.backbone.name != "EncoderBackbone"):
-            name = "null" if self.backbone is None else self.backbone.name
-            yield f"embedding is set, but backbone is {name}: set it to EncoderBackbone with the embedding's encoder"
-        if self.backbone is None:
-            named = {module.split(".")[0] for phase in self.phases for module in phase.frozen_until}
-            named |= {module.split(".")[0] for phase in self.phases for module in phase.learning_rate_factors}
-            if "backbone" in named:
-                yield "a phase names backbone, but backbone is null: the head trains alone on stored features"
+        from bifocal.ranking_heads.compatibility import backbone_conflicts, sorter_conflicts
 
-    @property
-    def fit_options(self) -> dict[str, Any]:
-        """Arguments of ``fit_head`` that all phases share."""
-        names = (
-            "batch_size",
-            "optimizer",
-            "precision",
-            "max_grad_norm",
-            "micro_batch_size",
-            "checkpoint_every_seconds",
-        )
-        return {name: getattr(self, name) for name in names}
+        modules = [name for phase in self.phases for name in (*phase.frozen_until, *phase.learning_rate_factors)]
+        yield from backbone_conflicts(self.backbone, self.embedding, modules)
+        yield from sorter_conflicts(self.sorter, [loss for loss in (self.loss, self.surrogate) if loss is not None])
 
 
 COMPONENT = Component(

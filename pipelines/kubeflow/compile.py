@@ -117,10 +117,10 @@ def _typed_section(component: Component, values: Mapping[str, Any]) -> Params:
 
 def _shard_count(component: Component, values: Mapping[str, Any], resources: Resources) -> int:
     """Return the number of parallel steps: 1 if the stage, or its parameters, do not support shards."""
-    if component.merge_step is None:
+    shards = resources.for_step(component.name).shards
+    if component.merge_step is None or shards == 1:
         return 1
-    shardable = _typed_section(component, values).shardable
-    return resources.for_step(component.name).shards if shardable else 1
+    return shards if _typed_section(component, values).shardable else 1
 
 
 def _add_distributed(

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bifocal.registry import registered
-from components.extract_features.spec import COMPONENT, WEIGHTS, ExtractFeaturesParams
-from runtime import parameters
+from components.extract_features.spec import COMPONENT
 from runtime.parameters import ParameterError
 from tests.components.extract_features.section import GRID, PIXELS, RMAC, validated
 
@@ -46,20 +44,6 @@ def test_extraction_with_a_network_needs_a_batch_size() -> None:
         validated(batch_size=None)
 
 
-def test_keys_of_version_0_1_are_errors_that_name_the_new_ones() -> None:
-    former = {"features": GRID, "weights": None, "pretraining": None, "classifier": None, "source": None}
-    with pytest.raises(ParameterError) as error:
-        parameters.validate({"seed": 0, "extract_features": former | {"shard_size": 5}}, [COMPONENT])
-    for line in (
-        "extract_features.features is now extractor",
-        "extract_features.pretraining is now weights: {name: TrainOnPhrases, ...}",
-        "extract_features.classifier is now weights: {name: TrainClassifier, ...}",
-        "extract_features.source is now the argument path",
-        "extract_features.shard_size is now images_per_file",
-    ):
-        assert line in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("extractor", "weights", "shardable"),
     [
@@ -76,12 +60,6 @@ def test_extraction_is_shardable_unless_something_is_learned_first(
 ) -> None:
     batch_size = None if weights is None else 8
     assert validated(extractor=extractor, weights=weights, batch_size=batch_size).shardable == shardable
-
-
-def test_weights_agree_with_the_section_on_whether_shards_share_them() -> None:
-    for name, part in registered(WEIGHTS).items():
-        section = {"seed": 0, "extractor": "Grid", "weights": name, "batch_size": 1, "images_per_file": 1}
-        assert ExtractFeaturesParams.model_validate(section).shardable == part.shardable, name
 
 
 def test_user_paths_are_those_of_readers_and_weights() -> None:

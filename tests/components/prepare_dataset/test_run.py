@@ -89,8 +89,6 @@ def test_root_is_a_user_path():
         ({"corpus": {"name": "Scenes", "trian": 3}}, "did you mean 'train'"),  # codespell:ignore trian
         ({"corpus": {"name": "Scenes", "seed": 3}}, "prepare_dataset.corpus.seed: leave it out"),
         ({"corpus": {"name": "Scenes", "root": "x"}}, "Scenes takes no 'root'"),
-        ({"source": {"name": "COCO"}}, "prepare_dataset.source is now corpus"),
-        ({"root": "x"}, "prepare_dataset.root is now corpus.root"),
         ({"max_rejected_fraction": 2.0}, "prepare_dataset.max_rejected_fraction"),
         ({"max_pixels": 10**9}, "prepare_dataset.max_pixels"),
     ],

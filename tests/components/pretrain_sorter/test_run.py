@@ -87,8 +87,6 @@ def test_run_rejects_training_that_does_not_fit_the_sorter(tmp_path: Path) -> No
         ({"sorter": {"name": "LSTMSorter", "length": 5}}, r"sorter\.length: leave it out"),
         ({"training": TRAINING | {"schedule": {"name": "Stepp"}}}, "did you mean 'Step'"),
         ({"training": TRAINING | {"schedule": {"name": "Step", "gama": 0.5}}}, "did you mean 'gamma'"),
-        ({"halve_every": 6}, r"pretrain_sorter\.halve_every is now training\.schedule"),
-        ({"epochs": 6}, r"pretrain_sorter\.epochs is now training\.epochs"),
     ],
 )
 def test_parameters_are_validated(changes: dict[str, Any], message: str) -> None:
