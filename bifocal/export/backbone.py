@@ -15,9 +15,41 @@ from bifocal.export.parity import Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
 from bifocal.features import FeatureStore
 from bifocal.features.base import GridExtractor
+from bifocal.image_encoders.base import ImageEncoder
+from bifocal.ranking_heads.backbones.base import RankingBackbone
 from bifocal.registry import build
 
 GRAPH, PREPROCESSING = "backbone.onnx", "preprocessing.json"
+
+
+def export_images(
+    features: Path, folder: Path, encoder: ImageEncoder | RankingBackbone | None, seed: int
+) -> list[Parity]:
+    """Write what an encoder of these features needs to read an image, and compare graphs with torch.
+
+    This is ``backbone.onnx`` if one graph can compute the features. An encoder that reads pixels, or stretches original
+    images to a square, only needs the resizing in ``preprocessing.json``.
+    """
+    parities: list[Parity] = []
+    if exportable_extractor(features) is not None:
+        export_backbone(features, folder)
+        parities += compare_backbone(features, folder / GRAPH, seed)
+    preprocessing = FeatureStore(features).metadata.get("preprocessing", {})
+    resize = preprocessing.get("resize")
+    if encoder is None or resize is None:
+        return parities
+    if keeps_pixels(encoder, resize, preprocessing["size"]):
+        write_preprocessing(features, folder)
+    elif resize == "limit" and encoder.stretched_side is not None:
+        write_preprocessing(features, folder, encoder.stretched_side)
+    return parities
+
+
+def keeps_pixels(encoder: ImageEncoder | RankingBackbone, resize: str, size: int) -> bool:
+    """Return whether an encoder reads pixels, and keeps images that were resized to ``size`` pixels."""
+    if resize == "aspect":
+        return isinstance(encoder, ImageEncoder) and encoder.keeps_any_size
+    return resize == "square" and encoder.keeps_square(size)
 
 
 def exportable_extractor(features: Path) -> GridExtractor | None:

@@ -90,17 +90,6 @@ def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer:
     check_shapes(file, input_shapes(load_model(model_directory), branch))
 
 
-def keeps_pixels(model_directory: Path, resize: str, size: int) -> bool:
-    """Return whether the image encoder reads pixels, and keeps images that were resized to ``size`` pixels."""
-    encoder = load_model(model_directory).image_encoder
-    return encoder.keeps_any_size if resize == "aspect" else resize == "square" and encoder.keeps_square(size)
-
-
-def stretched_side(model_directory: Path) -> int | None:
-    """Return the side in pixels of the square that the image encoder stretches any image to; None if it does not."""
-    return load_model(model_directory).image_encoder.stretched_side
-
-
 def branch_module(model: Model, branch: Branch, localizer: Any = None) -> nn.Module:
     """Return the module to export, in evaluation mode; its arguments are those of ``input_shapes``, in order."""
     encoder = cast(Encoder, model)

@@ -1,12 +1,13 @@
 """Comparison of exported encoders with torch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import onnxruntime
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -70,6 +71,19 @@ def compare_graph(
             pairs = zip(outputs, (values,) if isinstance(values, Tensor) else values, strict=True)
             differences = [relative_difference(output, value.numpy(), least_scale) for output, value in pairs]
             yield Parity(branch, batch, length, max(differences))
+
+
+def check_parity(parities: Sequence[Parity], folder: Path, tolerance: float) -> float:
+    """Write ``parity.csv``, and return the largest difference; raise ``ValueError`` above ``tolerance``."""
+    file = folder / "parity.csv"
+    pd.DataFrame([asdict(parity) for parity in parities]).to_csv(file, index=False)
+    worst = max(parities, key=lambda parity: parity.difference)
+    if worst.difference > tolerance:
+        raise ValueError(
+            f"{worst.branch}.onnx differs from torch by {worst.difference:.1e} at batch {worst.batch}, length "
+            f"{worst.length}; the tolerance is {tolerance:.1e}: see {file}"
+        )
+    return worst.difference
 
 
 def relative_difference(

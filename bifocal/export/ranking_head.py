@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from bifocal.export.backbone import export_images
 from bifocal.export.graphs import Shape, check_shapes, random_images, write_graph
 from bifocal.export.parity import LENGTHS, Parity, compare_graph
 from bifocal.export.process import run_in_fresh_process
@@ -24,6 +25,13 @@ class _Pixels(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         return self.model.score_pixels(pixels)
+
+
+def export_ranking_model(model_directory: Path, features: Path, folder: Path, *, seed: int) -> list[Parity]:
+    """Write the graphs of a ranking model and the preprocessing of its images, and compare the graphs with torch."""
+    export_head(model_directory, folder)
+    parities = compare_head(model_directory, folder / GRAPH, seed)
+    return [*parities, *export_images(features, folder, load_head(model_directory)[0].backbone, seed)]
 
 
 def export_head(model_directory: Path, folder: Path) -> None:
@@ -58,18 +66,6 @@ def input_shapes(model_directory: Path) -> dict[str, Shape]:
         return {"pixels": model.backbone.input_shape}
     dim = load_config(model_directory, "ranking head")["input_dim"]
     return {"features": ("batch", "regions", dim), "mask": ("batch", "regions")}
-
-
-def keeps_square(model_directory: Path, size: int) -> bool:
-    """Return whether the model reads pixels, and evaluation leaves a square image of ``size`` pixels as it is."""
-    backbone = load_head(model_directory)[0].backbone
-    return backbone is not None and backbone.keeps_square(size)
-
-
-def stretched_side(model_directory: Path) -> int | None:
-    """Return the side of the square that the model stretches original images to; None if it does not."""
-    backbone = load_head(model_directory)[0].backbone
-    return None if backbone is None else backbone.stretched_side
 
 
 def _module(model: RankingModel) -> nn.Module:

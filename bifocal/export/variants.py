@@ -1,18 +1,22 @@
 """Size, latency and recall of exported graphs, for graphs of float32 and of int8 side by side."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from bifocal.datasets import Dataset
+from bifocal.export.quantization import quantize_graph
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks
+from bifocal.progress import track
 from bifocal.serving.encoders import Array, Embedder
 
+QUANTIZATION = "quantization.json"
 IMAGES = 1000
 """Images that the recall is measured on, at most."""
 BATCH, REPETITIONS, WARM_UP = 32, 20, 3
@@ -35,6 +39,26 @@ class Variant:
     def recall(self) -> float:
         """Mean of both R@1, percent."""
         return (self.caption_recall + self.image_recall) / 2
+
+
+def quantize_and_measure(folder: Path, split: Dataset, features: FeatureStore, max_loss: float) -> dict[str, float]:
+    """Replace all graphs by graphs of int8, and write the measurements of both to ``quantization.json``.
+
+    Raise ``ValueError`` if they lose more than ``max_loss`` percentage points of R@1.
+    """
+    variants = {"float32": measure(folder, split, features)}
+    for file in track(sorted(folder.glob("*.onnx")), "quantize"):
+        quantize_graph(file)
+    variants["int8"] = measure(folder, split, features)
+    content = {name: asdict(variant) for name, variant in variants.items()}
+    (folder / QUANTIZATION).write_text(json.dumps(content, indent=2) + "\n")
+    loss = variants["float32"].recall - variants["int8"].recall
+    if loss > max_loss:
+        raise ValueError(
+            f"graphs of int8 lose {loss:.2f} points of R@1 on the split, and the largest allowed loss is "
+            f"{max_loss:.2f}: set precision to float32, or raise max_recall_loss"
+        )
+    return {f"{name}.{key}": value for name, values in content.items() for key, value in values.items()}
 
 
 def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:

@@ -1,12 +1,31 @@
-"""Figures of thesis chapter 5 about sorters, drawn on the Axes of the caller."""
+"""Figures of thesis chapter 5 about sorters, drawn on Axes of the caller."""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Generator, nn
 
 from bifocal.sorters.ranks import exact_ranks
+
+
+def sorter_figures(
+    sorters: Mapping[str, nn.Module],
+    errors: Mapping[str, float],
+    depths: Mapping[int, Sequence[float]],
+    length: int,
+    seed: int,
+) -> dict[str, Figure]:
+    """Return the figures of a trained sorter by their file names; ``depths`` may be empty, see ``plot_depths``."""
+    figures = {"l1.png": Figure(figsize=(7, 2.5), layout="constrained")}
+    plot_errors(figures["l1.png"].add_subplot(), errors)
+    figures["behavior.png"] = Figure(figsize=(6, 5), layout="constrained")
+    plot_behavior(figures["behavior.png"].add_subplot(), sorters, length, seed)
+    if depths:
+        figures["depths.png"] = Figure(figsize=(6, 4.5), layout="constrained")
+        plot_depths(figures["depths.png"].add_subplot(), depths)
+    return figures
 
 
 def plot_errors(ax: Axes, errors: Mapping[str, float]) -> None:

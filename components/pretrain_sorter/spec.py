@@ -1,5 +1,6 @@
 """Stage pretrain_sorter: parameters, inputs and outputs."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
@@ -34,6 +35,16 @@ class PretrainSorterParams(Params):
     training: SorterTrainingParams | None = Field(
         description="training of a sorter with weights; null for a sorter without weights, such as BifocalSorter"
     )
+
+    def conflicts(self) -> Iterator[str]:
+        from bifocal.registry import build
+
+        name, sorter = self.sorter.name, build("bifocal.sorters", self.sorter, length=self.length)
+        trainable = any(True for _ in sorter.parameters())
+        if self.training is not None and not trainable:
+            yield f"{name} has no weights to train: set training to null"
+        if self.training is None and trainable:
+            yield f"training is null, but {name} has weights: set training"
 
 
 COMPONENT = Component(

@@ -11,13 +11,13 @@ from PIL import Image
 
 import bifocal
 from bifocal.backbones.timm.trainable import resize_for_eval
-from bifocal.export.backbone import write_preprocessing
-from bifocal.export.encoders import export_encoder, keeps_pixels, stretched_side
+from bifocal.export.backbone import keeps_pixels, write_preprocessing
+from bifocal.export.encoders import export_encoder
 from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import compare_encoder
 from bifocal.features import FeatureWriter
 from bifocal.features.extractors import ImageFiles
-from bifocal.models import build_model, save_model
+from bifocal.models import build_model, load_model, save_model
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.sources import Source
@@ -41,9 +41,10 @@ def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:
     parities = list(compare_encoder(tmp_path, "image_encoder", file, seed=0))
     assert len(parities) == 9
     assert max(parity.difference for parity in parities) < 1e-5
-    assert keeps_pixels(tmp_path, "square", 400)  # image_size of BEANEncoder
-    assert not keeps_pixels(tmp_path, "square", 399)
-    assert stretched_side(tmp_path) == 400
+    exported = load_model(tmp_path).image_encoder
+    assert keeps_pixels(exported, "square", 400)  # image_size of BEANEncoder
+    assert not keeps_pixels(exported, "square", 399)
+    assert exported.stretched_side == 400
 
     export_localizer(tmp_path, tmp_path, tmp_path)
     assert list(compare_localizer(tmp_path, tmp_path, seed=0)) == []  # no graph reads images
@@ -67,8 +68,8 @@ def test_exported_rmac_embeds_images_with_their_aspect_ratio_as_evaluation_does(
     export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
     parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
     assert max(parity.difference for parity in parities) < 1e-5
-    assert keeps_pixels(tmp_path, "aspect", 160)
-    assert not keeps_pixels(tmp_path, "limit", 160)
+    assert keeps_pixels(model.image_encoder, "aspect", 160)
+    assert not keeps_pixels(model.image_encoder, "limit", 160)
 
     (tmp_path / "features").mkdir()
     with FeatureWriter(tmp_path / "features", regions=1, dim=2, metadata=extractor.describe()) as writer:

@@ -74,16 +74,11 @@ def test_sorter_without_weights_is_stored_without_training(tmp_path: Path) -> No
     assert pd.read_csv(tmp_path / "history.csv").empty
 
 
-def test_run_rejects_training_that_does_not_fit_the_sorter(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="BifocalSorter has no weights to train: set training to null"):
-        run(validated(sorter="BifocalSorter"), sorter=tmp_path)
-    with pytest.raises(ValueError, match="training is null, but LSTMSorter has weights: set training"):
-        run(validated(training=None), sorter=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"sorter": "BifocalSorter"}, "BifocalSorter has no weights to train: set training to null"),
+        ({"training": None}, "training is null, but LSTMSorter has weights: set training"),
         ({"sorter": {"name": "LSTMSorter", "length": 5}}, r"sorter\.length: leave it out"),
         ({"training": TRAINING | {"schedule": {"name": "Stepp"}}}, "did you mean 'Step'"),
         ({"training": TRAINING | {"schedule": {"name": "Step", "gama": 0.5}}}, "did you mean 'gamma'"),

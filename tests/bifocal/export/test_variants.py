@@ -1,4 +1,4 @@
-"""The option int8 of the stage export_onnx: what the graphs gain and lose."""
+"""Graphs of int8: size, latency and recall beside graphs of float32."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
-from bifocal.features import FeatureWriter
+from bifocal.export import variants
+from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.text import Vocabulary, tokenize
-from components.export_onnx import run as stage
-from components.export_onnx.spec import ExportONNXParams
 
 DIM = 48
 
@@ -68,13 +67,14 @@ def exported(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-def params(max_recall_loss: float) -> ExportONNXParams:
-    return ExportONNXParams(seed=0, tolerance=1e-4, precision="int8", max_recall_loss=max_recall_loss)
+def quantized(exported: dict[str, Path], max_loss: float) -> dict[str, float]:
+    split = read_dataset(exported["dataset"]).split("val")
+    return variants.quantize_and_measure(exported["onnx"], split, FeatureStore(exported["features"]), max_loss)
 
 
 def test_size_latency_and_recall_of_both_precisions_are_written(exported: dict[str, Path]) -> None:
-    metrics = stage._quantize(params(20.0), exported["dataset"], exported["features"], exported["onnx"])
-    written = json.loads((exported["onnx"] / stage.QUANTIZATION).read_text())
+    metrics = quantized(exported, 20.0)
+    written = json.loads((exported["onnx"] / variants.QUANTIZATION).read_text())
     assert pd.json_normalize(written).iloc[0].to_dict() == metrics
     assert metrics["int8.megabytes"] < 0.6 * metrics["float32.megabytes"]
     assert metrics["float32.caption_recall"] > 20.0  # chance: 4.2
@@ -90,6 +90,6 @@ def test_graphs_that_lose_recall_are_an_error(exported: dict[str, Path], monkeyp
         weights.CopyFrom(numpy_helper.from_array(np.ones_like(numpy_helper.to_array(weights)), "weights"))
         onnx.save(model, file)
 
-    monkeypatch.setattr(stage, "quantize_graph", destroy)
-    with pytest.raises(ValueError, match=r"lose .* points of R@1 .* set export_onnx.precision to float32"):
-        stage._quantize(params(1.0), exported["dataset"], exported["features"], exported["onnx"])
+    monkeypatch.setattr(variants, "quantize_graph", destroy)
+    with pytest.raises(ValueError, match=r"lose .* points of R@1 .* set precision to float32"):
+        quantized(exported, 1.0)

@@ -1,0 +1,69 @@
+"""Export of a whole model: all graphs, and the files that turn a sentence or an image into their inputs."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bifocal.export.backbone import export_images
+from bifocal.export.elmo import GRAPH as ELMO
+from bifocal.export.elmo import compare_elmo, export_elmo
+from bifocal.export.encoders import branches, export_encoder
+from bifocal.export.localizer import compare_localizer, export_localizer
+from bifocal.export.parity import Parity, compare_encoder
+from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
+from bifocal.features import FeatureStore
+from bifocal.models import load_model
+from bifocal.models.inputs import check_inputs
+from bifocal.progress import track
+from bifocal.text import TextStore, Vocabulary
+from bifocal.text.store import CAPTIONS
+from bifocal.text.transformer.folder import NETWORK
+from bifocal.text.transformer.tokenizer import TOKENIZER
+from bifocal.text.vectorizers.contextual.open_clip_text import TOWER
+
+
+def export_model(
+    embedding: Path, features: Path, text: Path, folder: Path, *, seed: int, localizer: Any | None = None
+) -> list[Parity]:
+    """Write the graphs of a model that was trained with these features and this text, and compare them with torch.
+
+    ``localizer`` is a part of ``bifocal.localization``; None for the image encoder's own.
+    """
+    model = load_model(embedding)
+    check_inputs(model, FeatureStore(features), TextStore(text))
+    parities = [
+        *_export_encoders(embedding, text, folder, seed, localizer),
+        *export_images(features, folder, model.image_encoder, seed),
+        *_export_vectorizer(text, folder, seed),
+    ]
+    export_localizer(embedding, features, folder, localizer)
+    return [*parities, *compare_localizer(embedding, folder, seed, localizer)]
+
+
+def _export_encoders(embedding: Path, text: Path, folder: Path, seed: int, localizer: Any | None) -> Iterator[Parity]:
+    for branch in track(branches(load_model(embedding)), "export and compare"):
+        file = folder / f"{branch}.onnx"
+        if branch == "text_encoder" and has_network(text):
+            export_text_encoder(embedding, text, file)
+            yield from compare_text_encoder(embedding, text, file, seed)
+        else:
+            export_encoder(embedding, branch, file, localizer)
+            yield from compare_encoder(embedding, branch, file, seed, localizer)
+
+
+def _export_vectorizer(text: Path, folder: Path, seed: int) -> Iterator[Parity]:
+    """Copy the vocabulary of token ids, export ELMo, or copy another fitted vectorizer without its network."""
+    name = TextStore(text).format.name
+    if name == "tokens":
+        shutil.copy(text / Vocabulary.FILE, folder / Vocabulary.FILE)
+    elif name == "contextual" and not has_network(text):
+        export_elmo(text, folder / ELMO)
+        yield from compare_elmo(text, folder / ELMO, seed)
+    else:
+        shutil.copytree(text, folder / "text", ignore=_unused_files)
+
+
+def _unused_files(folder: str, names: Sequence[str]) -> set[str]:
+    """Return the files of a text that serving does not need: captions, and networks that are in a graph."""
+    return {CAPTIONS, "manifest.json", NETWORK, *([TOWER] if TOKENIZER in names else [])} & set(names)
