@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bifocal.datasets import Dataset
@@ -15,12 +16,13 @@ from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMA
 from bifocal.evaluation.retrieval.tables import rank_table
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
-from bifocal.promotion.exported_scores import score_matrix
 from bifocal.serving.encoders import Array, Embedder, PairScorer, scores_pairs
 
 BACKBONE = "backbone"
 """Value of the column ``branch`` in ``parity.csv``."""
 IMAGES_PER_BATCH, SENTENCES_PER_BATCH = 32, 256
+SCORED_IMAGES, SCORED_CAPTIONS = 16, 32
+"""Images and captions per call of the scoring graph."""
 
 
 @dataclass(frozen=True)
@@ -106,3 +108,21 @@ class ExportedModel:
 def _in_batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:
     parts = [embed(inputs[start : start + size]) for start in range(0, len(inputs), size)]
     return torch.from_numpy(np.concatenate(parts))
+
+
+def score_matrix(
+    scorer: PairScorer, image_ids: Sequence[str], sentences: Sequence[str], encode: Callable[[Sequence[str]], Array]
+) -> NDArray[np.float32]:
+    """Return the scores (N, M) of N images and M sentences.
+
+    ``encode`` returns the cells (n, L, R, d) of images. The encoded words of all sentences stay in memory.
+    """
+    starts = range(0, len(sentences), SCORED_CAPTIONS)
+    captions = [scorer.encode_captions(sentences[start : start + SCORED_CAPTIONS]) for start in starts]
+    scores = np.empty((len(image_ids), len(sentences)), dtype=np.float32)
+    for start in range(0, len(image_ids), SCORED_IMAGES):
+        cells = encode(image_ids[start : start + SCORED_IMAGES])
+        for number, block in enumerate(captions):
+            columns = slice(number * SCORED_CAPTIONS, number * SCORED_CAPTIONS + len(block[0]))
+            scores[start : start + len(cells), columns] = scorer.score(cells, block)
+    return scores

@@ -22,7 +22,6 @@ from runtime.mlflow.registry import (
     Version,
     get_version,
     get_version_number,
-    register,
     reuse_version,
     version_tags,
 )

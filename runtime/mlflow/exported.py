@@ -1,22 +1,33 @@
 """Registration of exported ONNX graphs, with the modules that serve them."""
 
+import os
 import shutil
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import mlflow
 import numpy
 import onnxruntime
 import pandas
 import PIL
+from mlflow.entities import Metric
+from mlflow.models import ModelSignature, infer_signature
+from mlflow.models.model import ModelInfo
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import Array
 
 from bifocal.serving.pyfunc import open_model
 from bifocal.serving.text import ARRAYS
 from bifocal.text.transformer.tokenizer import TOKENIZER
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.closure import source_path
-from runtime.mlflow.registry import register, reuse_version
+from runtime.mlflow.datasets import DATASETS, digest
+from runtime.mlflow.parents import kfp_tags
+from runtime.mlflow.registry import EVALUATION_DIR, reuse_version
+from runtime.mlflow.runs import git_commit
 
 ROOT = Path(__file__).parents[2]
 SERVED_CODE = (
@@ -39,37 +50,76 @@ SERVED_CODE = (
 takes precedence in a process that has one."""
 
 
+COLUMNS: dict[str, ColSpec | TensorSpec] = {
+    "text": ColSpec(DataType.string, "text", required=False),
+    # The base64 of an image file.
+    "image": ColSpec(DataType.string, "image", required=False),
+    "features": ColSpec(Array(Array(DataType.double)), "features", required=False),
+}
+
+
 def register_exported(
     model: str, alias: str, *, graphs: Path, evaluation: Path, tags: Mapping[str, str], description: str
 ) -> int:
     """Register the graphs as a new version, unless a version has them already; return its number.
 
     ``tags`` are results to show beside the version; the hash of every artifact behind it is added. The description is
-    the model card in Markdown.
+    the model card in Markdown. Promotion compares the files of the evaluation, which are logged as ``evidence``.
     """
     registered = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
     if registered is not None:
         return registered
+    mlflow.log_artifacts(str(evaluation), EVALUATION_DIR)
+    logged = _log_model(model, graphs)
+    _log_scores(logged, evaluation)
+    client, kfp_run = mlflow.MlflowClient(), os.environ.get("KFP_RUN_ID")
+    tags = {
+        "git_commit": git_commit(),
+        **(kfp_tags(kfp_run) if kfp_run else {}),
+        **_lineage(evaluation, graphs),
+        **tags,
+    }
+    number = mlflow.register_model(logged.model_uri, model, tags=tags).version
+    client.update_model_version(model, number, description)
+    client.set_registered_model_alias(model, alias, number)
+    return int(number)
+
+
+def _log_model(model: str, graphs: Path) -> ModelInfo:
+    """Log the graphs with a loader, so that the model is not a pickle, and the few modules that serving needs.
+
+    A server then needs neither torch nor an installed bifocal.
+    """
     opened = open_model(graphs)
     example = opened.example()
-    # Log the few modules that serving needs: a server then needs neither torch nor an installed bifocal.
+    inputs = Schema([COLUMNS[name] for name in opened.columns])
     with TemporaryDirectory() as folder:
-        return register(
-            model,
-            data=graphs,
-            code=_copy_code(Path(folder)),
-            loader="runtime.mlflow.served_model",
-            example=example,
-            prediction=opened.predict(example),
-            columns=opened.columns,
-            requirements=_requirements(graphs),
-            tags=_lineage(evaluation, graphs) | dict(tags),
-            alias=alias,
-            evaluation=evaluation,
-            scores=read_manifest(evaluation)["metrics"],
-            dataset=read_manifest(evaluation)["inputs"]["dataset"],
-            description=description,
+        logged: ModelInfo = mlflow.pyfunc.log_model(
+            name=model,
+            loader_module="runtime.mlflow.served_model",
+            data_path=str(graphs),
+            code_paths=_copy_code(Path(folder)),
+            pip_requirements=_requirements(graphs),
+            signature=ModelSignature(inputs, infer_signature(example, opened.predict(example)).outputs),
+            input_example=example,
         )
+    return logged
+
+
+def _log_scores(logged: ModelInfo, evaluation: Path) -> None:
+    """Show the metrics of the evaluation on the page of the model."""
+    manifest, now = read_manifest(evaluation), time.time_ns() // 1_000_000
+    where = {
+        "dataset_name": DATASETS[0],
+        "dataset_digest": digest(manifest["inputs"]["dataset"]),
+        "run_id": logged.run_id,
+    }
+    metrics = [
+        Metric(name.replace("@", "_at_"), value, now, 0, logged.model_id, **where)
+        for name, value in manifest["metrics"].items()
+        if value is not None
+    ]
+    mlflow.MlflowClient().log_batch(logged.run_id, metrics)
 
 
 def _requirements(graphs: Path) -> list[str]:
@@ -80,12 +130,12 @@ def _requirements(graphs: Path) -> list[str]:
     return [*names, f"pillow=={PIL.__version__}", *subwords, *(f"{name}=={version(name)}" for name in stems)]
 
 
-def _copy_code(folder: Path) -> list[Path]:
+def _copy_code(folder: Path) -> list[str]:
     """Copy ``SERVED_CODE`` to ``folder``; return its top-level entries."""
     for path in SERVED_CODE:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source_path(ROOT, path), folder / path)
-    return sorted(folder.iterdir())
+    return sorted(map(str, folder.iterdir()))
 
 
 def _lineage(evaluation: Path, graphs: Path) -> dict[str, str]:

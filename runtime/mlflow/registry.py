@@ -1,27 +1,18 @@
 """Registered models: versions, their aliases, and the evaluation results stored with them."""
 
-import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mlflow
-import pandas as pd
-from mlflow.entities import Metric
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
-from mlflow.models import Model, ModelSignature, infer_signature
+from mlflow.models import Model
 from mlflow.models.model import MLMODEL_FILE_NAME
-from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.types.schema import Array
 
 from runtime.artifacts import MANIFEST, artifact_hash, read_manifest
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
-from runtime.mlflow.datasets import DATASETS, digest
-from runtime.mlflow.parents import kfp_tags
-from runtime.mlflow.runs import git_commit
 
 EVALUATION_DIR = "evidence"
 """Folder of a version's run that holds its evaluation; a name in users' MLflow stores, so it never changes."""
@@ -30,68 +21,6 @@ ONNX_TAG = "hash.onnx"
 EVALUATION_TAG = "hash.metrics"
 RELEASE_TAG = "release"
 """Tag of a version with the hash of its release, see ``runtime.mlflow.releases``."""
-COLUMNS: dict[str, ColSpec | TensorSpec] = {
-    "text": ColSpec(DataType.string, "text", required=False),
-    # The base64 of an image file.
-    "image": ColSpec(DataType.string, "image", required=False),
-    "features": ColSpec(Array(Array(DataType.double)), "features", required=False),
-}
-
-
-def register(
-    model: str,
-    *,
-    data: Path,
-    code: Sequence[Path],
-    loader: str,
-    example: pd.DataFrame,
-    prediction: pd.DataFrame,
-    columns: Sequence[str],
-    requirements: Sequence[str],
-    tags: Mapping[str, str],
-    alias: str,
-    evaluation: Path,
-    scores: Mapping[str, float | None],
-    dataset: str,
-    description: str,
-) -> int:
-    """Log a model with the stage's run and register it as a new version; return the version's number.
-
-    ``loader`` is a module in ``code`` with a function ``_load_pyfunc(path)`` that reads ``data``; a model with a loader
-    is not a pickle. Each row of an input has one of the ``columns``, names of ``COLUMNS``. Promotion compares the files
-    of ``evaluation``, which are logged as ``evidence``. The page of the model shows ``scores`` of ``dataset``, given by
-    its hash.
-    """
-    mlflow.log_artifacts(str(evaluation), EVALUATION_DIR)
-    inputs, outputs = Schema([COLUMNS[name] for name in columns]), infer_signature(example, prediction).outputs
-    logged = mlflow.pyfunc.log_model(
-        name=model,
-        loader_module=loader,
-        data_path=str(data),
-        code_paths=[str(path) for path in code],
-        pip_requirements=list(requirements),
-        signature=ModelSignature(inputs, outputs),
-        input_example=example,
-    )
-    client = mlflow.MlflowClient()
-    now = time.time_ns() // 1_000_000
-    client.log_batch(
-        logged.run_id,
-        [
-            Metric(
-                name.replace("@", "_at_"), value, now, 0, logged.model_id,
-                dataset_name=DATASETS[0], dataset_digest=digest(dataset), run_id=logged.run_id,
-            )
-            for name, value in scores.items()
-            if value is not None
-        ],
-    )  # fmt: skip
-    kfp_run = os.environ.get("KFP_RUN_ID")
-    links = kfp_tags(kfp_run) if kfp_run else {}
-    version = mlflow.register_model(logged.model_uri, model, tags={"git_commit": git_commit(), **links, **tags})
-    client.update_model_version(model, version.version, description)
-    client.set_registered_model_alias(model, alias, version.version)
-    return int(version.version)
 
 
 def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str) -> int | None:

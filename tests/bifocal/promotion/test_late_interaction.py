@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from bifocal.datasets import Dataset
-from bifocal.promotion import exported_scores
+from bifocal.promotion import exported_model
 from bifocal.promotion.exported_model import ExportedModel
 from tests.bifocal.promotion.test_acceptance import decide
 from tests.bifocal.promotion.tiny_models import OPSET, tiny_model, write_colors
@@ -50,8 +50,8 @@ def scoring_pairs(model: ExportedModel) -> ExportedModel:
 def test_model_of_pairs_is_ranked_and_compared_like_one_of_vectors(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exported_scores, "IMAGES", 7)
-    monkeypatch.setattr(exported_scores, "CAPTIONS", 11)
+    monkeypatch.setattr(exported_model, "SCORED_IMAGES", 7)
+    monkeypatch.setattr(exported_model, "SCORED_CAPTIONS", 11)
     vectors = tiny_model(tmp_path / "vectors", dataset, 0.3)
     pairs = scoring_pairs(tiny_model(tmp_path / "pairs", dataset, 0.3))
     split = dataset.split("test")

@@ -34,7 +34,7 @@ from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime import artifacts
 from runtime.mlflow import stage_run
-from runtime.mlflow.registry import COLUMNS
+from runtime.mlflow.exported import COLUMNS
 
 ROOT = Path(__file__).parents[3]
 MODEL = "served"
