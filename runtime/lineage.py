@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from runtime.artifacts import artifact_hash, read_manifest
+from runtime.marks import flatten
 from runtime.mlflow import git_commit
 
 
@@ -15,19 +15,7 @@ def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
         manifest = read_manifest(path)
         rows = {"artifact": artifact_hash(path), "code": str(manifest["code"])}
         rows |= {f"input {source}": str(digest) for source, digest in manifest["inputs"].items()}
-        rows |= flatten(manifest["parameters"])
+        rows |= {key: str(value) for key, value in flatten(manifest["parameters"]).items()}
         rows |= {f"metric {key}": f"{value:g}" for key, value in manifest["metrics"].items()}
         entries[f"{name}, by {manifest['component']}"] = rows
     return entries
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested values as texts with dotted names.
-
-    >>> flatten({"model": {"name": "TwoBranchModel", "dim": 512}})
-    {'model.name': 'TwoBranchModel', 'model.dim': '512'}
-    """
-    rows: dict[str, str] = {}
-    for key, value in values.items():
-        rows |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
-    return rows

@@ -1,4 +1,4 @@
-"""Marks of the values of a section: references to parts, and user paths."""
+"""Values of a section: their marks, which are references to parts and user paths, and their locations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -114,3 +114,19 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copied(entry) for key, entry in value.items()}
     return [_copied(entry) for entry in value] if isinstance(value, list) else value
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested values with dotted names; the entries of a list of groups by their position.
+
+    >>> flatten({"model": {"name": "TwoBranchModel", "dim": 512}, "phases": [{"epochs": 3}]})
+    {'model.name': 'TwoBranchModel', 'model.dim': 512, 'phases.0.epochs': 3}
+    """
+    if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        return {prefix.rstrip("."): value}
+    flat: dict[str, Any] = {}
+    for key, entry in value.items():
+        flat |= flatten(entry, f"{prefix}{key}.")
+    return flat

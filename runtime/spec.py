@@ -126,3 +126,12 @@ class Component:
         {('corpus', 'root'): 'data/flickr8k'}
         """
         return user_paths(self.params, section)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterStep(Component):
+    """A step that only a cluster runs; ``params.yaml`` has no section for it."""
+
+    image: str = "cpu"
+    has_parameters: bool = False
+    package: str = "components.cluster"

@@ -16,6 +16,7 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 from bifocal.progress import log_line
+from runtime.marks import flatten
 from runtime.mlflow.connection import connect, experiment_id, mlflow_errors_as_oserror
 from runtime.mlflow.datasets import datasets_of
 from runtime.mlflow.parents import PIPELINE_TAG, find_or_create_parent, find_parent, kfp_tags, update_status
@@ -59,7 +60,7 @@ def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) ->
     tags = {"git_commit": git_commit(), **tags}
     with mlflow_errors_as_oserror(), _stage_or_resumed_run(stage, values, tags):
         mlflow.set_tags({"stage": stage, **tags})
-        mlflow.log_params({"seed": values["seed"], **_flatten(values[stage])})
+        mlflow.log_params({"seed": values["seed"], **flatten(values[stage])})
         yield
     _queue.flush(FLUSH_SECONDS)
 
@@ -147,15 +148,3 @@ def git_commit() -> str:
         check=False,
     )
     return process.stdout.strip() or os.environ.get("BIFOCAL_GIT_COMMIT", "unknown")
-
-
-def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested values with dotted names; the entries of a list of groups by their position."""
-    if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
-        value = dict(enumerate(value))
-    if not isinstance(value, Mapping):
-        return {prefix.rstrip("."): value}
-    flat: dict[str, Any] = {}
-    for key, entry in value.items():
-        flat |= _flatten(entry, f"{prefix}{key}.")
-    return flat

@@ -1,6 +1,5 @@
 """Checks that a downloaded file or artifact equals the uploaded one."""
 
-import hashlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +16,7 @@ def matches_object(path: Path, head: Mapping[str, Any]) -> bool:
     digest: str | None = head["Metadata"].get("sha256")
     if digest is None:  # the object was uploaded by another program
         return True
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == digest
+    return artifacts.hash_files(path)["."] == digest
 
 
 def check_manifest(folder: Path, uri: str) -> None:

@@ -1,12 +1,12 @@
 """Single files on S3 that are downloaded when they are first opened, such as the images of a dataset."""
 
-import hashlib
 import os
 from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from bifocal.datasets import remote_files
+from runtime.artifacts import hash_files
 from runtime.s3.cache import cache_folder
 from runtime.s3.errors import StorageError
 from runtime.s3.storage import Storage
@@ -30,7 +30,7 @@ def address_of_copy(path: Path) -> str | None:
 def local_copy(address: str, sha256: str) -> Path:
     """Return the local copy of the file at ``address``; download it unless an equal one is there."""
     path = cache_path(address)
-    if path.is_file() and _digest(path) == sha256:
+    if path.is_file() and hash_files(path)["."] == sha256:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     # Several threads or processes may fetch one file.
@@ -38,17 +38,12 @@ def local_copy(address: str, sha256: str) -> Path:
         temporary = Path(file.name)
     try:
         _storage(os.getpid()).download_file(address, temporary)
-        if _digest(temporary) != sha256:
+        if hash_files(temporary)["."] != sha256:
             raise StorageError(f"{address} has changed since the dataset was made: make the dataset again")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 
 class FetchParams(Params):
@@ -11,13 +11,10 @@ class FetchParams(Params):
     paths: list[str] = Field(description="files and folders that DVC or git tracks, relative to the repository's root")
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="fetch",
     summary="Fetch the user files of a stage from a repository, as DVC or git tracks them.",
-    image="cpu",
     params=FetchParams,
     outputs=("user_files",),
     large_outputs=("user_files",),
-    has_parameters=False,
-    package="components.cluster",
 )

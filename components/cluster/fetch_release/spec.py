@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 
 class FetchReleaseParams(Params):
@@ -11,12 +11,9 @@ class FetchReleaseParams(Params):
     model: str = Field(description="name in the registry")
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="fetch_release",
     summary="Fetch the model, the collection, the index and the hubness bank of a release.",
-    image="cpu",
     params=FetchReleaseParams,
     outputs=("embedding", "onnx", "collection", "index", "registration"),
-    has_parameters=False,
-    package="components.cluster",
 )

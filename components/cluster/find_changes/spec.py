@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 CHANGED = "changed"
 """Output: ``"true"`` if a training is due, else ``"false"``."""
@@ -18,15 +18,12 @@ class FindChangesParams(Params):
     )
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="find_changes",
     summary="Compare the dataset with the one of the last training, and say whether to train again.",
-    image="cpu",
     params=FindChangesParams,
     inputs=("dataset",),
     outputs=(),
     parameter_outputs=(CHANGED,),
-    has_parameters=False,
     side_effects=True,
-    package="components.cluster",
 )

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 
 class FindReleaseParams(Params):
@@ -12,14 +12,11 @@ class FindReleaseParams(Params):
     alias: str = Field(description="alias of the version")
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="find_release",
     summary="Find the version with an alias, and its release.",
-    image="cpu",
     params=FindReleaseParams,
     outputs=(),
     parameter_outputs=("version", "release"),
-    has_parameters=False,
     side_effects=True,
-    package="components.cluster",
 )

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 MLFLOW_PAGE = "mlflow_run"
 """Output with the address of the pipeline run's page in MLflow; no step reads it, so no cache key holds it."""
@@ -16,10 +16,9 @@ class FingerprintParams(Params):
     )
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="fingerprint",
     summary="Find the versions of the user's files, so that a run repeats exactly the stages whose files changed.",
-    image="cpu",
     params=FingerprintParams,
     outputs=(),
     # The stages that may have user files; a stage without any has "".
@@ -33,7 +32,5 @@ COMPONENT = Component(
         "embed_collection",
         MLFLOW_PAGE,
     ),
-    has_parameters=False,
     side_effects=True,
-    package="components.cluster",
 )

@@ -1,18 +1,15 @@
 """Cluster step merge_collection: parameters, inputs and outputs."""
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 
 class MergeCollectionParams(Params):
     """No parameters of its own: the manifests of the shards hold all information."""
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="merge_collection",
     summary="Merge the shards of embed_collection into one collection, without copying their files.",
-    image="cpu",
     params=MergeCollectionParams,
     outputs=("collection",),
-    has_parameters=False,
-    package="components.cluster",
 )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import Component, Params, StrictModel
+from runtime.spec import ClusterStep, Params, StrictModel
 
 Change = Annotated[float, Field(ge=0, le=2)]
 Size = Annotated[int, Field(ge=2)]
@@ -39,15 +39,12 @@ class MonitorParams(Params):
     days: int = Field(ge=1, description="days to compare, up to yesterday")
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="monitor",
     summary="Compare new images and queries with those of the training, and send a notice if they differ.",
-    image="cpu",
     params=MonitorParams,
     inputs=("onnx", "collection", "index"),
     outputs=("monitoring",),
     pages=("monitoring/index.html",),
-    has_parameters=False,
     side_effects=True,
-    package="components.cluster",
 )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from runtime.spec import Component, Params, StrictModel
+from runtime.spec import ClusterStep, Params, StrictModel
 
 Metric = Annotated[
     str, Field(pattern=r"^(recall_sum|(caption_retrieval|image_retrieval)\.R@[1-9]\d*|pointing)$", min_length=1)
@@ -59,16 +59,13 @@ class PromoteParams(Params):
     )
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="promote",
     summary="Make the registered model the champion if it meets the promotion policy.",
-    image="cpu",
     params=PromoteParams,
     inputs=("dataset", "features", "registration"),
     outputs=("promotion",),
     parameter_outputs=(ACCEPTED,),
     metrics=("promotion/decision.json",),
-    has_parameters=False,
     side_effects=True,
-    package="components.cluster",
 )

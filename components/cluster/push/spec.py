@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 
 class PushParams(Params):
@@ -13,14 +13,11 @@ class PushParams(Params):
     values: dict[str, Any] = Field(description="all values of params.yaml, as the run used them")
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="push",
     summary="Push the artifacts of a run to the DVC remote, and a branch with its dvc.lock to the git repository.",
-    image="cpu",
     params=PushParams,
     # Without inputs here: the compiled pipeline passes every artifact that its stages write.
     outputs=("dvc_lock",),
-    has_parameters=False,
     side_effects=True,
-    package="components.cluster",
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from runtime.spec import Component, Params
+from runtime.spec import ClusterStep, Params
 
 
 class TrainDistributedParams(Params):
@@ -15,14 +15,11 @@ class TrainDistributedParams(Params):
     image: str = Field(description="container image of every machine")
 
 
-COMPONENT = Component(
+COMPONENT = ClusterStep(
     name="train_distributed",
     summary="Run train_embedding on several machines, with a TrainJob of Kubeflow's Trainer.",
-    image="cpu",
     params=TrainDistributedParams,
     inputs=("dataset", "features", "text", "sorter"),
     outputs=("embedding",),
     code_modules=("components.train_embedding.spec", "components.train_embedding.run"),
-    has_parameters=False,
-    package="components.cluster",
 )
