@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,7 +21,6 @@ class Result:
         at_most: whether the bar is an upper limit.
         reference: floor or peer of the same run.
         date: day of the measurement, ISO 8601.
-        machine: cores and GPU.
     """
 
     name: str
@@ -32,8 +30,6 @@ class Result:
     at_most: bool = False
     reference: str = ""
     date: str = ""
-    machine: str = ""
-    command: str = ""
 
     @property
     def verdict(self) -> str:
@@ -71,23 +67,20 @@ class Report:
     ) -> None:
         """Record a value and print it in one line, with its bar and verdict."""
         bar = at_most if at_most is not None else at_least
-        command = " ".join(["python -m benchmarks run", self.benchmark, *sys.argv[1:]])
-        result = Result(
-            name, value, unit, bar, at_most is not None, reference, date.today().isoformat(), machine(), command
-        )
+        result = Result(name, value, unit, bar, at_most is not None, reference, date.today().isoformat())
         self.results.append(result)
         line = f"{name:<58} {value:10.4g} {unit:<12} {reference}"
         print(f"{line:<84}  {result.limit}  {result.verdict}".rstrip(), flush=True)
 
     def write(self, folder: Path = RESULTS) -> None:
-        """Write the results as JSON. Results of an earlier run that were not measured again are kept."""
+        """Write the results as JSON, one per line. Results of an earlier run that were not measured again are kept."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.benchmark}.json"
         former = read_results(file) if file.is_file() else []
         measured = {result.name: result for result in self.results}
         results = [measured.pop(result.name, result) for result in former]
-        entries = [asdict(result) for result in [*results, *measured.values()]]
-        file.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+        lines = [_line(result) for result in [*results, *measured.values()]]
+        file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def read_results(file: Path) -> list[Result]:
@@ -95,12 +88,12 @@ def read_results(file: Path) -> list[Result]:
     return [Result(**entry) for entry in json.loads(file.read_text())]
 
 
-def machine() -> str:
-    """Return the number of cores, and the name of the GPU."""
-    import torch
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    return f"{os.cpu_count()} cores, {gpu}"
+def _line(result: Result) -> str:
+    """Return a result as JSON, without empty fields."""
+    entry = {
+        name: value for name, value in asdict(result).items() if not (value is None or value is False or value == "")
+    }
+    return json.dumps(entry, ensure_ascii=False)
 
 
 def load() -> str:

