@@ -33,16 +33,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("uv", "venv", "--quiet", folder / "venv")
     (wheel,) = folder.glob("*.whl")
     python = folder / "venv" / "bin" / "python"
-    run(
-        "uv",
-        "pip",
-        "install",
-        "--quiet",
-        "--compile-bytecode",
-        "--python",
-        python,
-        f"bifocal-vse[cpu] @ file://{wheel}",
-    )
+    package = f"bifocal-vse[cpu] @ file://{wheel}"
+    run("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python, package)
+    (site,) = folder.glob("venv/lib/*/site-packages")
+    (site / "components").mkdir()  # of the user
+    (site / "components" / "__init__.py").write_text("MINE = True\n")
     return folder / "venv" / "bin"
 
 
