@@ -64,12 +64,13 @@ docs-test: docs
 demo-model: setup
 	python docs/make_demo.py
 
-# The wheel in a fresh environment without torch: install, demo, search, where, inspect; needs a network.
+# The wheel in a fresh environment without torch, beside a package of the user; needs a network.
 wheel-test: setup
 	pytest tests/pipelines/app/wheel.py --numprocesses 0 --capture no
 
+# All systems, or one: make leaderboard ONLY=SMILE
 leaderboard: setup
-	python -m benchmarks run quality.leaderboard
+	python -m benchmarks run quality.leaderboard $(if $(ONLY),--only "$(ONLY)")
 
 # Photographs: Flickr8k and the weights in ../shared/data. Finished trainings are kept: run it again to continue.
 leaderboard-flickr8k: setup

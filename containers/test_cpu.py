@@ -162,7 +162,7 @@ def test_the_small_pipeline_runs_in_containers_of_an_arbitrary_user(tmp_path: Pa
     assert registration["version"] == 1
     again = LocalRun(text, tmp_path / "run", engine).execute()
     uncached = {name for name, state in again.items() if state is not State.CACHED}
-    assert uncached == {"fingerprint", "notify", "register-model", "promote"}
+    assert uncached == {"fingerprint", "notify", "register-model", "release", "promote"}
 
 
 def test_a_killed_training_goes_on_in_a_new_container(tmp_path: Path, mlflow: str, s3: dict[str, str]) -> None:
