@@ -21,7 +21,7 @@ INPUT_DIM, DIM, LENGTHS = 6, 4, torch.tensor([5, 2, 1, 4])
 SMALL: dict[str, dict[str, Any]] = {
     "GRUEncoder": {"bidirectional": True},
     "LayerMixtureEncoder": {"layers": 3}
-    | {"encoder": {"name": "SRUEncoder", "input_dim": INPUT_DIM, "dim": DIM, "layers": 2}},
+    | {"encoder": {"name": "SRUEncoder", "input_dim": INPUT_DIM, "dim": DIM, "layers": 1}},
     "ProjectionEncoder": {"hidden": 5},
     "ResidualHead": {"hidden": 5},
     "SRUEncoder": {"layers": 2},

@@ -5,16 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bifocal.backbones.state import WEIGHTS_FILE
-from bifocal.backbones.weights.base import (
-    PreparedWeights,
-    Weights,
-    check_minimum,
-    keep,
-    refuse_shards,
-    restore,
-)
+from torch import Tensor
+
+from bifocal.backbones.weights.base import check_minimum
 from bifocal.backbones.weights.loaded import LoadedWeights
+from bifocal.backbones.weights.trained import TrainedWeights
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
 from bifocal.pretraining.image_classifier import PixelExtractor, pretrain_classifier
@@ -23,7 +18,7 @@ from bifocal.registry import get, split
 
 
 @dataclass(frozen=True)
-class TrainClassifier(Weights):
+class TrainClassifier(TrainedWeights):
     """Weights of ``ImageFiles`` or ``Pixels``, trained as an image classifier with the adaptation layer of BEAN.
 
     Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The classes are labels of the dataset, or
@@ -55,7 +50,7 @@ class TrainClassifier(Weights):
     train_backbone: bool = True
 
     parts: ClassVar[Mapping[str, str]] = {"start": "bifocal.backbones.weights"}
-    shardable = False
+    network = "classifier"
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.path is None):
@@ -78,38 +73,27 @@ class TrainClassifier(Weights):
         if start is not None and not issubclass(get(cls.parts["start"], split(start)[0]), LoadedWeights):
             yield f"start is {split(start)[0]}, expected weights that are not trained: Pretrained or FromFile"
 
-    def prepare(
-        self,
-        extractor: FeatureExtractor,
-        dataset: Dataset,
-        directory: Path,
-        *,
-        batch_size: int,
-        seed: int,
-        sharded: bool = False,
-    ) -> PreparedWeights:
-        refuse_shards("classifier", sharded)
+    def train(
+        self, extractor: FeatureExtractor, dataset: Dataset, checkpoints: Path, seed: int
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, float]]:
         if not isinstance(extractor, PixelExtractor):
             raise ValueError(_refusal(type(extractor)))
-        if not (directory / WEIGHTS_FILE).is_file():
-            train, validation = self._images(dataset)
-            if self.start is not None:
-                self.start.load(extractor.backbone)
-            adaptation, metrics = pretrain_classifier(
-                extractor,
-                train,
-                validation,
-                maps=self.maps,
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                train_backbone=self.train_backbone,
-                checkpoints=directory / "checkpoints",
-                seed=seed,
-            )
-            keep(extractor, directory, adaptation, metrics)
-        return restore(extractor, directory / WEIGHTS_FILE)
+        train, validation = self._images(dataset)
+        if self.start is not None:
+            self.start.load(extractor.backbone)
+        return pretrain_classifier(
+            extractor,
+            train,
+            validation,
+            maps=self.maps,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            train_backbone=self.train_backbone,
+            checkpoints=checkpoints,
+            seed=seed,
+        )
 
     def _images(self, dataset: Dataset) -> tuple[ClassificationImages, ClassificationImages]:
         if self.task is not None:

@@ -1,26 +1,21 @@
 """Weights trained on the phrases and boxes of the dataset."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bifocal.backbones.state import WEIGHTS_FILE
-from bifocal.backbones.weights.base import (
-    PreparedWeights,
-    Weights,
-    check_minimum,
-    keep,
-    refuse_shards,
-    restore,
-)
+from torch import Tensor
+
+from bifocal.backbones.weights.base import check_minimum
+from bifocal.backbones.weights.trained import TrainedWeights
 from bifocal.datasets import Dataset
 from bifocal.features.base import FeatureExtractor
 from bifocal.pretraining.phrase_words import pretrain_on_phrases
 
 
 @dataclass(frozen=True)
-class TrainOnPhrases(Weights):
+class TrainOnPhrases(TrainedWeights):
     """Weights trained on the phrases and boxes of the dataset, to predict words; nothing is downloaded.
 
     Each cell of the feature map predicts the words of the phrases whose boxes contain it. The mean of all cells
@@ -47,7 +42,7 @@ class TrainOnPhrases(Weights):
     positive_weight: float = 5.0
     image_word_weight: float = 0.02
 
-    shardable = False
+    network = "backbone"
 
     def __post_init__(self) -> None:
         check_minimum(1, epochs=self.epochs, batch_size=self.batch_size, min_count=self.min_count)
@@ -62,32 +57,9 @@ class TrainOnPhrases(Weights):
             return f"TrainOnPhrases needs images of one shape: set resize of {extractor.__name__} to square"
         return None
 
-    def prepare(
-        self,
-        extractor: FeatureExtractor,
-        dataset: Dataset,
-        directory: Path,
-        *,
-        batch_size: int,
-        seed: int,
-        sharded: bool = False,
-    ) -> PreparedWeights:
-        refuse_shards("backbone", sharded)
+    def train(
+        self, extractor: FeatureExtractor, dataset: Dataset, checkpoints: Path, seed: int
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, float]]:
         if not hasattr(extractor, "grid"):
             raise ValueError(f"TrainOnPhrases trains a feature map, which {type(extractor).__name__} does not have")
-        if not (directory / WEIGHTS_FILE).is_file():
-            metrics = pretrain_on_phrases(
-                extractor.grid(),
-                dataset,
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                min_count=self.min_count,
-                positive_weight=self.positive_weight,
-                image_word_weight=self.image_word_weight,
-                checkpoints=directory / "checkpoints",
-                seed=seed,
-            )
-            keep(extractor, directory, {}, metrics)
-        return restore(extractor, directory / WEIGHTS_FILE)
+        return {}, pretrain_on_phrases(extractor.grid(), dataset, checkpoints=checkpoints, seed=seed, **asdict(self))
