@@ -29,12 +29,23 @@ def open_page(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str
         yield opened, problems
 
 
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A tab with the page; the test fails if the page reports an error or calls another host."""
-    with open_page(browser, server) as (opened, problems):
+@pytest.fixture(scope="module")
+def tab(browser: Browser, server: Server) -> Iterator[tuple[Page, list[str]]]:
+    """The tab of the tests, see ``open_page``."""
+    with open_page(browser, server) as opened:
         yield opened
-        assert not problems
+
+
+@pytest.fixture
+def page(tab: tuple[Page, list[str]], server: Server) -> Iterator[Page]:
+    """The tab with an empty query; the test fails if the page reports an error or calls another host."""
+    opened, problems = tab
+    opened.goto("about:blank")
+    opened.goto(f"http://127.0.0.1:{server.port}/")
+    expect(opened.locator("#examples button")).to_have_count(6)
+    yield opened
+    opened.unroute_all()
+    assert not problems
 
 
 def take_picture(page: Page, name: str) -> None:
