@@ -16,7 +16,7 @@ from bifocal.evaluation import SemanticRetrieval
 from bifocal.evaluation.base import Subject
 from bifocal.losses import SemanticTripletLoss
 from bifocal.report.pictures import contact_sheet
-from bifocal.search import Searcher, SearchIndex, TorchEmbedder
+from bifocal.search import Search, SearchIndex, TorchEmbedder
 from bifocal.training import TrainingPhase, new_model, prepare_inputs, train_phases
 from bifocal.training.batches import MinedTriplets
 from bifocal.training.schedules import MultiStep
@@ -82,13 +82,13 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     # Figure 5: an image, and the same image plus and minus words.
     image_ids = subject.split.images["image_id"].tolist()
-    search = Searcher(TorchEmbedder(model, inputs.vectorizer), SearchIndex.of(image_ids, subject.image_embeddings))
+    search = Search(SearchIndex.of(image_ids, subject.image_embeddings), TorchEmbedder(model, inputs.vectorizer))
     query = str(image_ids[0])
     shown = [(open_image(subject.split.image_path(query)), "query")]
     for title, hits in {
-        "nearest": search.image(query, k=2),
-        f"+ {PLUS}": search.image(query, plus=[PLUS], k=2),
-        f"+ {PLUS} - {MINUS}": search.image(query, plus=[PLUS], minus=[MINUS], k=2),
+        "nearest": search(like=query, k=2),
+        f"+ {PLUS}": search(like=query, plus=[PLUS], k=2),
+        f"+ {PLUS} - {MINUS}": search(like=query, plus=[PLUS], minus=[MINUS], k=2),
     }.items():
         shown += [(open_image(subject.split.image_path(hit.item_id)), f"{title}: {hit.score:.2f}") for hit in hits]
     contact_sheet("Semantic retrieval", shown).save(home / "semantic_retrieval.png")

@@ -21,8 +21,8 @@ from bifocal.datasets.base import SPLITS
 from bifocal.datasets.scenes.captions import ADJECTIVES, NOUNS, ON
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, RADII, SHAPES, TEXTURES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
-from bifocal.search import SearchIndex
-from bifocal.search.calibration.calibration import FALSE_POSITIVES, calibration_error
+from bifocal.search import Search, SearchIndex
+from bifocal.search.calibration.fitting import FALSE_POSITIVES, calibration_error
 from bifocal.serving.encoders import Embedder
 
 QUERIES, BATCH = 600, 64
@@ -95,7 +95,7 @@ def main() -> None:
             fits[any(fitting)].append(fitting)
     queries = [*texts[False], *texts[True]]
     parts = [embedder.embed_sentences(queries[start : start + BATCH]) for start in range(0, len(queries), BATCH)]
-    first = [hits[0] for hits in index.search(np.concatenate(parts), 1, corrected=True)]
+    first = [hits[0] for hits in Search(index).batch(np.concatenate(parts), 1, sentences=True)]
     calibration = index.calibration
     if calibration is None:
         raise ValueError(f"the index of {run} is not calibrated")

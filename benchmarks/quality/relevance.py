@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Report
 from bifocal.datasets import read_dataset
-from bifocal.search import SearchIndex
-from bifocal.search.calibration.calibration import FALSE_POSITIVES, calibrate, calibration_error, first_results
+from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.caption_relevance import relevant_rows
-from bifocal.search.index.changes import remove_items
+from bifocal.search.calibration.fitting import FALSE_POSITIVES, calibrate, calibration_error, first_results
 from bifocal.serving.encoders import Embedder
 
 WORDS, BATCH = 12, 32
@@ -48,10 +47,10 @@ def measure(
     found = probabilities >= calibration.threshold
     report.add(f"{name}: captions searched without the images that they describe that find something",
                found[len(asked) :].mean(), at_most=FALSE_POSITIVES, reference=f"{len(asked)} captions")  # fmt: skip
-    removed = remove_items(index, sorted(set(own.tolist())))
+    removed = index.without_items(sorted(set(own.tolist())))
     removed.calibration = calibration
     left = np.array([not removed.removed[rows].all() for rows in of_asked])
-    found_left = np.array([bool(hits) for hits in removed.search(asked, 1, corrected=True, relevant=True)])
+    found_left = np.array([results.found for results in Search(removed).batch(asked, 1, sentences=True)])
     report.add(f"{name}: captions of removed images that describe no other one, and find something",
                found_left[~left].mean(), at_most=FALSE_POSITIVES, reference=f"{(~left).sum()} captions")  # fmt: skip
     report.add(f"{name}: captions of removed images that describe another one, and find something",
@@ -75,7 +74,7 @@ def main() -> None:
     report, queries = Report("quality.relevance"), np.concatenate(parts)
     measure(report, index, texts, queries, item_ids)
     val = set(item_ids)
-    small = remove_items(index, [item_id for item_id in index.ids if item_id not in val])
+    small = index.without_items([item_id for item_id in index.ids if item_id not in val])
     measure(report, small, texts, queries, item_ids)
     report.write()
 

@@ -31,7 +31,7 @@ from bifocal.monitoring.observations import Observations
 from bifocal.monitoring.probes import Probes, embed, nothing_found
 from bifocal.monitoring.queries import KnownWords
 from bifocal.monitoring.significance import Count
-from bifocal.search.calibration.calibration import calibrate
+from bifocal.search.calibration.fitting import calibrate
 from bifocal.search.trained_model import ONNX, TrainedModel
 from pipelines.app.demo_folder import unpack
 from pipelines.policies import load_thresholds

@@ -22,7 +22,6 @@ from bifocal.search import SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.sources import files_source
-from bifocal.search.index.changes import add_items
 from bifocal.search.index.from_collection import STORED, index_of_collection
 
 ONNX = Path(__file__).parents[2] / "pipelines" / "app" / "demo_model" / "onnx"
@@ -57,7 +56,7 @@ def update(photos: Path, former: Path, index: Path, target: Path) -> None:
     new = np.array([row for row, item_id in enumerate(collection.ids) if item_id not in known])
     items = collection.items.take(new).drop_columns(list(STORED))
     (target / "index").mkdir()
-    add_items(before, items, collection.vectors[new]).write(target / "index")
+    before.with_items(items, collection.vectors[new]).write(target / "index")
 
 
 def main() -> None:

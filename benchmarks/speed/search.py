@@ -27,11 +27,10 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Report, cpu_seconds, load
 from bifocal.datasets import read_dataset
-from bifocal.search import SearchIndex
+from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.approximate import choose_factory, import_faiss
 from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt
-from bifocal.search.index.changes import add_items
 from bifocal.search.vectors import unit_vectors
 from bifocal.serving.encoders import Embedder
 
@@ -43,10 +42,10 @@ import sys
 from pathlib import Path
 import numpy as np
 from benchmarks.common import peak_kilobytes
-from bifocal.search import SearchIndex
-index = SearchIndex.open(Path(sys.argv[1]))
+from bifocal.search import Search, SearchIndex
+search = Search(SearchIndex.open(Path(sys.argv[1])))
 for query in np.load(sys.argv[2]):
-    index.search(query[None], 10)
+    search.batch(query[None], 10)
 print(peak_kilobytes())
 """
 Vectors = NDArray[np.float32]
@@ -125,14 +124,14 @@ def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
 
     search, floor = [], []
     for _ in range(REPEATS if len(index) <= 1_000_000 else 3):
-        search.append(cpu_seconds(lambda: index.search(queries, 10)))
+        search.append(cpu_seconds(lambda: Search(index).batch(queries, 10)))
         floor.append(cpu_seconds(product))
     return min(search), min(search) / min(floor)
 
 
 def latencies(index: SearchIndex, queries: Vectors) -> list[float]:
     """Return the time on the core of each query's search, milliseconds."""
-    return [1000 * cpu_seconds(partial(index.search, query[None], 10)) for query in queries]
+    return [1000 * cpu_seconds(partial(Search(index).batch, query[None], 10)) for query in queries]
 
 
 def addition(report: Report, shape: str, exact: SearchIndex, new: Vectors, queries: Vectors, factory: str) -> None:
@@ -142,11 +141,11 @@ def addition(report: Report, shape: str, exact: SearchIndex, new: Vectors, queri
         settings = IndexSettings(name, max_removed_share=-1.0)
         before = build_index(exact, settings, queries)
         start = time.perf_counter()
-        after = add_items(before, items, new)
+        after = before.with_items(items, new)
         seconds = time.perf_counter() - start
         again = rebuilt(after, settings, queries)
         truth, added, built = (
-            [{hit.item_id for hit in hits} for hits in index.search(queries, 10)]
+            [{hit.item_id for hit in hits} for hits in Search(index).batch(queries, 10)]
             for index in (build_index(after, IndexSettings("exact"), queries), after, again)
         )
         recalls = [

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bifocal.search.calibration.calibration import DEPTH, calibration_error, first_results
+from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.calibration.fitting import calibration_error, first_results
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.search import SentenceEmbedder
+from bifocal.search.search import Search, SentenceEmbedder
 from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]
@@ -46,7 +47,7 @@ class Probes:
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error, see ``bifocal.search.calibration.calibration.calibration_error``."""
+        """Expected calibration error, see ``bifocal.search.calibration.fitting.calibration_error``."""
         assert self.probabilities is not None
         return calibration_error(self.probabilities.ravel(), self._relevant.ravel())
 
@@ -104,15 +105,17 @@ def search_probes(model: SentenceEmbedder, index: SearchIndex, pairs: pd.DataFra
         return None
     queries = embed(model, kept["caption"].tolist())
     own = np.array([index.row(item_id) for item_id in kept["item_id"]])
-    rows, _ = index.nearest(queries, DEPTH, index.allowed(), index.bias)
+    found = Search(index).batch(queries, DEPTH, sentences=True)
+    first = [hits[0].row if hits else -1 for hits in found]
     described = relevant_rows(index.items, kept["caption"].tolist(), own.tolist())
-    relevant = np.array([row in known for row, known in zip(rows[:, 0], described, strict=True)], dtype=bool)
+    relevant = np.array([row in known for row, known in zip(first, described, strict=True)], dtype=bool)
     probabilities = None
     if index.calibration is not None and len(index) >= DEPTH + 2:
         scores, _ = first_results(index, queries, described)
         probabilities = index.calibration.probabilities(scores)[:, 0].reshape(2, -1).T
     keys = [_key(item_id, caption) for item_id, caption in zip(kept["item_id"], kept["caption"], strict=True)]
-    return Probes(keys, (rows == own[:, None]).any(axis=1), relevant, probabilities)
+    ten_best = [any(hit.row == row for hit in hits) for hits, row in zip(found, own.tolist(), strict=True)]
+    return Probes(keys, np.array(ten_best, dtype=bool), relevant, probabilities)
 
 
 def _key(item_id: str, caption: str) -> str:
@@ -123,4 +126,4 @@ def nothing_found(index: SearchIndex, queries: Array) -> int | None:
     """Return for how many queries (n, d) no result is relevant; None if the index is not calibrated."""
     if index.calibration is None:
         return None
-    return sum(not hits for hits in index.search(queries, 1, corrected=True, relevant=True))
+    return sum(not results.found for results in Search(index).batch(queries, 1, sentences=True))

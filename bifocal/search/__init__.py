@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING
 from bifocal.registry import lazy_attributes
 
 if TYPE_CHECKING:
-    from bifocal.search.hits import SearchHit
+    from bifocal.search.hits import Results, SearchHit
     from bifocal.search.index.index import SearchIndex
-    from bifocal.search.search import Searcher
+    from bifocal.search.search import Search
     from bifocal.search.torch_search import GroundingSearch, Heatmaps, TorchEmbedder
 else:
     _MODULES = {
         "GroundingSearch": "torch_search",
         "Heatmaps": "torch_search",
+        "Results": "hits",
+        "Search": "search",
         "SearchHit": "hits",
         "SearchIndex": "index.index",
-        "Searcher": "search",
         "TorchEmbedder": "torch_search",
     }
     __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

@@ -1,24 +1,19 @@
 """Results of which at most a few have the same value of a metadata column."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Hashable, Iterable
 
 import pyarrow as pa
 
 from bifocal.registry import suggest
 from bifocal.search.filters import PREFIX
-from bifocal.search.hits import SearchHit
 
-Ranking = Callable[[int], list[SearchHit]]
-"""The first n results of a search, best first."""
+GROUP_DEPTH = 10_000
+"""Results among which the best ones of each group are searched."""
 
 
 def group_column(items: pa.Table, group: str) -> pa.ChunkedArray:
     """Return the values (N,) of a metadata column.
-
-    Args:
-        items: table with the metadata in columns ``meta.<name>``.
 
     Raises:
         ValueError: there is no such metadata.
@@ -29,28 +24,20 @@ def group_column(items: pa.Table, group: str) -> pa.ChunkedArray:
     return items[PREFIX + group]
 
 
-def limit_groups(ranking: Ranking, groups: pa.ChunkedArray, each: int, count: int) -> list[SearchHit]:
-    """Return the first ``count`` results of which at most ``each`` have the same value; no value is a value too.
+def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:
+    """Return the positions of the first ``each`` results of each value; no value is a value too.
 
     Args:
-        ranking: is asked for more results until there are enough, or no more.
-        groups: (N,) value of each row of the index.
+        values: value of each result, best first.
 
     Example:
-        >>> hits = [SearchHit(row, str(row), 1.0 - row) for row in range(4)]
-        >>> [hit.row for hit in limit_groups(lambda n: hits[:n], pa.chunked_array([["x", "x", "y", "x"]]), 1, 2)]
-        [0, 2]
+        >>> limit_groups(["x", "x", None, "y", "x"], each=1)
+        [0, 2, 3]
     """
-    asked = 4 * count
-    while True:
-        hits = ranking(asked)
-        seen: Counter[Any] = Counter()
-        kept = []
-        for hit in hits:
-            value = groups[hit.row].as_py()
-            seen[value] += 1
-            if seen[value] <= each:
-                kept.append(hit)
-        if len(kept) >= count or len(hits) < asked:
-            return kept[:count]
-        asked *= 4
+    seen: Counter[Hashable] = Counter()
+    kept = []
+    for position, value in enumerate(values):
+        seen[value] += 1
+        if seen[value] <= each:
+            kept.append(position)
+    return kept

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bifocal.search.filters import PREFIX
 
 RANK_CONSTANT = 60
 """k of reciprocal rank fusion."""
+FUSED = 1001
+"""Results of each ranking that are fused: always the same number, so that pages are parts of one order."""
 
 
 class Keywords:
@@ -59,21 +62,29 @@ class Keywords:
         return order[scores[order] > 0]
 
 
-def fuse(rankings: Sequence[Sequence[int]]) -> list[int]:
-    """Return the rows of all rankings by the sum of 1 / (60 + rank), best first; equal sums by their row.
+def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:
+    """Return the sum of 1 / (60 + rank) of each row over the rankings, best first; equal sums by their row.
 
     Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods",
     SIGIR 2009.
 
     Example:
-        >>> fuse([[4, 7], [7, 9]])
-        [7, 4, 9]
+        >>> {row: round(score, 4) for row, score in fuse([[4, 7], [7, 9]]).items()}
+        {7: 0.0325, 4: 0.0164, 9: 0.0161}
     """
     sums: dict[int, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking, start=1):
             sums[row] = sums.get(row, 0.0) + 1 / (RANK_CONSTANT + rank)
-    return sorted(sums, key=lambda row: (-sums[row], row))
+    return dict(sorted(sums.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def has_texts(items: pa.Table) -> bool:
+    """Return whether an item has a caption or a text among its metadata."""
+    if "captions" in items.column_names and (pc.sum(pc.list_value_length(items["captions"])).as_py() or 0) > 0:
+        return True
+    columns = [column for column in items.schema if column.name.startswith(PREFIX)]
+    return any(pa.types.is_string(column.type) for column in columns)
 
 
 def _words(text: str) -> list[str]:

@@ -1,23 +1,30 @@
-"""Queries by text, by image, and by image with words added or subtracted. Needs no torch."""
+"""One class answers a query: by words, by an image, by both, with filters, with keywords, per group. Needs no torch."""
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol
+from dataclasses import replace
+from functools import cached_property, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from bifocal.search.groups import group_column, limit_groups
-from bifocal.search.hits import Explain, SearchHit
-from bifocal.search.index.exact import rank
+from bifocal.search.calibration.calibration import DEPTH
+from bifocal.search.collection.collection import Collection
+from bifocal.search.groups import GROUP_DEPTH, group_column, limit_groups
+from bifocal.search.hits import Box, Explain, Relevance, Results, SearchHit
+from bifocal.search.index.exact import scores
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.keywords import Keywords, fuse
+from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
+from bifocal.search.query import Mode, Query, encode_file
+from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
 from bifocal.search.vectors import unit_vectors
+from bifocal.serving.heatmaps import HeatmapModel
 
 Array = NDArray[Any]
-FUSED = 100
-"""Results of each ranking that the fusion reads, at least."""
 
 
 class SentenceEmbedder(Protocol):
@@ -28,152 +35,238 @@ class SentenceEmbedder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Searcher:
-    """Search in an index with the model that computed its vectors.
+class Ranking(NamedTuple):
+    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none."""
+
+    rows: Array
+    scores: Array
+    probabilities: Array | None = None
+    boxes: Sequence[Box] | None = None
+
+
+class Search:
+    """Search in an index: ranks, fuses, corrects for hubness, and calibrates. Every interface of Bifocal uses it.
+
+    ``SearchHit.score`` is the number that sorts the results. The hubness biases and the calibration of an index hold
+    for sentences: a query by a single sentence has both, a query by images, vectors or sums has neither.
 
     Args:
-        model: embeds sentences.
-        index: vectors of the items by the same model.
+        index: vectors of the items.
+        model: encodes queries; it computed the vectors. None to search only with vectors.
+        collection: with the items of the index, for the mode "regions"; None for none.
+        localizer: of the model, for the mode "regions"; None for none.
+
+    Example:
+        >>> search = Search(SearchIndex.of(["sea", "wood"], np.array([[1.0, 0.0], [0.0, 1.0]])))
+        >>> [hit.item_id for hit in search(vector=np.array([0.6, 0.8]), k=2)]
+        ['wood', 'sea']
     """
 
-    model: SentenceEmbedder
-    index: SearchIndex
-
-    def embed(self, sentence: str) -> NDArray[np.float32]:
-        """Return the embedding (d,) of a sentence, of unit norm."""
-        vector: NDArray[np.float32] = unit_vectors(self.model.embed_sentences([sentence]))[0]
-        return vector
-
-    def text(
+    def __init__(
         self,
-        sentence: str,
-        k: int = 10,
-        *,
-        where: Mapping[str, Any] | None = None,
-        offset: int = 0,
-        explain: Explain | None = None,
-    ) -> list[SearchHit]:
-        """Return the ``k`` items that fit ``sentence`` best, in the order corrected by the biases of the index.
-
-        Args:
-            where, offset: see ``SearchIndex.search``.
-            explain: computes the ``explanation`` of each result.
-        """
-        query = self.embed(sentence)
-        (hits,) = self.index.search(query[None], k, where=where, offset=offset, corrected=True)
-        return _explained(hits, query, explain)
-
-    def hybrid(
-        self, sentence: str, k: int = 10, *, where: Mapping[str, Any] | None = None, offset: int = 0
-    ) -> list[SearchHit]:
-        """Return ``k`` items that fit ``sentence`` by their vector or by words of their captions and metadata.
-
-        The rankings of both searches are fused, see ``bifocal.search.keywords``.
-
-        Args:
-            where, offset: see ``SearchIndex.search``.
-        """
-        hits = fused_hits(self.index, self.keywords, self.embed(sentence), sentence, offset + k, where=where)
-        return hits[offset:]
+        index: SearchIndex,
+        model: SentenceEmbedder | None = None,
+        collection: Collection | None = None,
+        localizer: HeatmapModel | None = None,
+    ) -> None:
+        self.index, self.model, self.collection, self.localizer = index, model, collection, localizer
+        self._keywords: Keywords | None = None
+        self._lock = threading.Lock()
+        self._collection_rows: Array | None = None
+        has_regions = collection is not None and collection.description.region_dimension is not None
+        if collection is not None and has_regions and localizer is not None and 0 < len(index) <= REGION_ITEMS:
+            rows = {item_id: row for row, item_id in enumerate(collection.ids)}
+            self._collection_rows = np.array([rows.get(item_id, -1) for item_id in index.ids])
+            # The files are opened once: a new collection may replace them while this one is in use.
+            collection.regions(int(self._collection_rows[np.flatnonzero(~index.removed)[0]]))
 
     @cached_property
-    def keywords(self) -> Keywords:
-        """BM25 over captions and metadata, built when it is first used."""
-        return Keywords(self.index.items)
+    def modes(self) -> list[Mode]:
+        """Modes that this index can be searched in."""
+        possible: dict[Mode, bool] = {
+            "vectors": True,
+            "hybrid": find_spec("bm25s") is not None and has_texts(self.index.items),
+            "regions": self._collection_rows is not None,
+        }
+        return [mode for mode, is_possible in possible.items() if is_possible]
 
-    def per_group(
-        self, sentence: str, group: str, each: int = 1, k: int = 10, *, where: Mapping[str, Any] | None = None
-    ) -> list[SearchHit]:
-        """Return the best ``k`` items of which at most ``each`` have the same value of a metadata column.
-
-        Items without a value are a group too.
-
-        Args:
-            group: name of the metadata, without ``meta.``.
-            where: see ``SearchIndex.search``.
-
-        Raises:
-            ValueError: there is no such metadata.
-        """
-        groups, query = group_column(self.index.items, group), self.embed(sentence)[None]
-
-        def ranking(count: int) -> list[SearchHit]:
-            return self.index.search(query, count, where=where, corrected=True)[0]
-
-        return limit_groups(ranking, groups, each, k)
-
-    def image(
+    def __call__(
         self,
-        image: str | Array,
-        plus: Sequence[str] = (),
-        minus: Sequence[str] = (),
+        text: str | None = None,
         k: int = 10,
         *,
-        where: Mapping[str, Any] | None = None,
         offset: int = 0,
+        like: str | None = None,
+        image: Path | Image.Image | bytes | None = None,
+        vector: Array | None = None,
+        plus: Sequence[str] = (),
+        minus: Sequence[str] = (),
+        mode: Mode = "vectors",
+        where: Mapping[str, Any] | None = None,
+        group: str | None = None,
+        per_group: int = 1,
         explain: Explain | None = None,
-    ) -> list[SearchHit]:
-        """Return the ``k`` items most similar to ``image``, with the words of ``plus`` added and ``minus`` subtracted.
+    ) -> Results[SearchHit]:
+        """Return the ``k`` items that fit a query best, without the first ``offset``.
 
-        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5: the query is
-        the sum of the embeddings, those of ``minus`` with a negative sign.
+        The parts of a query are added, and ``minus`` is subtracted.
 
         Args:
-            image: id of an item of the index, which is excluded from the results; or the embedding (d,) of any image.
-            where, offset: see ``SearchIndex.search``.
+            text: a sentence.
+            like: id of an item, which is not a result.
+            image: an image file, its bytes, or an image of Pillow.
+            vector: (d,), embedding of a query.
+            plus, minus: sentences that are added and subtracted.
+            mode: "vectors"; "hybrid" to fuse the ranking with BM25 over captions and metadata; "regions" to rank images
+                by their best region. The last two need only ``text``.
+            where: filter of the metadata, see ``bifocal.search.filters.matching_rows``.
+            group: metadata column of whose values each has at most ``per_group`` results; no value is a value too.
             explain: computes the ``explanation`` of each result.
+
+        Raises:
+            ValueError: the query is empty or zero, the mode needs another query, ``k`` or ``offset`` is out of range,
+                the filter or the group does not fit the metadata, or the index does not have the item.
         """
-        by_id = isinstance(image, str)
-        query = self.index.vector(image) if isinstance(image, str) else np.asarray(image, dtype=np.float32)
-        for sentence in plus:
-            query = query + self.embed(sentence)
-        for sentence in minus:
-            query = query - self.embed(sentence)
-        exclude = [str(image)] if by_id else []
-        (hits,) = self.index.search(query[None], k, where=where, offset=offset, exclude=exclude)
-        return _explained(hits, query, explain)
+        images = [] if like is None else [self.index.vector(like)]
+        images += [] if image is None else [self.embed_image(image)]
+        images += [] if vector is None else [np.asarray(vector, dtype=np.float32)]
+        sentences = [*([] if text is None else [text]), *plus, *minus]
+        texts = self.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
+        exclude = [] if like is None else [like]
+        query = Query.of(
+            text, plus, minus, images, texts, mode=mode, where=where, exclude=exclude, group=group, per_group=per_group
+        )
+        results = self.rank(query, k, offset)
+        if explain is not None:
+            results[:] = [replace(hit, explanation=explain(hit.item_id, query.vector)) for hit in results]
+        return results
+
+    def embed(self, sentences: Sequence[str]) -> Array:
+        """Return the vectors (B, d) of B sentences."""
+        if self.model is None:
+            raise ValueError("this search has no model to embed sentences: give it one, or search with vectors")
+        return self.model.embed_sentences(sentences)
+
+    def embed_image(self, image: Path | Image.Image | bytes) -> Array:
+        """Return the vector (d,) of an image.
+
+        Raises:
+            ValueError: the model does not read image files, or the file is not a complete image.
+        """
+        model: Any = self.model
+        if "image" not in getattr(model, "inputs", ()):
+            raise ValueError("this model reads published features, not image files: search by a sentence")
+        vector: Array = model.embed_images([encode_file(image)])[0]
+        return vector
+
+    def rank(self, query: Query, k: int = 10, offset: int = 0) -> Results[SearchHit]:
+        """Return the results of an encoded query; see ``__call__``."""
+        _check_page(k, offset)
+        if query.mode != "vectors" and query.sentence is None:
+            raise ValueError(f"the mode {query.mode} needs text, and nothing else to search by")
+        allowed, count = self.index.allowed(query.where, query.exclude), offset + k
+        if query.group is None:
+            return self._results(self._rank(query, count, allowed), query, k, offset)
+        groups, asked = group_column(self.index.items, query.group), 4 * count
+        while True:
+            ranking = self._rank(query, min(asked, GROUP_DEPTH), allowed)
+            kept = limit_groups(groups.take(ranking.rows).to_pylist(), query.per_group)
+            if len(kept) >= count or len(ranking.rows) < asked:
+                return self._results(_take(ranking, kept), query, k, offset)
+            asked *= 4
+
+    def batch(
+        self,
+        vectors: Array,
+        k: int = 10,
+        *,
+        sentences: bool = False,
+        where: Mapping[str, Any] | None = None,
+        exclude: Sequence[str] = (),
+        offset: int = 0,
+    ) -> list[Results[SearchHit]]:
+        """Return the results of several vectors (Q, d), as one matrix product.
+
+        Args:
+            sentences: whether the vectors are embeddings of sentences, for which biases and calibration hold.
+            where: see ``__call__``.
+            exclude: ids of items to leave out.
+        """
+        _check_page(k, offset)
+        rows, found, probabilities = self._nearest(vectors, offset + k, self.index.allowed(where, exclude), sentences)
+        known = [None] * len(rows) if probabilities is None else probabilities
+        rankings, query = map(Ranking, rows, found, known), Query(np.zeros(0), "" if sentences else None)
+        return [self._results(ranking, query, k, offset) for ranking in rankings]
+
+    def _rank(self, query: Query, count: int, allowed: Array | None) -> Ranking:
+        if query.mode == "hybrid":
+            return self._fused(query, count, allowed)
+        if query.mode == "regions":
+            return self._by_region(query, count, allowed)
+        rows, found, known = self._nearest(query.vector[None], count, allowed, query.sentence is not None)
+        return Ranking(rows[0], found[0], None if known is None else known[0])
+
+    def _nearest(
+        self, vectors: Array, count: int, allowed: Array | None, sentences: bool
+    ) -> tuple[Array, Array, Array | None]:
+        """Return rows, scores and probabilities, each (Q, at least ``count``)."""
+        index, calibration = self.index, self.index.calibration if sentences else None
+        queries = unit_vectors(vectors, index.description.dimension)
+        count = count if calibration is None else max(count, DEPTH)
+        rows, found = index.nearest(queries, count, allowed, corrected=sentences)
+        return rows, found, None if calibration is None else calibration.probabilities(found)
+
+    def _fused(self, query: Query, count: int, allowed: Array | None) -> Ranking:
+        """Fuse the rankings by the vector and by the words of a sentence."""
+        with self._lock:  # two first searches build it once
+            self._keywords = self._keywords or Keywords(self.index.items)
+        index, unit = self.index, unit_vectors(query.vector[None], self.index.description.dimension)
+        by_vector, best = index.nearest(unit, FUSED, allowed, corrected=True)
+        by_words = self._keywords.search(str(query.sentence), FUSED, allowed)
+        fused = fuse([by_vector[0].tolist(), by_words.tolist()])
+        rows, probabilities = np.array(list(fused)[:count], dtype=np.int64), None
+        if index.calibration is not None:
+            similarities = scores(index.vectors, unit, rows[None], index.bias)
+            probabilities = index.calibration.probabilities(similarities, best)[0]
+        return Ranking(rows, np.array(list(fused.values())[:count]), probabilities)
+
+    def _by_region(self, query: Query, count: int, allowed: Array | None) -> Ranking:
+        if self._collection_rows is None or self.collection is None or self.localizer is None:
+            raise ValueError(f"this index cannot be searched by regions, but by {', '.join(self.modes)}")
+        rows = self._collection_rows if allowed is None else self._collection_rows[allowed]
+        searched = np.zeros(len(self.collection), dtype=bool)
+        searched[rows[rows >= 0]] = True
+        hits = search_regions(self.collection, partial(phrase_scores, self.localizer, query.vector), count, searched)
+        found = np.array([self.index.row(self.collection.ids[hit.row]) for hit in hits], dtype=np.int64)
+        return Ranking(found, np.array([hit.score for hit in hits]), boxes=[hit.box for hit in hits])
+
+    def _results(self, ranking: Ranking, query: Query, k: int, offset: int) -> Results[SearchHit]:
+        """Return the results ``offset`` to ``offset + k`` of a ranking."""
+        ids, calibration, page = self.index.ids, self.index.calibration, slice(offset, offset + k)
+        rows, found = ranking.rows[page].tolist(), ranking.scores[page].tolist()
+        known = [None] * len(rows) if ranking.probabilities is None else ranking.probabilities[page].tolist()
+        boxes = [None] * len(rows) if ranking.boxes is None else ranking.boxes[page]
+        hits = [
+            SearchHit(row, ids[row], score, probability, self._relevance(probability), box)
+            for row, score, probability, box in zip(rows, found, known, boxes, strict=True)
+        ]
+        if query.sentence is None or query.mode != "vectors" or calibration is None:
+            return Results(hits)
+        first = hits[0].probability or 0.0 if hits else 0.0
+        return Results(hits, first, offset > 0 or first >= calibration.threshold)
+
+    def _relevance(self, probability: float | None) -> Relevance | None:
+        if probability is None or self.index.calibration is None:
+            return None
+        return "relevant" if probability >= self.index.calibration.relevant else "maybe"
 
 
-def fused_hits(
-    index: SearchIndex,
-    keywords: Keywords,
-    query: Array,
-    sentence: str,
-    count: int,
-    *,
-    where: Mapping[str, Any] | None = None,
-    exclude: Sequence[str] = (),
-) -> list[SearchHit]:
-    """Return ``count`` items that fit a sentence by their vector or by words, see ``Searcher.hybrid``.
-
-    Args:
-        keywords: of the items of the index.
-        query: embedding (d,) of the sentence.
-        where, exclude: see ``SearchIndex.search``.
-    """
-    depth = max(FUSED, count)
-    (by_vector,) = index.search(query[None], depth, where=where, exclude=exclude, corrected=True)
-    ranked = [hit.row for hit in by_vector]
-    by_words = keywords.search(sentence, depth, index.allowed(where, exclude)).tolist()
-    known = {hit.row: hit for hit in by_vector}
-    return [known.get(row) or _hit(index, row, query, by_vector) for row in fuse([ranked, by_words])[:count]]
+def _take(ranking: Ranking, positions: Sequence[int]) -> Ranking:
+    boxes = None if ranking.boxes is None else [ranking.boxes[position] for position in positions]
+    known = None if ranking.probabilities is None else ranking.probabilities[positions]
+    return Ranking(ranking.rows[positions], ranking.scores[positions], known, boxes)
 
 
-def _hit(index: SearchIndex, row: int, query: Array, best: Sequence[SearchHit]) -> SearchHit:
-    """Return an item that only its words found.
-
-    Args:
-        best: results of the search by the vector.
-    """
-    scores, _ = rank(index.vectors, unit_vectors(query[None]), np.array([[row]]), 1, None)
-    probability = None
-    if index.calibration is not None:
-        best_rows, best_scores = np.array([[hit.row for hit in best]]), np.array([[hit.score for hit in best]])
-        corrected = index.with_bias(np.array([[row]]), scores), index.with_bias(best_rows.astype(int), best_scores)
-        probability = float(index.calibration.probabilities(*corrected)[0, 0])
-    return SearchHit(row, index.ids[row], float(scores[0, 0]), probability)
-
-
-def _explained(hits: list[SearchHit], query: Array, explain: Explain | None) -> list[SearchHit]:
-    return hits if explain is None else [replace(hit, explanation=explain(hit.item_id, query)) for hit in hits]
+def _check_page(k: int, offset: int) -> None:
+    if k < 1 or offset < 0:
+        raise ValueError(f"k is {k} and offset {offset}: expected at least 1 and 0")

@@ -16,7 +16,7 @@ from bifocal.models import GroundingModel
 from bifocal.models.base import Model
 from bifocal.models.batch import to_device
 from bifocal.models.embedding import BATCH, DualEncoder, dual_encoder
-from bifocal.search.hits import Explain, SearchHit
+from bifocal.search.hits import Explain, Results, SearchHit
 from bifocal.text.vectorizers.base import FittedVectorizer
 
 
@@ -50,7 +50,7 @@ class TorchEmbedder:
 
 @dataclass(frozen=True)
 class Heatmaps:
-    """Heatmaps of results: ``search.text("a red star", explain=Heatmaps(model, features))``.
+    """Heatmaps of results: ``search("a red star", explain=Heatmaps(model, features))``.
 
     Args:
         model: the model of the search.
@@ -117,7 +117,7 @@ class GroundingSearch:
             cells = [model.embed_images(to_device(features.gather(rows), model.device)).cpu() for rows in batches]
         return cls(model, vectorizer, image_ids, torch.cat(cells))
 
-    def text(self, sentence: str, k: int = 10, explain: Explain | None = None) -> list[SearchHit]:
+    def __call__(self, sentence: str, k: int = 10, *, explain: Explain | None = None) -> Results[SearchHit]:
         """Return the ``k`` images that fit ``sentence`` best, by R_w + R_s; equal scores keep the collection's order.
 
         Args:
@@ -133,4 +133,6 @@ class GroundingSearch:
         scores, query = torch.cat(blocks), captions[0][0].float().cpu().numpy()
         best = scores.argsort(descending=True, stable=True)[:k].tolist()
         hits = [SearchHit(row, self.image_ids[row], float(scores[row])) for row in best]
-        return hits if explain is None else [replace(hit, explanation=explain(hit.item_id, query)) for hit in hits]
+        if explain is not None:
+            hits = [replace(hit, explanation=explain(hit.item_id, query)) for hit in hits]
+        return Results(hits)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +13,28 @@ from PIL import Image
 from bifocal.datasets.images import open_image
 from bifocal.report.pictures import overlay
 from bifocal.search.collection.collection import Collection
-from bifocal.search.hits import SearchHit
+from bifocal.search.heatmap import SIDE, peak
+from bifocal.search.hits import Relevance, Results, SearchHit
 from bifocal.search.index.index import SearchIndex
+from bifocal.search.opening import open_search
+from bifocal.search.query import encode_file
+from bifocal.search.search import Search
 from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import HeatmapModel
-from bifocal.serving.identity import model_hash
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
-SIDE = 96
-"""Pixels along each side of a heatmap."""
 
 
 class ImageHit(NamedTuple):
     """One result of a search.
 
     Attributes:
-        score: cosine with the query, without the bias that the order depends on.
+        score: the number that sorts the results, see ``bifocal.search.SearchHit``.
         path: the image file; None if the corpus publishes only features, or the image is at an address.
         captions: sentences of the image; empty if it has none.
-        probability: probability that the image is relevant; None for an image as query, or without calibration.
+        probability: probability that the image is relevant; None unless the query is a sentence and the index is
+            calibrated.
+        relevance: "relevant" or "maybe", see ``bifocal.search.SearchHit``; None without a probability.
     """
 
     image_id: str
@@ -40,6 +42,7 @@ class ImageHit(NamedTuple):
     path: Path | None
     captions: list[str]
     probability: float | None = None
+    relevance: Relevance | None = None
 
 
 @dataclass(frozen=True)
@@ -102,39 +105,46 @@ class TrainedModel:
         vectors: NDArray[np.float32] = self.embedder.embed_images([encode_file(image) for image in images])
         return vectors
 
-    def search(self, query: str | Path | Image.Image, k: int = 5) -> list[ImageHit]:
+    def search(self, query: str | Path | Image.Image | None = None, k: int = 5, **options: Any) -> Results[ImageHit]:
         """Return the ``k`` images of the run's dataset that fit best, best first.
 
         Args:
             query: a sentence, or an image as a ``Path`` or an image of Pillow.
+            options: offset, like, plus, minus, mode, where, group and per_group, see ``bifocal.search.Search``.
 
         Raises:
             FileNotFoundError: the run has no index or no collection.
-            ValueError: the index belongs to another model.
+            ValueError: the index belongs to another model, or ``Search`` rejects the query.
         """
-        by_sentence = isinstance(query, str)
-        vector = self.encode_text([query]) if isinstance(query, str) else self.encode_image([query])
-        (hits,) = self.index.search(vector, k, corrected=by_sentence)
-        return [self._hit(hit, hit.probability if by_sentence else None) for hit in hits]
+        if isinstance(query, Path | Image.Image):
+            results = self._search(k=k, image=query, **options)
+        else:
+            results = self._search(query, k, **options)
+        return Results(map(self._hit, results), results.relevance, results.found)
 
-    def _hit(self, hit: SearchHit, probability: float | None) -> ImageHit:
+    def _hit(self, hit: SearchHit) -> ImageHit:
         row = self._rows[hit.item_id]
         image, captions = self.collection.image(row), self.collection.captions(row)
-        return ImageHit(hit.item_id, hit.score, image if isinstance(image, Path) else None, captions, probability)
+        path = image if isinstance(image, Path) else None
+        return ImageHit(hit.item_id, hit.score, path, captions, hit.probability, hit.relevance)
+
+    @cached_property
+    def _search(self) -> Search:
+        return open_search(self.directory / ONNX, self.embedder, self.directory / COLLECTION, self.directory / INDEX)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {item_id: row for row, item_id in enumerate(self.collection.ids)}
 
-    @cached_property
+    @property
     def index(self) -> SearchIndex:
         """The index of the collection.
 
         Raises:
-            FileNotFoundError: the run has no index.
+            FileNotFoundError: the run has no index or no collection.
             ValueError: the index belongs to another model.
         """
-        return SearchIndex.open(self.directory / INDEX, model_hash(self.directory / ONNX))
+        return self._search.index
 
     @cached_property
     def collection(self) -> Collection:
@@ -153,7 +163,7 @@ class TrainedModel:
         """
         opened = image if isinstance(image, Image.Image) else open_image(Path(image))
         heatmap = self.heatmaps.heatmap(encode_file(opened), self.encode_text([phrase])[0], SIDE)
-        return Location(heatmap, _peak(heatmap), opened.convert("RGB"))
+        return Location(heatmap, peak(heatmap), opened.convert("RGB"))
 
     @cached_property
     def heatmaps(self) -> HeatmapModel:
@@ -163,23 +173,6 @@ class TrainedModel:
             FileNotFoundError: the model has no localizer, or reads published features.
         """
         return HeatmapModel(self.directory / ONNX, self.embedder)
-
-
-def _peak(heatmap: NDArray[np.floating]) -> tuple[float, float]:
-    """Return the center of the highest values of a heatmap, x and y in [0, 1]; if it is outside them, the first one."""
-    rows, columns = np.nonzero(heatmap == heatmap.max())
-    row, column = int(rows.mean()), int(columns.mean())
-    if heatmap[row, column] < heatmap.max():
-        row, column = int(rows[0]), int(columns[0])
-    return (column + 0.5) / heatmap.shape[1], (row + 0.5) / heatmap.shape[0]
-
-
-def encode_file(image: Path | str | Image.Image) -> bytes:
-    """Return an image as ``Embedder`` reads it: a file without loss."""
-    buffer = BytesIO()
-    opened = image if isinstance(image, Image.Image) else open_image(Path(image))
-    opened.convert("RGB").save(buffer, "PPM")
-    return buffer.getvalue()
 
 
 def load(directory: Path | str) -> TrainedModel:

@@ -9,8 +9,8 @@ import numpy as np
 
 from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
-from bifocal.search.calibration.calibration import TooFewPairs, calibrate
 from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, measure
 from bifocal.search.index.from_collection import HeldOutCaptions, index_of_collection

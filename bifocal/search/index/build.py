@@ -81,7 +81,7 @@ def rebuilt(index: SearchIndex, settings: IndexSettings, queries: Array) -> Sear
 def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | None:
     assert index.approximate is not None
     units = unit_vectors(queries, index.description.dimension)
-    truth = index.nearest(units, K, None, index.bias, exact=True)[0]
+    truth = index.nearest(units, K, corrected=True, exact=True)[0]
 
     def recalls(effort: int | None) -> NDArray[np.float64]:
         assert index.approximate is not None
@@ -149,11 +149,11 @@ def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
         directory: where the index was written.
     """
     units = unit_vectors(queries, index.description.dimension)
-    truth = index.nearest(units, K, None, index.bias, exact=True)[0]
+    truth = index.nearest(units, K, corrected=True, exact=True)[0]
     seconds, rows = [], []
     for query in units:
         start = time.perf_counter()
-        rows.append(index.nearest(query[None], K, None, index.bias)[0])
+        rows.append(index.nearest(query[None], K, corrected=True)[0])
         seconds.append(time.perf_counter() - start)
     p50, p99 = (1000 * np.percentile(seconds or [0.0], [50, 99])).tolist()
     size = sum(file.stat().st_size for file in directory.iterdir() if file.suffix != ".json")

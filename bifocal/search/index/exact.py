@@ -133,18 +133,26 @@ def mapped(vectors: Any) -> Any:
 def rank(
     vectors: Any, queries: Array, candidates: Array, count: int, bias: Array | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return scores (Q, count), without bias, and rows (Q, count) of the best candidates, computed in float64.
-
-    A score depends on its query and its row alone. So equal vectors have equal scores, and keep the order of the rows.
+    """Return scores (Q, count) with biases, and rows (Q, count), of the best candidates, best first; see ``scores``.
 
     Args:
         candidates: rows (Q, C), each row once per query; -1 for none.
     """
+    found = scores(vectors, queries, candidates, bias)
+    order = np.lexsort((candidates, -found), axis=1)[:, :count]
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(candidates, order, axis=1)
+
+
+def scores(vectors: Any, queries: Array, rows: Array, bias: Array | None) -> NDArray[np.float64]:
+    """Return the scores (Q, C) of rows (Q, C) in float64, with biases; -inf for the row -1.
+
+    A score depends only on its query and its row. So equal vectors have equal scores, and keep the order of the rows.
+    """
     read = vectors.read if isinstance(vectors, FileVectors) else mapped(vectors).__getitem__
-    scores = np.empty(candidates.shape)
-    for query, rows, row_scores in zip(queries.astype(np.float64), candidates, scores, strict=True):
-        row_scores[:] = (read(np.maximum(rows, 0)).astype(np.float64) * query).sum(axis=1)
-    ordered = scores if bias is None else scores + bias[np.maximum(candidates, 0)]
-    ordered = np.where(candidates < 0, -np.inf, ordered)
-    order = np.lexsort((candidates, -ordered), axis=1)[:, :count]
-    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(candidates, order, axis=1)
+    found = np.empty(rows.shape)
+    for query, some, row_scores in zip(queries.astype(np.float64), np.maximum(rows, 0), found, strict=True):
+        row_scores[:] = (read(some).astype(np.float64) * query).sum(axis=1)
+    if bias is not None:
+        found += bias[np.maximum(rows, 0)]
+    found[rows < 0] = -np.inf
+    return found

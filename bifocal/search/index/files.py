@@ -1,7 +1,7 @@
 """Write and read the files of an index."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,6 @@ from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.format import APPROXIMATE, BIAS, ITEMS, REMOVED, VECTORS, IndexDescription
 from bifocal.search.vectors import FileVectors
 
-if TYPE_CHECKING:
-    from bifocal.search.index.index import SearchIndex
-
 Array = NDArray[Any]
 BATCH = 65_536
 
@@ -25,7 +22,7 @@ class IndexParts(NamedTuple):
     """Arguments of a ``SearchIndex``, in their order."""
 
     items: pa.Table
-    vectors: FileVectors
+    vectors: Any
     bias: Array | None
     description: IndexDescription
     approximate: ApproximateIndex | None
@@ -33,7 +30,7 @@ class IndexParts(NamedTuple):
     calibration: Calibration | None
 
 
-def write_index(index: "SearchIndex", directory: Path) -> None:
+def write_index(index: IndexParts, directory: Path) -> None:
     """Write the files of an index to an existing directory; ``index.json`` is the last one.
 
     Of a removed item, only its id is written.

@@ -1,7 +1,7 @@
-"""Index of a collection: batches of queries, exact or approximate search, filters, changes. Needs no torch."""
+"""Index of a collection: nearest items to vectors, exact or approximate, and its changes. Needs no torch."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bifocal.search.calibration.calibration import DEPTH, Calibration
+from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.filters import matching_rows
-from bifocal.search.hits import SearchHit
 from bifocal.search.index.approximate import ApproximateIndex
 from bifocal.search.index.exact import mapped, nearest_rows, rank
-from bifocal.search.index.files import read_index, write_index
+from bifocal.search.index.files import IndexParts, read_index, write_index
 from bifocal.search.index.format import IndexDescription
-from bifocal.search.vectors import unit_vectors
+from bifocal.search.vectors import Vectors, unit_vectors
 
 Array = NDArray[Any]
 EXACT_SHARE = 0.05
@@ -27,12 +26,12 @@ FILTER_POWER = 2
 
 
 class SearchIndex:
-    """Vectors and metadata of the N items of a collection.
+    """Vectors and metadata of the N items of a collection, which ``Search`` searches.
 
     Args:
         items: table with the column ``item_id``, and metadata in columns ``meta.<name>``.
         vectors: (N, d) of unit norm: an array, a memory-mapped file, or the ``Vectors`` of a collection.
-        bias: (N,), added to the scores of corrected searches, see ``bifocal.hubness``; None for no correction.
+        bias: (N,), added to the scores of sentences, see ``bifocal.hubness``; None for no correction.
         description: model, preprocessing and parameters; None if unknown.
         approximate: index of faiss over the vectors; None for exact search.
         removed: (N,) bool, True for removed items, which no search returns; None for none.
@@ -40,11 +39,6 @@ class SearchIndex:
 
     Raises:
         ValueError: the numbers of items, vectors and biases differ, or an id occurs twice.
-
-    Example:
-        >>> index = SearchIndex.of(["sea", "wood"], np.array([[1.0, 0.0], [0.0, 1.0]]))
-        >>> [hit.item_id for hit in index.search(np.array([[0.6, 0.8]]), k=2)[0]]
-        ['wood', 'sea']
     """
 
     def __init__(
@@ -91,6 +85,14 @@ class SearchIndex:
         """Return the number of items that are not removed."""
         return len(self._row)
 
+    def __contains__(self, item_id: object) -> bool:
+        """Return whether the index has an item."""
+        return item_id in self._row
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids of the items that are not removed."""
+        return iter(self._row)
+
     def row(self, item_id: str) -> int:
         """Return the row of an item.
 
@@ -109,69 +111,26 @@ class SearchIndex:
         """
         return np.asarray(self.vectors[self.row(item_id)], dtype=np.float32)
 
-    def search(
-        self,
-        vectors: Any,
-        k: int = 10,
-        *,
-        where: Mapping[str, Any] | None = None,
-        offset: int = 0,
-        exclude: Sequence[str] = (),
-        corrected: bool = False,
-        relevant: bool = False,
-    ) -> list[list[SearchHit]]:
-        """Return the ``k`` items of the highest cosine with each query, best first; equal scores by their row.
-
-        Args:
-            vectors: queries (Q, d); their norms do not matter.
-            where: filter of the metadata, see ``bifocal.search.filters.matching_rows``.
-            offset: best items to leave out, such as those of former pages.
-            exclude: ids of items to leave out, such as the query image.
-            corrected: order by the cosine plus the bias of each item, if the index has biases. They are meant for
-                sentences as queries.
-            relevant: return only results whose probability reaches the threshold of the calibration: none if nothing
-                was found.
-
-        Raises:
-            ValueError: a query has another dimension, is zero or not finite; ``k`` or ``offset`` is out of range; the
-                filter does not fit the metadata; or the index is not calibrated and ``relevant`` is true.
-        """
-        if relevant and self.calibration is None:
-            raise ValueError("the index is not calibrated: build it with held-out captions")
-        if k < 1 or offset < 0:
-            raise ValueError(f"k is {k} and offset {offset}: expected at least 1 and 0")
-        queries = unit_vectors(vectors, self.description.dimension)
-        allowed = self.allowed(where, exclude)
-        count = offset + k if self.calibration is None else max(offset + k, DEPTH)
-        rows, scores = self.nearest(queries, count, allowed, self.bias if corrected else None)
-        probabilities = np.full(scores.shape, np.nan)
-        if self.calibration is not None:
-            probabilities = self.calibration.probabilities(self.with_bias(rows, scores) if corrected else scores)
-            rows = np.where(probabilities >= self.calibration.threshold, rows, -1) if relevant else rows
-        page = slice(offset, offset + k)
-        return [
-            self._hits(*found) for found in zip(rows[:, page], scores[:, page], probabilities[:, page], strict=True)
-        ]
-
-    def with_bias(self, rows: Array, scores: Array) -> Array:
-        """Return scores plus the biases of their rows: what orders the results of a corrected search."""
-        return scores if self.bias is None else scores + self.bias[np.maximum(rows, 0)]
-
-    def _hits(self, rows: Array, scores: Array, probabilities: Array) -> list[SearchHit]:
-        found = zip(rows.tolist(), scores.tolist(), probabilities.tolist(), strict=True)
-        calibrated = self.calibration is not None
-        return [SearchHit(row, self.ids[row], score, p if calibrated else None) for row, score, p in found if row >= 0]
-
     def nearest(
-        self, queries: Array, count: int, allowed: Array | None, bias: Array | None, *, exact: bool = False
+        self,
+        queries: Array,
+        count: int,
+        allowed: Array | None = None,
+        *,
+        corrected: bool = False,
+        exact: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return rows, -1 where there are fewer, and scores, both (Q, at most ``count``), of unit queries (Q, d).
+        """Return the rows of the highest scores and the scores, both (Q, at most ``count``), best first.
+
+        A score is the cosine, plus the item's bias if ``corrected``; equal scores keep the order of their rows.
 
         Args:
-            allowed: (N,) bool, items that may be returned; None for all.
-            bias: (N,), see the class.
+            queries: (Q, d) float32 of unit norm.
+            allowed: (N,) bool, items that may be returned; None for all. Where they are fewer, rows are -1.
+            corrected: whether to add the biases, if the index has some.
             exact: whether to leave the index of faiss out.
         """
+        bias = self.bias if corrected else None
         possible = len(self.ids) if allowed is None else int(allowed.sum())
         count = min(count, possible)
         vectors = self.vectors
@@ -202,7 +161,12 @@ class SearchIndex:
         return rows
 
     def allowed(self, where: Mapping[str, Any] | None = None, exclude: Sequence[str] = ()) -> Array | None:
-        """Return which items (N,) a search with this filter may return; None for all. See ``search``."""
+        """Return which items (N,) a search with a filter may return; None for all.
+
+        Args:
+            where: see ``bifocal.search.filters.matching_rows``.
+            exclude: ids of items to leave out.
+        """
         if not where and not exclude and not self.removed.any():
             return None
         allowed = matching_rows(self.items, where or {}) & ~self.removed
@@ -214,9 +178,52 @@ class SearchIndex:
         """Share of removed items among all rows."""
         return float(self.removed.mean()) if len(self.removed) else 0.0
 
+    def without_items(self, item_ids: Sequence[str]) -> "SearchIndex":
+        """Return the index without some items, whose rows stay until ``bifocal.search.index.build.rebuilt``.
+
+        ``write`` writes zeros in place of their vectors, and nulls in place of their metadata.
+
+        Raises:
+            ValueError: the index does not have an item.
+        """
+        removed = self.removed.copy()
+        removed[[self.row(item_id) for item_id in item_ids]] = True
+        return SearchIndex(*self._parts()._replace(removed=removed))
+
+    def with_items(self, items: pa.Table, vectors: Any, bias: NDArray[Any] | None = None) -> "SearchIndex":
+        """Return the index with more items, whose rows follow those of the index.
+
+        Args:
+            items: table with the columns of the index; a missing column is null.
+            vectors: (n, d) by the model of the index; they are normalized.
+            bias: (n,), needed if the index has biases.
+
+        Raises:
+            ValueError: an id is in the index, a dimension is another one, or biases are missing or superfluous.
+        """
+        if (bias is None) != (self.bias is None):
+            raise ValueError("give biases of new items if, and only if, the index has biases")
+        new = unit_vectors(vectors, self.description.dimension).astype(np.float16)
+        before, count = len(self.ids), len(new)
+        shard, row = np.repeat([0, 1], [before, count]), np.concatenate([np.arange(before), np.arange(count)])
+        return SearchIndex(
+            pa.concat_tables([self.items, items], promote_options="default"),
+            Vectors([self.vectors, new], shard, row, self.description.dimension),
+            None if bias is None or self.bias is None else np.concatenate([self.bias, bias]),
+            self.description,
+            None if self.approximate is None else self.approximate.added(new, before),
+            np.concatenate([self.removed, np.zeros(count, dtype=bool)]),
+            self.calibration,
+        )
+
+    def _parts(self) -> IndexParts:
+        return IndexParts(
+            self.items, self.vectors, self.bias, self.description, self.approximate, self.removed, self.calibration
+        )
+
     def write(self, directory: Path) -> None:
         """Write the files of the index to an existing directory; ``index.json`` is the last one."""
-        write_index(self, directory)
+        write_index(self._parts(), directory)
 
     @classmethod
     def open(cls, directory: Path, model: str | None = None) -> "SearchIndex":

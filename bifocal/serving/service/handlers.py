@@ -17,14 +17,12 @@ from bifocal.serving.service.live.thumbnails import Thumbnails
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.phrases import split_phrases
 from bifocal.serving.service.queries import QueryRunner, compute
-from bifocal.serving.service.ranking import RegionSearchHit
 from bifocal.serving.service.schema import (
     ComparisonState,
     Explanation,
     Information,
     Item,
     PhraseHeatmap,
-    Relevance,
     Result,
     Results,
     SearchRequest,
@@ -115,8 +113,8 @@ class Handlers:
         return Information(
             model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
             languages=description.languages, accepts_images=served.accepts_images,
-            explains=served.heatmap_model is not None, deletes=settings.admin_key is not None,
-            modes=served.rankings.modes, columns=description.columns, examples=examples,
+            explains=served.search.localizer is not None, deletes=settings.admin_key is not None,
+            modes=served.search.modes, columns=description.columns, examples=examples,
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
         )  # fmt: skip
 
@@ -141,7 +139,7 @@ class Handlers:
         """
         self.runner.check_sentences([text])
         served = self._served_with(item_id, client)
-        if served.heatmap_model is None:
+        if served.search.localizer is None:
             raise HTTPException(409, "this model has no localizer: it cannot show where a phrase is")
         file, phrases = self._file(served, item_id), split_phrases(text)
         heatmaps = await self.run(served.heatmaps, file, phrases)
@@ -198,12 +196,9 @@ class Handlers:
         return file
 
     def _result(self, served: ServedModel, hit: SearchHit) -> Result:
-        items, probability, calibration = served.items, hit.probability, served.index.calibration
-        relevance: Relevance | None = None
-        if probability is not None and calibration is not None:
-            relevance = "relevant" if calibration.is_relevant(probability) else "maybe"
+        items = served.items
         return Result(
-            hit.item_id, round(hit.score, 6), probability, relevance, items.captions(hit.item_id),
+            hit.item_id, round(hit.score, 6), hit.probability, hit.relevance, items.captions(hit.item_id),
             items.metadata(hit.item_id), items.file(hit.item_id) is not None,
-            hit.box if isinstance(hit, RegionSearchHit) else None,
+            hit.box,
         )  # fmt: skip

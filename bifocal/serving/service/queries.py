@@ -7,19 +7,18 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from numpy.typing import NDArray
+import numpy as np
 from starlette.exceptions import HTTPException
 
 from bifocal.search.hits import SearchHit
+from bifocal.search.query import Query
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation
-from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.routes.uploads import check_upload
 from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 
-Array = NDArray[Any]
 T = TypeVar("T")
 
 
@@ -69,22 +68,16 @@ class QueryRunner:
         """
         start, served = time.perf_counter(), generation.served
         query = await self._query(generation, request, upload)
-        hits = await compute(generation.executor, served.search, query, request.k + 1, request.offset)
-        live = [hit for hit in hits if hit.item_id not in self.deletions]  # deleted in the meantime
-        kept, relevance, calibration = live[: request.k], None, served.index.calibration
-        found = bool(kept)
-        if query.sentence is not None and query.mode == "vectors" and calibration is not None:
-            relevance = (kept[0].probability if kept else None) or 0.0
-            found = found and (request.offset > 0 or relevance >= calibration.threshold)
-        return QueryResult(served, kept, len(hits) > request.k, found, relevance, time.perf_counter() - start)
+        results = await compute(generation.executor, served.search.rank, query, request.k + 1, request.offset)
+        kept = [hit for hit in results if hit.item_id not in self.deletions][: request.k]  # deleted in the meantime
+        seconds = time.perf_counter() - start
+        return QueryResult(
+            served, kept, len(results) > request.k, results.found and bool(kept), results.relevance, seconds
+        )
 
     def check(self, request: SearchRequest, upload: bytes | None) -> None:
         """Raise 400 for a request that contradicts itself or the limits."""
         words, settings = [*request.plus, *request.minus], self.settings
-        if request.text is None and request.like is None and upload is None and not request.plus:
-            raise HTTPException(400, "nothing to search by: give text, like, plus or an image")
-        if request.mode != "vectors" and not _is_sentence(request, upload):
-            raise HTTPException(400, f"the mode {request.mode} needs text, and nothing else to search by")
         if request.k > settings.max_results:
             raise HTTPException(400, f"k is {request.k}, at most {settings.max_results} are accepted")
         if request.offset + request.k > settings.max_depth:
@@ -108,37 +101,27 @@ class QueryRunner:
         Raises:
             HTTPException: 409 if the collection cannot be searched in the mode.
         """
-        modes = generation.served.rankings.modes
+        served, executor = generation.served, generation.executor
+        modes, images = served.search.modes, []
         if request.mode not in modes:
             raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
-        vector = await self._vector(generation, request, upload)
-        exclude = [item_id for item_id in (*self.deletions, request.like) if item_id in generation.served]
-        sentence = request.text if _is_sentence(request, upload) else None
-        return Query(vector, sentence, request.mode, request.where, exclude, request.group, request.per_group)
-
-    async def _vector(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Array:
-        """Return the sum of the vectors of a request; those of ``minus`` have a negative sign.
-
-        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2.
-        """
-        served, executor, parts = generation.served, generation.executor, []
         if upload is not None:
             await compute(executor, check_upload, upload, self.settings.limits)
-            parts.append(await compute(executor, served.embed_image, upload))
+            images.append(await compute(executor, served.search.embed_image, upload))
         if request.like is not None:
             if request.like not in served or request.like in self.deletions:
                 raise HTTPException(404, "there is no item with the id in like")
-            parts.append(await compute(executor, served.index.vector, request.like))
-        added = [*([] if request.text is None else [request.text]), *request.plus]
-        sentences = [*added, *request.minus]
-        if sentences:
-            try:
-                vectors = await generation.batcher.embed(sentences)
-            except ValueError as error:
-                raise HTTPException(400, str(error)[:1000]) from error
-            parts += [*vectors[: len(added)], *(-vectors[len(added) :])]
-        query: Array = sum(parts[1:], start=parts[0])
-        return query
+            images.append(await compute(executor, served.index.vector, request.like))
+        exclude = [item_id for item_id in (*self.deletions, request.like) if item_id in served]
+        sentences = [*([] if request.text is None else [request.text]), *request.plus, *request.minus]
+        try:
+            texts = await generation.batcher.embed(sentences) if sentences else np.zeros((0, 0), np.float32)
+            return Query.of(
+                request.text, request.plus, request.minus, images, texts, mode=request.mode, where=request.where,
+                exclude=exclude, group=request.group, per_group=request.per_group,
+            )  # fmt: skip
+        except ValueError as error:
+            raise HTTPException(400, str(error)[:1000]) from error
 
 
 async def compute(executor: Executor, function: Callable[..., T], *arguments: Any) -> T:
@@ -147,8 +130,3 @@ async def compute(executor: Executor, function: Callable[..., T], *arguments: An
         return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
     except ValueError as error:
         raise HTTPException(400, str(error)[:1000]) from error
-
-
-def _is_sentence(request: SearchRequest, upload: bytes | None) -> bool:
-    """Return whether a request searches by a sentence alone."""
-    return request.text is not None and request.like is None and upload is None and not request.plus + request.minus

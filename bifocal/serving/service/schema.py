@@ -5,8 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, MaxLen, MinLen
 
-Relevance = Literal["relevant", "maybe"]
-Mode = Literal["vectors", "hybrid", "regions"]
+from bifocal.search.hits import Relevance
+from bifocal.search.query import Mode
+
 Sentence = Annotated[str, MinLen(1)]
 STRICT = {"extra": "forbid"}
 """Configuration of pydantic: an unknown key is an error."""

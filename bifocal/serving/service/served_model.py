@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from bifocal.search.collection.collection import Collection
-from bifocal.search.hits import SearchHit
-from bifocal.search.index.index import SearchIndex
+from bifocal.search.heatmap import SIDE, peak
+from bifocal.search.search import Search
 from bifocal.serving.encoders import Embedder
-from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
 from bifocal.serving.service.live.description import Description, describe
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.phrases import Phrase
-from bifocal.serving.service.ranking import Query, Rankings
 
 Array = NDArray[Any]
-SIDE = 64
-"""Pixels along each side of a heatmap."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Place of a phrase in an image; ``values`` (64, 64) in [0, 1] are over the image stretched to a square."""
+    """Place of a phrase in an image; ``values`` (96, 96) in [0, 1] are over the image stretched to a square."""
 
     phrase: Phrase
     values: NDArray[np.float32]
@@ -55,9 +49,7 @@ class Heatmap:
     @property
     def point(self) -> tuple[float, float]:
         """X and y of the highest value, as fractions of width and height; of several, the one nearest their center."""
-        rows, columns = np.nonzero(self.values == self.values.max())
-        nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
-        return (float(columns[nearest]) + 0.5) / SIDE, (float(rows[nearest]) + 0.5) / SIDE
+        return peak(self.values)
 
     def data_url(self) -> str:
         """Return a PNG whose opacity is the blurred cube of the heatmap, so that low values hide nothing."""
@@ -72,18 +64,15 @@ class ServedModel:
     """Search, heatmaps and items of one model and the index of its collection.
 
     Args:
-        onnx: directory of the exported model.
-        index: vectors of the items by this model.
+        search: in the index, by the model.
+        embedder: the model.
         items: captions, values and image files.
-        collection: with the items of the index.
         version: identity of model and index.
     """
 
-    def __init__(self, onnx: Path, index: SearchIndex, items: Items, collection: Collection, version: Version) -> None:
-        self.index, self.items, self.version, self._onnx = index, items, version, onnx
-        self.embedder = Embedder(onnx, threads=1)
-        self.heatmap_model = HeatmapModel(onnx, self.embedder) if (onnx / LOCALIZER).is_file() else None
-        self.rankings = Rankings(index, collection, self.heatmap_model)
+    def __init__(self, search: Search, embedder: Embedder, items: Items, version: Version) -> None:
+        self.search, self.index, self.embedder = search, search.index, embedder
+        self.items, self.version = items, version
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -91,16 +80,12 @@ class ServedModel:
 
     def __contains__(self, item_id: object) -> bool:
         """Return whether the collection has an item."""
-        return item_id in self._ids
+        return item_id in self.index
 
     @cached_property
     def description(self) -> Description:
         """Languages, metadata and examples of the collection."""
-        return describe(sorted(self._ids), self.items, self.index.items)
-
-    @cached_property
-    def _ids(self) -> frozenset[str]:
-        return frozenset(compress(self.index.ids, ~self.index.removed))
+        return describe(sorted(self.index), self.items, self.index.items)
 
     @property
     def accepts_images(self) -> bool:
@@ -111,31 +96,16 @@ class ServedModel:
         """Return the vectors (B, d) of B sentences."""
         return self.embedder.embed_sentences(sentences)
 
-    def embed_image(self, file: bytes) -> Array:
-        """Return the vector (d,) of an image file.
-
-        Raises:
-            ValueError: the file is not a complete image, or the model reads features alone.
-        """
-        if not self.accepts_images:
-            raise ValueError("this model reads published features, not image files: search by a sentence")
-        vector: Array = self.embedder.embed_images([file])[0]
-        return vector
-
-    def search(self, query: Query, k: int, offset: int = 0) -> list[SearchHit]:
-        """Return ``k`` items that fit a query best; see ``Rankings.search``."""
-        return self.rankings.search(query, k, offset)
-
     def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
         """Return the heatmap of each phrase in an image file.
 
         Raises:
             ValueError: the model has no localizer, or the file is not a complete image.
         """
-        if self.heatmap_model is None:
+        if self.search.localizer is None:
             raise ValueError("this model has no localizer: it cannot show where a phrase is")
         texts = self.embed_sentences([phrase.text for phrase in phrases])
-        found = self.heatmap_model.heatmaps(file.read_bytes(), texts, SIDE)
+        found = self.search.localizer.heatmaps(file.read_bytes(), texts, SIDE)
         return [Heatmap(phrase, scale(values)) for phrase, values in zip(phrases, found, strict=True)]
 
 

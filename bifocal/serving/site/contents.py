@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.export.quantization import quantize_rows
+from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.filters import PREFIX
+from bifocal.search.groups import GROUP_DEPTH
 from bifocal.serving.service.live.description import describe
 from bifocal.serving.service.live.thumbnails import small_picture
 from bifocal.serving.service.schema import Column
 from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.settings import Settings
 
 MAX_BYTES = 6_000
 """Largest size of a thumbnail."""
@@ -50,7 +53,12 @@ def write_collection(served: ServedModel, rows: NDArray[np.int64], pictures: Seq
         "model_hash": served.version.model_hash,
         "dimension": served.index.description.dimension,
         "corrected": served.index.bias is not None,
-        "calibration": None if calibration is None else asdict(calibration),
+        "calibration": None
+        if calibration is None
+        else asdict(calibration) | {"relevant": calibration.relevant, "depth": DEPTH},
+        "group_depth": GROUP_DEPTH,
+        "max_words": Settings.max_words,
+        "max_results": Settings.max_results,
         "encoder": {"graph": "text_encoder.onnx", "readers": "readers.json"},
         "languages": description.languages,
         "examples": [example.text for example in description.examples],

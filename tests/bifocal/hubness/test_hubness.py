@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from bifocal.hubness import CSLS, InvertedSoftmax
 from bifocal.hubness.bank import HubnessBank
 from bifocal.metrics import retrieval_ranks
+from bifocal.search import Search
 from bifocal.search.index.index import SearchIndex
 
 
@@ -79,7 +80,7 @@ def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, t
     index = SearchIndex.of([str(row) for row in range(60)], images.numpy(), biases[0])
     first = []
     for row, caption in enumerate(captions):
-        (hits,) = index.search(caption.numpy()[None], 60, corrected=True)
+        (hits,) = Search(index).batch(caption.numpy()[None], 60, sentences=True)
         assert [hit.item_id for hit in hits].index(str(int(image_of_caption[row]))) == int(ranks.better[row])
         first.append(hits[0].item_id)
     scores = images.double() @ captions.double().T + tensors[1].double()  # with biases of captions, in loops
@@ -88,7 +89,7 @@ def test_search_ranks_as_the_evaluation_and_hubs_disappear(correction: object, t
         assert int(caption_ranks.better[row]) == sum(float(value) > own + 1e-7 for value in scores[row])
     without = retrieval_ranks(images, captions, image_of_caption)[1]
     assert ranks.recall(1) > without.recall(1) + 0.1
-    hub = [hits[0].item_id for hits in index.search(captions.numpy(), 1)].count("0")
+    hub = [hits[0].item_id for hits in Search(index).batch(captions.numpy(), 1)].count("0")
     assert first.count("0") < 0.8 * hub
 
 

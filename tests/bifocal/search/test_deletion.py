@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from bifocal.search import SearchIndex
+from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.build import IndexSettings, build_index
-from bifocal.search.index.changes import add_items
 from bifocal.search.index.format import IndexDescription
 from bifocal.search.vectors import unit_vectors
 
@@ -123,12 +122,14 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
     assert delete_from_index(tmp_path, [NAMES[row] for row in GONE]) == pytest.approx(0.01)
     for content in [*secrets, *(f"place-{row:04d}".encode() for row in GONE)]:
         assert found_in(tmp_path, content) == []
-    assert opened.search(vectors[[3]], 1)[0][0].item_id == NAMES[3]
+    assert Search(opened).batch(vectors[[3]], 1)[0][0].item_id == NAMES[3]
     after = SearchIndex.open(tmp_path)
-    hits = after.search(vectors[:60], 1)
+    hits = Search(after).batch(vectors[:60], 1)
     live = [row for row in range(60) if row not in GONE]
     assert np.mean([hits[row][0].item_id == NAMES[row] for row in live]) > 0.9
-    assert not {hit.item_id for found in after.search(vectors[GONE], COUNT) for hit in found} & {NAMES[r] for r in GONE}
+    assert not {hit.item_id for found in Search(after).batch(vectors[GONE], COUNT) for hit in found} & {
+        NAMES[r] for r in GONE
+    }
     new = np.roll(vectors[[3]], 1, axis=1)
-    added = add_items(after, table.slice(3, 1), new, np.zeros(1, dtype=np.float32))
-    assert (added.row(NAMES[3]), added.search(new, 1)[0][0].item_id) == (COUNT, NAMES[3])
+    added = after.with_items(table.slice(3, 1), new, np.zeros(1, dtype=np.float32))
+    assert (added.row(NAMES[3]), Search(added).batch(new, 1)[0][0].item_id) == (COUNT, NAMES[3])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from bifocal.search import Searcher, SearchIndex
+from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
@@ -37,10 +37,10 @@ class Fixed:
 
 
 @pytest.fixture
-def searcher() -> Searcher:
+def search() -> Search:
     angles = np.array([0.4, 0.3, 0.2, 0.5, 0.1])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float16)
-    return Searcher(Fixed(), SearchIndex(ITEMS, vectors))  # by vector: e, c, b, a, d
+    return Search(SearchIndex(ITEMS, vectors), Fixed())  # by vector: e, c, b, a, d
 
 
 def test_keywords_rank_by_words_of_captions_and_texts() -> None:
@@ -57,45 +57,48 @@ def test_keywords_rank_by_words_of_captions_and_texts() -> None:
 def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:
     first, second = [5, 2, 9], [9, 5, 1]
     sums = {5: 1 / 61 + 1 / 62, 2: 1 / 62, 9: 1 / 63 + 1 / 61, 1: 1 / 63}
-    assert fuse([first, second]) == sorted(sums, key=lambda row: -sums[row])
-    assert fuse([]) == []
+    fused = fuse([first, second])
+    assert list(fused) == sorted(sums, key=lambda row: -sums[row])
+    assert fused == pytest.approx(sums)
+    assert fuse([]) == {}
 
 
-def test_hybrid_search_fuses_vectors_and_words(searcher: Searcher) -> None:
-    hits = searcher.hybrid("harbor", k=5)
-    by_vector = searcher.text("harbor", k=5)
+def test_hybrid_search_fuses_vectors_and_words(search: Search) -> None:
+    hits = search("harbor", k=5, mode="hybrid")
+    by_vector = search("harbor", k=5)
     expected = fuse([[hit.row for hit in by_vector], [3]])
-    assert expected != [hit.row for hit in by_vector]
-    assert [hit.row for hit in hits] == expected
-    assert {hit.row: hit for hit in hits} == {hit.row: hit for hit in by_vector}
-    assert searcher.hybrid("harbor", k=2, offset=1) == hits[1:3]
-    assert {hit.row for hit in searcher.hybrid("harbor", where={"year": [1, 2]})} == {0, 1}
+    assert list(expected) != [hit.row for hit in by_vector]
+    assert [(hit.row, hit.score) for hit in hits] == list(expected.items())  # the score sorts
+    assert search("harbor", k=2, offset=1, mode="hybrid") == hits[1:3]
+    assert {hit.row for hit in search("harbor", where={"year": [1, 2]}, mode="hybrid")} == {0, 1}
 
 
-def test_an_item_found_by_words_alone_has_a_score(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher.index.calibration = Calibration(-2.0, 3.0, 1.0, 0.5, 0.0, 0.0, 1.0, 10)
-    every = {hit.row: hit for hit in searcher.text("harbor", k=5)}
+def test_an_item_found_only_by_words_has_its_probability(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    search.index.calibration = Calibration(-2.0, 3.0, 1.0, 0.5, 0.0, 0.0, 1.0, 10)
+    every = {hit.row: hit for hit in search("harbor", k=5)}
     monkeypatch.setattr("bifocal.search.search.FUSED", 1)
-    hits = searcher.hybrid("harbor", k=2)
+    hits = search("harbor", k=2, mode="hybrid")
     assert {hit.row for hit in hits} == {3, 4}
-    assert {hit.row: hit.score for hit in hits} == {row: every[row].score for row in (3, 4)}
+    for hit in hits:
+        score, best = np.array([[every[hit.row].score]]), np.array([[every[4].score]])
+        assert hit.probability == pytest.approx(search.index.calibration.probabilities(score, best).item())
 
 
-def test_results_per_group_are_limited(searcher: Searcher) -> None:
-    hits = searcher.per_group("x", "city", each=1, k=5)
+def test_results_per_group_are_limited(search: Search) -> None:
+    hits = search("x", group="city", k=5)
     assert [hit.item_id for hit in hits] == ["e", "c", "b", "d"]
-    assert [hit.item_id for hit in searcher.per_group("x", "city", each=2, k=5)] == list("ecbad")
-    assert [hit.item_id for hit in searcher.per_group("x", "city", k=1, where={"year": {"max": 2}})] == ["b"]
+    assert [hit.item_id for hit in search("x", group="city", per_group=2, k=5)] == list("ecbad")
+    assert [hit.item_id for hit in search("x", group="city", k=1, where={"year": {"max": 2}})] == ["b"]
     with pytest.raises(ValueError, match="no metadata 'town'"):
-        searcher.per_group("x", "town")
+        search("x", group="town")
 
 
 def test_groups_are_filled_from_deep_results() -> None:
     values = ["common"] * 90 + [f"rare {row}" for row in range(10)]
     angles = np.linspace(0.1, 1.0, 100)
     items = pa.table({"item_id": [str(row) for row in range(100)], "meta.kind": values})
-    searcher = Searcher(Fixed(), SearchIndex(items, np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float16)))
-    hits = searcher.per_group("x", "kind", each=2, k=6)
+    search = Search(SearchIndex(items, np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float16)), Fixed())
+    hits = search("x", group="kind", per_group=2, k=6)
     assert [hit.row for hit in hits] == [0, 1, 90, 91, 92, 93]
     assert max(Counter(values[hit.row] for hit in hits).values()) == 2
 
@@ -110,12 +113,12 @@ def test_region_search_returns_the_best_region_of_each_item(tmp_path: Path) -> N
         writer.add(Item(f"i{number}", None, "", 9, 9), np.array([1.0, 0.0]), vectors, boxes)
         of_regions = [float(np.dot(vector.astype(np.float32), phrase)) for vector in vectors]
         best = max(range(count), key=of_regions.__getitem__)
-        scores[f"i{number}"] = of_regions[best], tuple(boxes[best].tolist())
+        scores[f"i{number}"] = of_regions[best], tuple((boxes[best] / 9).tolist())
     writer.finish(deleted=[Item("gone", None, "", 9, 9)])
     for k in (1, 3, 9):
         hits = search_regions(Collection.open(tmp_path), lambda vectors: vectors @ phrase, k)
         expected = sorted(scores, key=lambda name: -scores[name][0])[:k]
-        assert [hit.item_id for hit in hits] == expected
+        assert [f"i{hit.row}" for hit in hits] == expected
         assert [hit.box for hit in hits] == [scores[name][1] for name in expected]
         assert [hit.score for hit in hits] == pytest.approx([scores[name][0] for name in expected], rel=1e-5)
 
@@ -123,4 +126,4 @@ def test_region_search_returns_the_best_region_of_each_item(tmp_path: Path) -> N
 def test_region_search_needs_regions(tmp_path: Path) -> None:
     CollectionWriter(tmp_path, Description(ModelIdentity("m", None, "00"), ".", 2, None)).finish()
     with pytest.raises(ValueError, match="the collection has no regions"):
-        search_regions(Collection.open(tmp_path), lambda vectors: vectors[:, 0])
+        search_regions(Collection.open(tmp_path), lambda vectors: vectors[:, 0], 1)

@@ -7,7 +7,7 @@ import torch
 from bifocal.models import TwoBranchModel, build_model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import embed
-from bifocal.search import Searcher, SearchIndex, TorchEmbedder
+from bifocal.search import Search, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers.base import load_vectorizer
 
 
@@ -26,32 +26,32 @@ def embedder(pairs: ImageCaptionPairs) -> TorchEmbedder:
 
 
 @pytest.fixture(scope="module")
-def search(embedder: TorchEmbedder, pairs: ImageCaptionPairs) -> Searcher:
-    return Searcher(embedder, SearchIndex.of(pairs.image_ids, embed(embedder.model, pairs)[0]))
+def search(embedder: TorchEmbedder, pairs: ImageCaptionPairs) -> Search:
+    return Search(SearchIndex.of(pairs.image_ids, embed(embedder.model, pairs)[0]), embedder)
 
 
-def test_text_search_ranks_images_by_their_cosine(search: Searcher, pairs: ImageCaptionPairs) -> None:
+def test_text_search_ranks_images_by_their_cosine(search: Search, pairs: ImageCaptionPairs) -> None:
     assert isinstance(search.model, TorchEmbedder)
     images, captions = embed(search.model.model, pairs)
-    np.testing.assert_allclose(search.embed("a red ball with mark0"), captions[0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(search.embed(["a red ball with mark0"])[0], captions[0].numpy(), atol=1e-6)
     order = (images @ captions[0]).argsort(descending=True).tolist()
-    hits = search.text("a red ball with mark0", k=3)
+    hits = search("a red ball with mark0", k=3)
     assert [hit.item_id for hit in hits] == [pairs.image_ids[row] for row in order[:3]]
-    assert [hit.row for hit in search.text("a red ball with mark0", k=2, offset=1)] == order[1:3]
+    assert [hit.row for hit in search("a red ball with mark0", k=2, offset=1)] == order[1:3]
 
 
-def test_image_search_excludes_the_query_and_adds_words(search: Searcher) -> None:
+def test_image_search_excludes_the_query_and_adds_words(search: Search) -> None:
     index = search.index
     name = index.ids[3]
-    hits = search.image(name, k=len(index))
+    hits = search(like=name, k=len(index))
     assert len(hits) == len(index) - 1
     assert name not in {hit.item_id for hit in hits}
-    query = index.vector(name) + search.embed("a blue cube") - search.embed("the sea")
-    changed = search.image(name, plus=["a blue cube"], minus=["the sea"], k=4)
-    assert changed == index.search(query[None], 4, exclude=[name])[0]
-    assert search.image(index.vector(name), k=1)[0].score == pytest.approx(1.0, abs=1e-3)
+    cube, sea = search.embed(["a blue cube", "the sea"])
+    changed = search(like=name, plus=["a blue cube"], minus=["the sea"], k=4)
+    assert changed == Search(index).batch((index.vector(name) + cube - sea)[None], 4, exclude=[name])[0]
+    assert search(vector=index.vector(name), k=1)[0].score == pytest.approx(1.0, abs=1e-3)
 
 
-def test_explain_adds_an_explanation_to_each_result(search: Searcher) -> None:
-    hits = search.text("the sea", k=2, explain=lambda item_id, query: (item_id, query.shape))
+def test_explain_adds_an_explanation_to_each_result(search: Search) -> None:
+    hits = search("the sea", k=2, explain=lambda item_id, query: (item_id, query.shape))
     assert [hit.explanation for hit in hits] == [(hit.item_id, (6,)) for hit in hits]

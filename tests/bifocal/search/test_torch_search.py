@@ -9,7 +9,7 @@ import torch
 from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.models import GroundingModel, TwoBranchModel, build_model
 from bifocal.models.batch import ImageCaptionPairs
-from bifocal.search import GroundingSearch, Heatmaps, Searcher, SearchIndex, TorchEmbedder
+from bifocal.search import GroundingSearch, Heatmaps, Search, SearchIndex, TorchEmbedder
 from bifocal.text.vectorizers import ElmoLayers
 from bifocal.text.vectorizers.base import FittedVectorizer, load_vectorizer, write_text
 
@@ -44,9 +44,9 @@ def test_heatmap_marks_the_cell_of_the_query(pairs: ImageCaptionPairs, features:
     with torch.no_grad():
         model.image_encoder.convolution.weight.copy_(torch.eye(5))
     embedder = TorchEmbedder(model, load_vectorizer(pairs.text.directory))
-    search = Searcher(embedder, SearchIndex.of([f"image {n}" for n in range(4)], np.eye(4, 5)))
+    search = Search(SearchIndex.of([f"image {n}" for n in range(4)], np.eye(4, 5)), embedder)
     explain = Heatmaps(model, features, size=6)
-    for number, hit in enumerate(search.image(np.eye(4, 5)[n], k=1, explain=explain)[0] for n in range(4)):
+    for number, hit in enumerate(search(vector=np.eye(4, 5)[n], k=1, explain=explain)[0] for n in range(4)):
         assert hit.item_id == f"image {number}"
         expected = torch.zeros(3, 3)
         expected[number // 3, number % 3] = 1
@@ -91,7 +91,7 @@ def test_grounding_search_ranks_images_by_the_scores_of_the_model(
     model, vectorizer = grounding
     names = [f"image {number}" for number in (2, 0, 3, 1)]
     search = GroundingSearch.from_features(model, vectorizer, names, features)
-    hits = search.text("a red star", k=3, explain=Heatmaps(model, features, size=3))
+    hits = search("a red star", k=3, explain=Heatmaps(model, features, size=3))
     with torch.inference_mode():
         sentences, words = model.embed_captions(vectorizer.vectorize(["a red star"]))
         cells = model.embed_images(features.gather(features.rows(names)))

@@ -8,7 +8,7 @@ import pytest
 
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
-from bifocal.search import SearchIndex
+from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.serving.encoders import Embedder
@@ -57,7 +57,7 @@ def test_stage_writes_a_measured_and_calibrated_index(inputs: dict[str, Path], t
     assert index.calibration is not None
     assert index.calibration.error == metrics["calibration_error"]
     caption = read_dataset(inputs["dataset"]).captions.iloc[20]
-    hits = index.search(Embedder(ONNX).embed_sentences([caption["text"]]), 5, corrected=True)[0]
+    hits = Search(index).batch(Embedder(ONNX).embed_sentences([caption["text"]]), 5, sentences=True)[0]
     assert caption["image_id"] in [hit.item_id for hit in hits]
     assert all(hit.probability is not None and 0 < hit.probability < 1 for hit in hits)
 

@@ -9,8 +9,9 @@ import pytest
 from bifocal.datasets.scenes.captions import ADJECTIVES, NOUNS, ON, Sentence
 from bifocal.datasets.scenes.layout import BACKGROUNDS, COLORS, SHAPES, Scene
 from bifocal.datasets.scenes.scenes import Scenes
-from bifocal.search import SearchIndex
-from bifocal.search.calibration.calibration import Calibration, calibrate, calibration_error
+from bifocal.search import Search, SearchIndex
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.calibration.fitting import calibrate, calibration_error
 from bifocal.serving.encoders import Embedder
 from pipelines.app.demo_folder import SHIPPED
 
@@ -55,7 +56,7 @@ def test_probabilities_are_those_of_relevance(demo: tuple[Embedder, SearchIndex]
     queries, matches = recombined(1200, seed=5)
     without = np.array([not found for found in matches])
     assert without.sum() >= 200
-    hits = [found[0] for found in index.search(embedder.embed_sentences(queries), 1)]
+    hits = [found[0] for found in Search(index).batch(embedder.embed_sentences(queries), 1)]
     relevant = np.array([hit.row in found for hit, found in zip(hits, matches, strict=True)])
     probabilities = np.array([hit.probability for hit in hits])
     calibration = index.calibration
@@ -70,11 +71,11 @@ def test_probabilities_are_those_of_relevance(demo: tuple[Embedder, SearchIndex]
 def test_nothing_is_found_below_the_threshold(demo: tuple[Embedder, SearchIndex], tmp_path: Path) -> None:
     embedder, index = demo
     query = embedder.embed_sentences(["the stock market"])
-    assert len(index.search(query, 3)[0]) == 3
-    assert index.search(query, 3, relevant=True) == [[]]
+    assert len(Search(index).batch(query, 3)[0]) == 3
+    assert Search(index).batch(query, 3, relevant=True) == [[]]
     index.write(tmp_path)
     opened = SearchIndex.open(tmp_path)
-    assert opened.search(query, 3) == index.search(query, 3)
+    assert Search(opened).batch(query, 3) == Search(index).batch(query, 3)
     assert Calibration.read(tmp_path) == index.calibration
-    page = opened.search(query, 2, offset=1)[0]
-    assert page == index.search(query, 3)[0][1:]
+    page = Search(opened).batch(query, 2, offset=1)[0]
+    assert page == Search(index).batch(query, 3)[0][1:]

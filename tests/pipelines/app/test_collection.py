@@ -15,6 +15,7 @@ from bifocal.features import FeatureStore, FeatureWriter
 from bifocal.hubness.bank import HubnessBank
 from bifocal.models import TwoBranchModel, build_model, save_model
 from bifocal.models.embedding import embed
+from bifocal.search import Search
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import Description, ModelIdentity
 from bifocal.search.collection.writer import CollectionWriter, Item
@@ -78,7 +79,7 @@ def test_corrected_search_ranks_as_the_evaluation(subject: Subject, tmp_path: Pa
     pool, ranks = set(pairs.image_ids), {True: list[int](), False: list[int]()}
     for caption, image in zip(embed(subject.model, pairs)[1].numpy(), pairs.image_of_caption.tolist(), strict=True):
         for corrected, places in ranks.items():
-            (hits,) = index.search(caption[None], len(index), corrected=corrected)
+            (hits,) = Search(index).batch(caption[None], len(index), sentences=corrected)
             places.append([hit.item_id for hit in hits if hit.item_id in pool].index(pairs.image_ids[image]))
     for corrected, folds in ((True, ranked.corrected), (False, ranked.raw)):
         differences = np.subtract(ranks[corrected], folds[0][1].better.numpy())

@@ -3,8 +3,6 @@ import { openEncoder } from "./encoder.js";
 import { compileFilter } from "./filter.js";
 import { openVectors, rank } from "./ranking.js";
 
-const RELEVANT = 0.5; // least probability of a result that is called relevant, as in the service
-const MAX_WORDS = 16;
 const MODE = "vectors"; // words and regions are searched by the service alone
 
 export class ServiceError extends Error {
@@ -41,9 +39,9 @@ function readCollection(content) {
 }
 
 export async function info() {
-  const { ids, model, languages, columns, examples } = await collection();
+  const { ids, model, languages, columns, examples, max_results } = await collection();
   encoder().catch(() => {}); // load it before the first search, which reports a failure
-  const limits = { max_results: 100, max_depth: ids.length, max_image_bytes: 0 };
+  const limits = { max_results, max_depth: ids.length, max_image_bytes: 0 };
   const able = { accepts_images: false, explains: false, modes: [MODE] };
   return { model, languages, columns, examples, items: ids.length, ...able, ...limits };
 }
@@ -59,7 +57,7 @@ function describe({ ids, captions, metadata, pictures }, row) {
   return { id: ids[row], captions: captions[row], metadata: Object.fromEntries(values), has_image: pictures[row] };
 }
 
-export async function search({ text, like, plus, minus, where, k, offset, group, mode = MODE }, _file, signal) {
+export async function search({ text, like, plus, minus, where, k, offset, group, per_group: perGroup = 1, mode = MODE }, _file, signal) {
   const opened = await collection();
   if (mode !== MODE) throw new ServiceError(409, `this collection cannot be searched by ${mode}, but by ${MODE}`);
   if (group && !(group in opened.metadata)) throw new ServiceError(400, `the collection has no metadata '${group}'`);
@@ -71,23 +69,24 @@ export async function search({ text, like, plus, minus, where, k, offset, group,
     parts.push([await (await encoder()).embed(sentence), sign]);
   }
   const query = sum(parts, stored.dimension);
-  const corrected = !like && !plus.length && !minus.length;
-  const { calibration, metadata } = opened;
-  const hits = rank(stored, query, { k: k + 1, offset, allowed, corrected, calibration, group: group && metadata[group] });
+  const sentence = !like && !plus.length && !minus.length;
+  const { calibration, metadata, group_depth: groupDepth } = opened;
+  const groups = { group: group && metadata[group], perGroup, groupDepth };
+  const hits = rank(stored, query, { k: k + 1, offset, allowed, sentence, calibration, ...groups });
   signal.throwIfAborted();
   const results = hits.slice(0, k).map(({ row, score, probability }) => {
-    const relevance = probability === null ? null : probability >= Math.max(RELEVANT, calibration.threshold) ? "relevant" : "maybe";
+    const relevance = probability === null ? null : probability >= calibration.relevant ? "relevant" : "maybe";
     return { ...describe(opened, row), score, probability, relevance };
   });
   const found = results.length > 0 && (offset > 0 || (results[0].probability ?? 1) >= (calibration?.threshold ?? 0));
   return { results, found, items: opened.ids.length, more: hits.length > k, model: opened.model };
 }
 
-function check({ rows, columns }, text, like, plus, minus, where) {
+function check({ rows, columns, max_words: maxWords }, text, like, plus, minus, where) {
   const added = [...(text === undefined ? [] : [text]), ...plus];
   const sentences = [...added.map((sentence) => [sentence, 1]), ...minus.map((sentence) => [sentence, -1])];
   if (!like && !added.length) throw new ServiceError(400, "nothing to search by");
-  if (plus.length + minus.length > MAX_WORDS) throw new ServiceError(400, `at most ${MAX_WORDS} sentences are added and taken away`);
+  if (plus.length + minus.length > maxWords) throw new ServiceError(400, `at most ${maxWords} sentences are added and taken away`);
   if (sentences.some(([sentence]) => !sentence.trim())) throw new ServiceError(400, "a sentence is empty");
   if (like && !rows.has(like)) throw new ServiceError(404, "there is no item with the id in like");
   const excluded = like ? rows.get(like) : -1;

@@ -1,5 +1,4 @@
-// Exact search in int8 vectors, with the biases and the calibration of the index: bifocal/search/index/index.py and calibration.py.
-const DEPTH = 10;
+// Exact search in int8 vectors, as bifocal/search/search.py ranks, corrects and calibrates; the limits come from collection.json.
 
 export async function openVectors({ ids, dimension, corrected }, read) {
   const [values, scales, bias] = await Promise.all([read("vectors.i8"), read("scales.f32"), corrected ? read("bias.f32") : null]);
@@ -9,33 +8,34 @@ export async function openVectors({ ids, dimension, corrected }, read) {
   return stored;
 }
 
-// Group: the value of each row; each value has at most one result. Null for no groups.
-export function rank(stored, query, { k, offset, allowed, corrected, calibration, group }) {
+// Group: the value of each row, which has at most perGroup results among the first groupDepth. Null for no groups.
+export function rank(stored, query, { k, offset, allowed, sentence, calibration, group, perGroup, groupDepth }) {
   const { count, dimension, values, scales, bias } = stored;
   const scores = new Float64Array(count);
-  const keys = new Float64Array(count);
   const rows = [];
   for (let row = 0, place = 0; row < count; row += 1) {
     let product = 0;
     for (let number = 0; number < dimension; number += 1, place += 1) product += query[number] * values[place];
-    scores[row] = product * scales[row];
-    keys[row] = scores[row] + (corrected && bias ? bias[row] : 0);
+    scores[row] = product * scales[row] + (sentence && bias ? bias[row] : 0);
     if (allowed(row)) rows.push(row);
   }
-  rows.sort((one, other) => keys[other] - keys[one] || one - other);
-  let hits = rows.map((row) => ({ row, score: scores[row], probability: null }));
-  if (calibration && corrected) {
-    const others = rows.slice(1, DEPTH);
-    const reference = others.length ? others.reduce((total, row) => total + keys[row], 0) / others.length : keys[rows[0]];
+  rows.sort((one, other) => scores[other] - scores[one] || one - other);
+  const hits = rows.map((row) => ({ row, score: scores[row], probability: null }));
+  if (calibration && sentence) {
+    const others = rows.slice(1, calibration.depth);
+    const reference = others.length ? others.reduce((total, row) => total + scores[row], 0) / others.length : scores[rows[0]];
     for (const hit of hits) {
-      const logit = calibration.intercept + calibration.score * keys[hit.row] + calibration.margin * (keys[hit.row] - reference);
+      const logit = calibration.intercept + calibration.score * hit.score + calibration.margin * (hit.score - reference);
       hit.probability = 1 / (1 + Math.exp(-logit));
     }
   }
-  return (group ? firstOfEach(hits, group) : hits).slice(offset, offset + k);
+  return (group ? limitGroups(hits.slice(0, groupDepth), group, perGroup) : hits).slice(offset, offset + k);
 }
 
-function firstOfEach(hits, group) {
-  const seen = new Set();
-  return hits.filter(({ row }) => !seen.has(group[row]) && seen.add(group[row]));
+function limitGroups(hits, group, perGroup) {
+  const seen = new Map();
+  return hits.filter(({ row }) => {
+    seen.set(group[row], (seen.get(group[row]) ?? 0) + 1);
+    return seen.get(group[row]) <= perGroup;
+  });
 }

@@ -4,13 +4,9 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import DESCRIPTION
-from bifocal.search.index.changes import remove_items
-from bifocal.search.index.from_collection import index_of_collection
-from bifocal.search.index.index import SearchIndex
+from bifocal.search.opening import open_search
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
-from bifocal.serving.identity import model_hash
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.served_model import ServedModel, Version
 
@@ -54,21 +50,11 @@ def open_served_model(
 
     Raise ``ValueError`` if collection or index belong to another model.
     """
-    digest = model_hash(onnx)
-    opened = _open_collection(collection, digest)
-    if index is None:
-        searched = index_of_collection(opened, None)
-    else:
-        searched = without_deleted(SearchIndex.open(index, model=digest), opened)
-    return ServedModel(onnx, searched, Items(opened, images), opened, Version(name, digest))
-
-
-def without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
-    """Return an index without the items that its collection does not have any more."""
-    live = {item_id for item_id, deleted in zip(collection.ids, collection.deleted, strict=True) if not deleted}
-    indexed = zip(index.ids, index.removed, strict=True)
-    gone = [item_id for item_id, removed in indexed if not removed and item_id not in live]
-    return remove_items(index, gone) if gone else index
+    embedder = Embedder(onnx, threads=1)
+    search = open_search(onnx, embedder, collection, index)
+    assert search.collection is not None
+    version = Version(name, search.collection.model.sha256)
+    return ServedModel(search, embedder, Items(search.collection, images), version)
 
 
 def file_states(folders: Iterable[Path]) -> str:
@@ -81,12 +67,3 @@ def file_states(folders: Iterable[Path]) -> str:
             state = file.stat()
             states.append((str(file), state.st_mtime_ns, state.st_size, state.st_ino))
     return hashlib.sha256(repr(states).encode()).hexdigest()
-
-
-def _open_collection(folder: Path, digest: str) -> Collection:
-    if not (folder / DESCRIPTION).is_file():
-        raise FileNotFoundError(f"{folder} holds no collection: it has no {DESCRIPTION}")
-    collection = Collection.open(folder)
-    if collection.model.sha256 != digest:
-        raise ValueError(f"the collection in {folder} was embedded by another model: embed it again")
-    return collection

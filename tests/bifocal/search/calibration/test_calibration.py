@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bifocal.search import SearchIndex
-from bifocal.search.calibration.calibration import TooFewPairs, calibrate
+from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 
 ITEMS, DIM = 40, 16
 

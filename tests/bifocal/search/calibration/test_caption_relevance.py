@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from bifocal.search import SearchIndex
-from bifocal.search.calibration.calibration import DEPTH, first_results
+from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.calibration.fitting import first_results
 
 CAPTIONS = [
     ["a dog runs on grass", "a brown dog on the grass"],

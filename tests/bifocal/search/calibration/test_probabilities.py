@@ -5,15 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from bifocal.search import SearchIndex
-from bifocal.search.calibration.calibration import (
-    CONFIDENCE,
-    FALSE_POSITIVES,
-    Calibration,
-    allowed_share,
-    calibrate,
-    first_results,
-)
+from bifocal.search import Search, SearchIndex
+from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.calibration.fitting import CONFIDENCE, FALSE_POSITIVES, allowed_share, calibrate, first_results
 from bifocal.search.vectors import unit_vectors
 
 COUNT, D = 200, 12
@@ -31,17 +25,16 @@ def test_probabilities_are_those_of_the_scores_with_biases() -> None:
     index, queries = drawn(noise=0.2)
     index.calibration = calibrate(index, queries, index.ids)
     assert index.bias is not None
-    for hits in index.search(queries[:5], 12, corrected=True):
-        scores = [hit.score + float(index.bias[hit.row]) for hit in hits]
+    for hits in Search(index).batch(queries[:5], 12, sentences=True):
+        scores = [hit.score for hit in hits]
         assert scores == sorted(scores, reverse=True)
         margin = sum(scores[1:10]) / 9
         for hit, score in zip(hits, scores, strict=True):
             logit = index.calibration.intercept + index.calibration.score * score
             expected = 1 / (1 + math.exp(-logit - index.calibration.margin * (score - margin)))
             assert hit.probability == pytest.approx(expected, abs=1e-6)
-    (plain,) = index.search(queries[:1], 12)  # without biases in the order, there are none in the probability
-    best = np.array([[hit.score for hit in plain]])
-    assert [hit.probability for hit in plain] == pytest.approx(index.calibration.probabilities(best)[0].tolist())
+    (plain,) = Search(index).batch(queries[:1], 12)
+    assert {hit.probability for hit in plain} == {None}  # the calibration is for sentences
 
 
 def test_good_queries_are_found_and_random_ones_rarely() -> None:
@@ -58,8 +51,7 @@ def test_good_queries_are_found_and_random_ones_rarely() -> None:
 @pytest.mark.parametrize(("threshold", "least"), [(0.2, 0.5), (0.8, 0.8)])
 def test_relevant_results_are_more_probable_than_not_and_reach_the_threshold(threshold: float, least: float) -> None:
     calibration = Calibration(0.0, 1.0, 0.0, threshold, 0.0, 0.05, 0.5, 100)
-    assert calibration.is_relevant(least)
-    assert not calibration.is_relevant(least - 0.01)
+    assert calibration.relevant == least
 
 
 @pytest.mark.parametrize("items", [20, 58, 59, 200, 1000])

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from bifocal.search import SearchIndex
+from bifocal.search import Search, SearchIndex
 from bifocal.search.index.approximate import choose_factory
 from bifocal.search.index.build import IndexSettings, build_index, measure, rebuilt, recall_at
-from bifocal.search.index.changes import add_items, remove_items
 
 D = 16
 PROBES = IndexSettings("IVF24,SQ8", recall=0.99)
@@ -43,7 +42,7 @@ def inverted(exact: SearchIndex, queries: NDArray[np.float64]) -> SearchIndex:
 
 
 def rows(index: SearchIndex, queries: NDArray[np.float64], where: dict[str, Any] | None = None) -> list[list[int]]:
-    return [[hit.row for hit in hits] for hits in index.search(queries, 10, corrected=True, where=where)]
+    return [[hit.row for hit in hits] for hits in Search(index).batch(queries, 10, sentences=True, where=where)]
 
 
 def overlap(a: list[list[int]], b: list[list[int]]) -> float:
@@ -65,8 +64,8 @@ def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     assert measured.bytes == sum(file.stat().st_size for file in tmp_path.iterdir()) - (
         tmp_path / "index.json"
     ).stat().st_size  # fmt: skip
-    by_row = {hit.row: hit.score for hit in exact.search(queries[:1], 2000)[0]}
-    assert all(hit.score == by_row[hit.row] for hit in opened.search(queries[:1], 10)[0])
+    by_row = {hit.row: hit.score for hit in Search(exact).batch(queries[:1], 2000)[0]}
+    assert all(hit.score == by_row[hit.row] for hit in Search(opened).batch(queries[:1], 10)[0])
 
 
 def test_the_effort_is_the_least_that_reaches_the_recall() -> None:
@@ -92,7 +91,7 @@ def test_filters_of_few_and_of_many_items_lose_none(
     found, truth = rows(inverted, queries, where=where), rows(exact, queries, where=where)
     assert all(len(hits) == 10 and all(row % 50 < parts for row in hits) for hits in found)
     assert found == truth if parts == 1 else overlap(truth, found) > 0.85
-    assert [len(hits) for hits in inverted.search(queries[:2], 3000, where={"part": 1})] == [40, 40]
+    assert [len(hits) for hits in Search(inverted).batch(queries[:2], 3000, where={"part": 1})] == [40, 40]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -122,7 +121,7 @@ def test_changes_find_what_a_rebuilt_index_finds(
     bias = np.zeros(100, dtype=np.float32)
     gone = [f"image {row}" for row in range(0, 2000, 3)]
     build_index(exact, settings, queries).write(tmp_path)
-    changed = add_items(remove_items(SearchIndex.open(tmp_path), gone), new.items, new.vectors, bias)
+    changed = SearchIndex.open(tmp_path).without_items(gone).with_items(new.items, new.vectors, bias)
     assert (len(changed), changed.removed_share) == (2100 - len(gone), pytest.approx(len(gone) / 2100))
     compact = rebuilt(changed, settings, queries)
     assert (len(compact), compact.removed_share) == (len(changed), 0)
@@ -130,10 +129,11 @@ def test_changes_find_what_a_rebuilt_index_finds(
     (tmp_path / "changed").mkdir()
     changed.write(tmp_path / "changed")
     opened = SearchIndex.open(tmp_path / "changed")
-    truth = [[(hit.item_id, hit.score) for hit in hits] for hits in
-             build_index(changed, IndexSettings("exact"), queries).search(queries, 10, corrected=True)]  # fmt: skip
+    again = build_index(changed, IndexSettings("exact"), queries)
+    truth = [[(hit.item_id, hit.score) for hit in hits] for hits in Search(again).batch(queries, 10, sentences=True)]
     for index in (changed, opened, compact):
-        found = [[(hit.item_id, hit.score) for hit in hits] for hits in index.search(queries, 10, corrected=True)]
+        results = Search(index).batch(queries, 10, sentences=True)
+        found = [[(hit.item_id, hit.score) for hit in hits] for hits in results]
         assert not {name for hits in found for name, _ in hits} & set(gone)
         recall = sum(len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)) / 600
         assert found == truth if factory == "exact" else recall > 0.85
@@ -142,15 +142,15 @@ def test_changes_find_what_a_rebuilt_index_finds(
     with pytest.raises(ValueError, match="no item 'image 0'"):
         opened.vector("image 0")
     # An id that was removed may come back.
-    assert add_items(opened, exact.items.slice(0, 1), exact.vectors[:1], bias[:1]).row("image 0") == 2100
+    assert opened.with_items(exact.items.slice(0, 1), exact.vectors[:1], bias[:1]).row("image 0") == 2100
 
 
 def test_changes_are_checked(exact: SearchIndex) -> None:
     new = SearchIndex.of(["image 3"], np.ones((1, D)))
     with pytest.raises(ValueError, match="give biases of new items"):
-        add_items(exact, new.items, new.vectors)
+        exact.with_items(new.items, new.vectors)
     with pytest.raises(ValueError, match="2001 ids, 2000 of them different"):
-        add_items(exact, new.items, new.vectors, np.zeros(1, dtype=np.float32))
+        exact.with_items(new.items, new.vectors, np.zeros(1, dtype=np.float32))
 
 
 def test_settings_that_cannot_be_met_are_errors(exact: SearchIndex, queries: NDArray[np.float64]) -> None:

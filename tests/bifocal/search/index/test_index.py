@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bifocal.search import SearchIndex
+from bifocal.search import Search, SearchIndex
 from bifocal.search.collection.format import ModelIdentity
 from bifocal.search.filters import matching_rows
 from bifocal.search.index import exact
@@ -51,14 +51,16 @@ def test_search_sorts_all_scores(
         patch.setattr(exact, "BLOCK", block)
         patch.setattr(exact, "QUERIES", 2)
         patch.setattr(exact, "SAMPLE", 4)
-        found = index.search(
-            queries, k, offset=offset, exclude=[index.ids[row] for row in excluded], corrected=corrected
+        found = Search(index).batch(
+            queries, k, offset=offset, exclude=[index.ids[row] for row in excluded], sentences=corrected
         )
     for query, hits in zip(queries, found, strict=True):
         allowed = [row for row in range(items) if row not in excluded]
         expected = reference(index, query, allowed, bias.tolist() if corrected else [0.0] * items)[offset : offset + k]
         assert [hit.row for hit in hits] == [row for row, _ in expected]
-        assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected], abs=1e-9)
+        added = bias if corrected else np.zeros(items)
+        shown = [score + float(added[row]) for row, score in expected]
+        assert [hit.score for hit in hits] == pytest.approx(shown, abs=1e-9)
         assert [hit.item_id for hit in hits] == [index.ids[row] for row, _ in expected]
 
 
@@ -77,7 +79,7 @@ def test_equal_scores_keep_the_order_of_the_items(block: int, monkeypatch: pytes
     monkeypatch.setattr(exact, "BLOCK", block)
     monkeypatch.setattr(exact, "SPARE", 0)
     index = SearchIndex.of(list("abcdefgh"), np.tile([[1.0, 0.2]], (8, 1)))
-    assert [hit.item_id for hit in index.search(np.array([[1.0, 0.0]]), 3)[0]] == ["a", "b", "c"]
+    assert [hit.item_id for hit in Search(index).batch(np.array([[1.0, 0.0]]), 3)[0]] == ["a", "b", "c"]
 
 
 def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
@@ -89,8 +91,8 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
     opened = SearchIndex.open(tmp_path, model="ab" * 32)
     assert isinstance(opened.vectors, FileVectors)
     assert opened.description == description
-    for arguments in ({}, {"corrected": True}, {"where": {"year": [7, 9]}}):
-        assert opened.search(queries, 5, **arguments) == index.search(queries, 5, **arguments)
+    for arguments in ({}, {"sentences": True}, {"where": {"year": [7, 9]}}):
+        assert Search(opened).batch(queries, 5, **arguments) == Search(index).batch(queries, 5, **arguments)
     with pytest.raises(ValueError, match=r"model 'mine' version 3 with hash abababababab, but .* hash cdcdcdcdcdcd"):
         SearchIndex.open(tmp_path, model="cd" * 32)
     with pytest.raises(FileNotFoundError, match=r"holds no index: it has no index\.json"):
@@ -103,7 +105,7 @@ def test_index_is_the_same_after_write_and_open(tmp_path: Path) -> None:
 
 def test_an_empty_collection_finds_nothing(tmp_path: Path) -> None:
     SearchIndex(pa.table({"item_id": pa.array([], pa.string())}), np.zeros((0, 4), np.float16)).write(tmp_path)
-    assert SearchIndex.open(tmp_path).search(np.ones((2, 4)), 3) == [[], []]
+    assert Search(SearchIndex.open(tmp_path)).batch(np.ones((2, 4)), 3) == [[], []]
 
 
 def test_index_rejects_what_it_cannot_search() -> None:
@@ -111,12 +113,12 @@ def test_index_rejects_what_it_cannot_search() -> None:
     with pytest.raises(ValueError, match="no item 'sea' among its 50"):
         index.vector("sea")
     with pytest.raises(ValueError, match=r"vectors \(3, 2\), expected \(number, 8\)"):
-        index.search(queries[:, :2], 1)
+        Search(index).batch(queries[:, :2], 1)
     for wrong in (np.zeros((1, 8)), np.full((1, 8), np.nan)):
         with pytest.raises(ValueError, match="zero or not finite"):
-            index.search(wrong, 1)
+            Search(index).batch(wrong, 1)
     with pytest.raises(ValueError, match="k is 0 and offset 0"):
-        index.search(queries, 0)
+        Search(index).batch(queries, 0)
     with pytest.raises(ValueError, match="2 ids, 1 of them different, and 2 vectors"):
         SearchIndex.of(["a", "a"], np.eye(2))
     with pytest.raises(ValueError, match="one number per item"):
@@ -186,9 +188,9 @@ def test_conditions_that_do_not_fit_are_rejected(where: dict[str, Any], message:
 def test_a_filter_applies_before_the_ranking() -> None:
     index, queries = example()
     index = SearchIndex(index.items.append_column("meta.year", pa.array(np.arange(50) % 10)), index.vectors)
-    (hits, *_) = index.search(queries, 50, where={"year": {"min": 8}})
+    (hits, *_) = Search(index).batch(queries, 50, where={"year": {"min": 8}})
     assert sorted(hit.row for hit in hits) == [row for row in range(50) if row % 10 >= 8]
-    assert hits == [replace(hit) for hit in index.search(queries[:1], 50)[0] if hit.row % 10 >= 8]
+    assert hits == [replace(hit) for hit in Search(index).batch(queries[:1], 50)[0] if hit.row % 10 >= 8]
 
 
 def test_rows_are_read_from_the_file_that_was_opened(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bifocal.serving.service.ranking import Query
+from bifocal.search.query import Query
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site.writer import SiteReport
 from tests.bifocal.serving.page.steps import check_input_before_the_scripts, ids, search, violations
@@ -59,15 +59,14 @@ def ask(page: Page, **query: Any) -> Any:
 
 def check(served: ServedModel, answer: Any, query: Query, k: int = 24) -> None:
     """Compare an answer with that of the service; images of nearly the same score may change places."""
-    hits = {hit.item_id: hit for hit in served.search(query, len(served))}
-    bias = served.index.bias if query.sentence is not None else None
-    keys = {hit.item_id: hit.score + (0 if bias is None else bias[hit.row]) for hit in hits.values()}
+    hits = {hit.item_id: hit for hit in served.search.rank(query, len(served))}
+    keys = {item_id: hit.score for item_id, hit in hits.items()}
     found = [result["id"] for result in answer["results"]]
     for result in answer["results"]:
         hit = hits[result["id"]]
         assert result["score"] == pytest.approx(hit.score, abs=TOLERANCE)
-        assert result["probability"] == (None if bias is None else pytest.approx(hit.probability, abs=0.03))
-        if bias is not None:
+        assert result["probability"] == (None if query.sentence is None else pytest.approx(hit.probability, abs=0.03))
+        if query.sentence is not None:
             assert result["relevance"] == ("relevant" if result["probability"] >= 0.5 else "maybe")
         assert result["captions"] == served.items.captions(result["id"])
         assert result["metadata"] == served.items.metadata(result["id"])
@@ -111,14 +110,14 @@ def test_pages_follow_each_other(tab: Page) -> None:
 def test_filters(tab: Page, served: ServedModel, where: dict[str, Any]) -> None:
     query = Query(served.index.vector("test-00030"), where=where, exclude=[DELETED, "test-00030"])
     answer = ask(tab, like="test-00030", where=where, k=256)
-    assert {result["id"] for result in answer["results"]} == {hit.item_id for hit in served.search(query, 256)}
+    assert {result["id"] for result in answer["results"]} == {hit.item_id for hit in served.search.rank(query, 256)}
 
 
 def test_groups(tab: Page, served: ServedModel) -> None:
     (vector,) = served.embed_sentences([QUERIES[0]])
     query = Query(vector, QUERIES[0], exclude=[DELETED], group="parity")
     found = ask(tab, text=QUERIES[0], group="parity")["results"]
-    assert [result["id"] for result in found] == [hit.item_id for hit in served.search(query, 24)]
+    assert [result["id"] for result in found] == [hit.item_id for hit in served.search.rank(query, 24)]
     assert len(found) == 2
 
 

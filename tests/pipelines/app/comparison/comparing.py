@@ -10,9 +10,9 @@ from urllib.request import Request, urlopen
 import uvicorn
 
 from bifocal.search.hits import SearchHit
+from bifocal.search.query import Query
 from bifocal.serving.service.app import create_app
 from bifocal.serving.service.candidate import Candidate
-from bifocal.serving.service.ranking import Query
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 from pipelines.app.serve_sources import CandidateSource, ReleaseSource
@@ -60,16 +60,16 @@ class Damaged(CandidateSource):
 
     def load(self) -> ServedModel:
         served = super().load()
-        find = served.search
+        rank = served.search.rank
 
         def search(query: Query, k: int, offset: int = 0) -> list[SearchHit]:
             if query.sentence == "fail":
                 raise RuntimeError("damaged")
             if query.sentence == "wait":
                 self.go.wait(60)
-            return find(query, k, offset)
+            return rank(query, k, offset)
 
-        vars(served)["search"] = search
+        vars(served.search)["rank"] = search
         return served
 
 

@@ -7,10 +7,10 @@ import mlflow
 import numpy as np
 import pytest
 
+from bifocal.search.query import Query
 from bifocal.serving.canary.decision import Rule, decide
 from bifocal.serving.canary.report import Report, overlap_at_10
 from bifocal.serving.canary.shadow import WAITING
-from bifocal.serving.service.ranking import Query
 from pipelines.app.serve_sources import ReleaseSource
 from tests.pipelines.app.comparison.comparing import (
     BAD,
@@ -53,7 +53,7 @@ def check_shadow(sentences: list[str]) -> None:
                 wait(lambda: sum(report()["compared"]) == len(answers))
         overlaps, relevances = [], []
         for text, answer in answers:
-            hits = expected.search(Query(expected.embed_sentences([text])[0], text), 10)
+            hits = expected.search.rank(Query(expected.embed_sentences([text])[0], text), 10)
             overlaps.append(
                 overlap_at_10([result["id"] for result in answer["results"]], [hit.item_id for hit in hits])
             )

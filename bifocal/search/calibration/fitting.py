@@ -1,0 +1,148 @@
+"""Fits a calibration on captions that were held out of the training of a model."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.search.calibration.calibration import DEPTH, Calibration, reference_scores
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.vectors import unit_vectors
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+
+Array = NDArray[Any]
+SPARE = 100
+"""Results beyond these that are searched at once: most sentences describe fewer items."""
+FALSE_POSITIVES = 0.05
+"""Share of queries without a match that may get a result."""
+CONFIDENCE = 0.95
+"""Confidence that the threshold keeps this share with new queries."""
+FOLDS, BINS = 5, 10
+
+
+class TooFewPairs(ValueError):
+    """Held-out pairs do not suffice to calibrate a model."""
+
+
+def calibrate(
+    index: SearchIndex, queries: Array, item_ids: Sequence[str], relevant_rows: Sequence[Array] | None = None
+) -> Calibration:
+    """Fit a calibration on pairs that were held out of the training of the model.
+
+    Each query is searched twice. The first search is in the whole collection: its first result is relevant if the query
+    describes it. The second search leaves out all items that the query describes: its first result is not relevant.
+
+    Args:
+        index: the collection, with the items of the pairs.
+        queries: (Q, d), captions such as users write.
+        item_ids: item that each query was written for.
+        relevant_rows: rows of all items that each query describes, see ``caption_relevance``; None for its own item
+            alone. An item that is missing here counts as an error, so the probabilities are rather too low.
+
+    Raises:
+        TooFewPairs: fewer than 20 pairs, fewer than 12 items, or too few relevant first results for every fold.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GroupKFold
+
+    if len(queries) < 20 or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
+        raise TooFewPairs(
+            f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the collection: calibration "
+            f"needs 20 pairs of {FOLDS} items and {DEPTH + 2} items"
+        )
+    own = np.array([index.row(item_id) for item_id in item_ids])
+    scores, relevant = first_results(index, queries, list(own[:, None]) if relevant_rows is None else relevant_rows)
+    best = scores[:, 0]
+    variables = np.stack([best, best - reference_scores(scores)], axis=1)
+    both = np.concatenate([own, own])
+    folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
+    if not all(relevant[fitted].any() for fitted, _ in folds):
+        raise TooFewPairs(
+            f"{relevant.sum()} of {len(queries)} held-out captions find an item first that they describe, too few to "
+            "calibrate with"
+        )
+    model = LogisticRegression(C=1e3)
+    without = np.arange(len(relevant)) >= len(queries)
+    predicted, found = np.zeros(len(relevant)), np.zeros(len(relevant), dtype=bool)
+    for others, held_out in folds:
+        model.fit(variables[others], relevant[others])
+        predicted[held_out] = model.predict_proba(variables[held_out])[:, 1]
+        fitted = others[without[others]]
+        found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], len(np.unique(both[fitted])))
+    model.fit(variables, relevant)
+    return Calibration(
+        intercept=float(model.intercept_[0]),
+        score=float(model.coef_[0, 0]),
+        margin=float(model.coef_[0, 1]),
+        threshold=_threshold(model, variables[without], len(np.unique(own))),
+        error=calibration_error(predicted, relevant),
+        false_positive_rate=float(found[without].mean()),
+        recall=float(found[relevant].mean()),
+        queries=len(queries),
+    )
+
+
+def allowed_share(items: int) -> float:
+    """Return the largest share of false positives among held-out queries that shows a rate of ``FALSE_POSITIVES``.
+
+    It is the one whose upper confidence bound is that rate (Clopper and Pearson, "The use of confidence or fiducial
+    limits", Biometrika 1934). The share itself is exceeded by every second sample of new queries. Below 59 items, no
+    share shows the rate, and the result is 0.
+
+    Args:
+        items: that the queries describe; queries of one item are not independent.
+
+    Example:
+        >>> allowed_share(58), allowed_share(1000)
+        (0.0, 0.038)
+    """
+    from scipy.stats import binom
+
+    # One false positive more than this number would be as likely with a higher rate.
+    return max(int(binom.ppf(1 - CONFIDENCE, items, FALSE_POSITIVES)) - 1, 0) / items
+
+
+def _threshold(model: "LogisticRegression", variables: Array, items: int) -> float:
+    """Return the lowest probability that few results (n, 2) of queries without a match reach."""
+    probabilities = model.predict_proba(variables)[:, 1]
+    return float(np.quantile(probabilities, 1 - allowed_share(items), method="higher")) + 1e-9
+
+
+def first_results(
+    index: SearchIndex, queries: Array, relevant_rows: Sequence[Array]
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the first result is one.
+
+    Args:
+        queries: (Q, d).
+        relevant_rows: rows of the items that each query describes.
+    """
+    units = unit_vectors(queries, index.description.dimension)
+    live = ~index.removed
+    rows, scores = index.nearest(units, DEPTH + SPARE, live if index.removed.any() else None, corrected=True)
+    first, without = np.zeros(len(units), dtype=bool), np.full((len(units), DEPTH), -1.0)
+    for number, relevant in enumerate(relevant_rows):
+        first[number] = rows[number, 0] in relevant
+        found = scores[number, ~np.isin(rows[number], relevant)]
+        if len(found) < DEPTH:  # the query describes most of these results, or there are few items
+            others = live.copy()
+            others[relevant] = False
+            found = index.nearest(units[number : number + 1], DEPTH, others, corrected=True)[1][0]
+        if len(found):
+            without[number] = found[np.minimum(np.arange(DEPTH), len(found) - 1)]
+    return np.concatenate([scores[:, :DEPTH], without]), np.concatenate([first, np.zeros_like(first)])
+
+
+def calibration_error(probabilities: Array, relevant: Array) -> float:
+    """Return the expected calibration error of probabilities (n,) for relevance (n,) in ten bins of equal width.
+
+    Example:
+        >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)
+        0.15
+    """
+    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    gaps = [abs((probabilities - relevant)[bins == bin_].sum()) for bin_ in range(BINS)]
+    return float(sum(gaps) / len(probabilities))

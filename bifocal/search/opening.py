@@ -1,0 +1,39 @@
+"""Open the search of an exported model in its collection and its index."""
+
+from pathlib import Path
+
+from bifocal.search.collection.collection import Collection
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.search import Search
+from bifocal.serving.encoders import Embedder
+from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
+from bifocal.serving.identity import model_hash
+
+
+def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | None) -> Search:
+    """Return the search of an exported model.
+
+    Args:
+        onnx: directory of the exported model.
+        embedder: the model.
+        collection: directory of the collection.
+        index: directory of the index; None for exact search in the vectors of the collection, without correction.
+
+    Raises:
+        FileNotFoundError: a directory does not hold what it should.
+        ValueError: the collection or the index belongs to another model.
+    """
+    digest, opened = model_hash(onnx), Collection.open(collection)
+    if opened.model.sha256 != digest:
+        raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")
+    localizer = HeatmapModel(onnx, embedder) if (onnx / LOCALIZER).is_file() else None
+    found = index_of_collection(opened, None) if index is None else SearchIndex.open(index, model=digest)
+    return Search(_without_deleted(found, opened), embedder, opened, localizer)
+
+
+def _without_deleted(index: SearchIndex, collection: Collection) -> SearchIndex:
+    """Return an index without the items that its collection does not have any more."""
+    live = {item_id for item_id, deleted in zip(collection.ids, collection.deleted, strict=True) if not deleted}
+    gone = [item_id for item_id in index if item_id not in live]
+    return index.without_items(gone) if gone else index

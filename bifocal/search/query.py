@@ -1,0 +1,69 @@
+"""Encoded queries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+from PIL import Image
+
+Array = NDArray[Any]
+Mode = Literal["vectors", "hybrid", "regions"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query whose texts and images are encoded.
+
+    Attributes:
+        vector: (d,); its norm has no effect.
+        sentence: the sentence, if the query is nothing else; None for images and sums. Hubness biases, probabilities
+            and the modes "hybrid" and "regions" are for sentences.
+        mode: "vectors"; "hybrid" to fuse the ranking with BM25 over captions and metadata; "regions" to rank images by
+            their best region.
+        where: condition of each metadata column, see ``bifocal.search.filters.matching_rows``.
+        exclude: ids of items to leave out.
+        group: metadata column of whose values each has at most ``per_group`` results; None for no limit.
+    """
+
+    vector: Array
+    sentence: str | None = None
+    mode: Mode = "vectors"
+    where: Mapping[str, Any] | None = None
+    exclude: Sequence[str] = ()
+    group: str | None = None
+    per_group: int = 1
+
+    @classmethod
+    def of(
+        cls, text: str | None, plus: Sequence[str], minus: Sequence[str], images: Sequence[Array], texts: Array,
+        **options: Any,
+    ) -> "Query":  # fmt: skip
+        """Return the query whose vector is the sum of its parts; ``minus`` is subtracted.
+
+        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5.
+
+        Args:
+            images: vectors (d,) of images.
+            texts: vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
+            options: further attributes.
+        """
+        positive = (text is not None) + len(plus)
+        parts = [*images, *texts[:positive], *(-texts[positive:])]
+        if not images and not positive:
+            raise ValueError("nothing to search by: give text, like, plus or an image")
+        vector: Array = sum(parts[1:], start=parts[0])
+        return cls(vector, None if images or plus or minus else text, **options)
+
+
+def encode_file(image: Path | str | Image.Image | bytes) -> bytes:
+    """Return the bytes of an image file; an image of Pillow becomes a file without loss."""
+    if isinstance(image, bytes):
+        return image
+    if not isinstance(image, Image.Image):
+        return Path(image).read_bytes()
+    buffer = BytesIO()
+    image.convert("RGB").save(buffer, "PPM")
+    return buffer.getvalue()
