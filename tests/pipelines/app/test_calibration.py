@@ -56,7 +56,7 @@ def test_probabilities_are_those_of_relevance(demo: tuple[Embedder, SearchIndex]
     queries, matches = recombined(1200, seed=5)
     without = np.array([not found for found in matches])
     assert without.sum() >= 200
-    hits = [found[0] for found in Search(index).batch(embedder.embed_sentences(queries), 1)]
+    hits = [found[0] for found in Search(index).batch(embedder.embed_sentences(queries), 1, sentences=True)]
     relevant = np.array([hit.row in found for hit, found in zip(hits, matches, strict=True)])
     probabilities = np.array([hit.probability for hit in hits])
     calibration = index.calibration
@@ -70,12 +70,11 @@ def test_probabilities_are_those_of_relevance(demo: tuple[Embedder, SearchIndex]
 
 def test_nothing_is_found_below_the_threshold(demo: tuple[Embedder, SearchIndex], tmp_path: Path) -> None:
     embedder, index = demo
-    query = embedder.embed_sentences(["the stock market"])
-    assert len(Search(index).batch(query, 3)[0]) == 3
-    assert Search(index).batch(query, 3, relevant=True) == [[]]
+    results = Search(index, embedder)("the stock market", k=3)
+    assert len(results) == 3
+    assert not results.found
     index.write(tmp_path)
-    opened = SearchIndex.open(tmp_path)
-    assert Search(opened).batch(query, 3) == Search(index).batch(query, 3)
+    opened = Search(SearchIndex.open(tmp_path), embedder)
+    assert opened("the stock market", k=3) == results
     assert Calibration.read(tmp_path) == index.calibration
-    page = Search(opened).batch(query, 2, offset=1)[0]
-    assert page == Search(index).batch(query, 3)[0][1:]
+    assert opened("the stock market", k=2, offset=1) == results[1:]
