@@ -24,11 +24,11 @@ from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel
 from pipelines.app import bifocal as commands
 from pipelines.app.demo_folder import unpack
+from tests.bifocal.serving.runs import write_run
+from tests.bifocal.serving.server import Server
+from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
 from tests.browser import chromium, open_tab, required_chromium
 from tests.mlflow_server import free_port
-from tests.pipelines.app.serve.collections import write_run
-from tests.pipelines.app.serve.server import Server
-from tests.pipelines.app.serve.static_copy import required_site_files, serve_files
 
 TEXT = "a red star on sand with a blue moon"
 SENTENCES: list[dict[str, Any]] = [
@@ -85,7 +85,9 @@ def model(run: Path) -> TrainedModel:
 @pytest.fixture(scope="module")
 def server(run: Path) -> Iterator[Server]:
     """The process of the service."""
-    running = Server(free_port(), run.with_name("log.jsonl"), "--run", run)
+    running = Server(
+        free_port(), run.with_name("log.jsonl"), "--run", run, "--deletions", run.with_name("deleted.jsonl")
+    )
     running.start()
     try:
         running.wait_until_ready()

@@ -7,8 +7,9 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
+from bifocal.search.heatmap import SIDE
 from bifocal.serving.service.phrases import Phrase
-from bifocal.serving.service.served_model import SIDE, Heatmap
+from bifocal.serving.service.served_model import Heatmap
 
 
 def test_the_opacity_of_a_heatmap_is_its_cube_and_its_point_the_peak() -> None:
