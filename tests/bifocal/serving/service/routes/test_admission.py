@@ -100,14 +100,14 @@ def test_requests_per_second_are_limited_for_each_key(source: LoadedSource) -> N
 def test_requests_at_a_time_are_limited(source: LoadedSource, monkeypatch: pytest.MonkeyPatch) -> None:
     with client(source, max_requests=1) as opened:
         entered, leave = threading.Event(), threading.Event()
-        search = source.served.search
+        search = source.served.search.rank
 
         def slow(*arguments: object) -> object:
             entered.set()
             leave.wait(30)
             return search(*arguments)
 
-        monkeypatch.setattr(source.served, "search", slow)
+        monkeypatch.setattr(source.served.search, "rank", slow)
         statuses: list[int] = []
         first = threading.Thread(target=lambda: statuses.append(opened.post(SEARCH, json={"text": "a"}).status_code))
         first.start()
