@@ -16,7 +16,7 @@ from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import ModelSource
 from bifocal.serving.service.observation import Metrics
-from bifocal.serving.service.routes.admission import API, Admission
+from bifocal.serving.service.routes.admission import API, Admission, error_response
 from bifocal.serving.service.routes.api import CLIENT, api_router
 from bifocal.serving.service.routes.inference import health_router, inference_router
 from bifocal.serving.service.routes.pages import page_router, probe_router
@@ -97,13 +97,9 @@ async def _bad_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:])
-    return _error(400, f"{place[:100]}: {first['msg']}" if place else str(first["msg"]))
+    return error_response(400, f"{place[:100]}: {first['msg']}" if place else str(first["msg"]))
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, str(error.detail), error.headers)
-
-
-def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": reason}, status, headers)
+    return error_response(error.status_code, str(error.detail), error.headers)

@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import json
 import logging
 import math
 import time
@@ -10,7 +9,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
 from bifocal.serving.service.observation import Metrics, log_request
 from bifocal.serving.service.settings import Settings
@@ -53,7 +54,7 @@ class Admission:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_security_headers()]
+                MutableHeaders(scope=message).update(SECURITY)
             await send(message)
 
         upload = self._is_upload(scope)
@@ -63,13 +64,13 @@ class Admission:
             self._check(scope, upload)
             await self.app(scope, await self._read_body(scope, receive, upload), send_checked)
         except HTTPException as refusal:
-            await answer(send_checked, refusal.status_code, refusal.detail, refusal.headers)
+            await error_response(refusal.status_code, refusal.detail, refusal.headers)(scope, receive, send_checked)
         except _Disconnected:
             status = 499
         except Exception:
             logger.exception("a request failed")
             if status == 0:
-                await answer(send_checked, 500, "the service failed: see its log")
+                await error_response(500, "the service failed: see its log")(scope, receive, send_checked)
         finally:
             self.active, self.uploads = self.active - 1, self.uploads - upload
             self.metrics.active.set(self.active)
@@ -168,17 +169,9 @@ class _Disconnected(Exception):
     """The client went away before its body was complete."""
 
 
-async def answer(send: Send, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
-    """Send an error as JSON."""
-    body = json.dumps({"error": reason}).encode()
-    sent = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-    encoded = [(name.encode(), value.encode()) for name, value in sent.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _security_headers() -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in SECURITY.items()]
+def error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the answer to a request that failed."""
+    return JSONResponse({"error": reason}, status, headers)
 
 
 def _host(value: bytes) -> str:

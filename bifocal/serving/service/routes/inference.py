@@ -180,11 +180,7 @@ def inference_router(handlers: Handlers) -> APIRouter:
 
 
 def _strings(body: InferenceRequest) -> list[str]:
-    """Return the strings of the only input.
-
-    Raises:
-        HTTPException: 400 for another name, type or number of inputs, or a shape that does not fit the data.
-    """
+    """Return the strings of the only input; raise 400 for another request."""
     if len(body.inputs) != 1 or body.inputs[0].name not in (TEXT, IMAGE):
         raise HTTPException(400, f"expected one input, {TEXT} or {IMAGE}")
     given = body.inputs[0]
