@@ -6,6 +6,7 @@ from bifocal.datasets.duplicates import near_duplicates, shared_captions
 from bifocal.evaluation.base import Result, Subject
 from bifocal.image_encoders.pooling import mean_region
 from bifocal.inspection.mismatches import mismatched_captions
+from bifocal.inspection.page import duplicate_gallery
 from bifocal.report.sections import Block, Gallery, GalleryItem, Note, Picture, Section, Table
 
 SHOWN_CAPTIONS, SHOWN_PAIRS = 10, 12
@@ -80,16 +81,10 @@ def _near_duplicates(subject: Subject, limit: int) -> list[Block]:
     if not all(drawn):
         return [Note("No image files of this and another split were compared.")]
     pairs = near_duplicates(drawn[0], drawn[1], thumbnails.open)
-    split_of = dict(zip(images["image_id"], images["split"], strict=True))
     compared = (
         f"{len(drawn[0]):,} of {len(all_ids[0]):,} images of this split were compared with {len(drawn[1]):,} of "
         f"{len(all_ids[1]):,} images of other splits: {len(pairs):,} near-duplicates."
     )
-    items = [
-        GalleryItem(
-            [Picture(thumbnails.uri(pair.first)), Picture(thumbnails.uri(pair.second))],
-            f"{pair.first} and {pair.second} ({split_of[pair.second]}), correlation {pair.correlation:.4f}",
-        )
-        for pair in pairs[:SHOWN_PAIRS]
-    ]
-    return [Gallery(items, "Near-duplicates in other splits", compared)] if items else [Note(compared)]
+    if not pairs:
+        return [Note(compared)]
+    return [duplicate_gallery(pairs[:SHOWN_PAIRS], thumbnails, "Near-duplicates in other splits", compared)]

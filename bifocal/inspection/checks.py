@@ -19,15 +19,9 @@ FEW_WORDS = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with a dataset, or may be.
+    """Something that is, or may be, wrong with entries of a dataset.
 
-    Attributes:
-        severity: "error" for entries that are lost or leak between splits, "warning" for entries that make a model or
-            its results worse, "note" for information.
-        title: a few words.
-        count: entries.
-        advice: what to do.
-        examples: some of the entries.
+    An "error" loses entries or leaks between splits, a "warning" makes a model or its results worse, a "note" informs.
     """
 
     severity: Severity
@@ -43,7 +37,6 @@ class Inspection:
 
     counts: dict[str, str]
     languages: dict[str, float]
-    words: pd.Series
     findings: list[Finding] = field(default_factory=list)
     duplicates: list[DuplicatePair] = field(default_factory=list)
 
@@ -69,7 +62,7 @@ def inspect_dataset(
     ]
     order = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda finding: (order[finding.severity], -finding.count))
-    return Inspection(_counts(dataset, words, min(limit, len(images))), languages, words, findings, pairs)
+    return Inspection(_counts(dataset, words, min(limit, len(images))), languages, findings, pairs)
 
 
 def _counts(dataset: Dataset, words: pd.Series, compared: int) -> dict[str, str]:
@@ -99,24 +92,23 @@ def _smallest_and_largest(sizes: pd.DataFrame) -> pd.DataFrame:
     return sizes.loc[[area.idxmin(), area.idxmax()]]
 
 
+def _finding(severity: Severity, title: str, advice: str, entries: Sequence[str]) -> list[Finding]:
+    return [Finding(severity, title, len(entries), advice, entries[:EXAMPLES])] if entries else []
+
+
+def _texts(rows: pd.DataFrame, form: str) -> list[str]:
+    """Return ``form`` with the values of each row."""
+    return [form.format_map(row) for row in rows.to_dict("records")]
+
+
 def _rejected(rejected: pd.DataFrame) -> list[Finding]:
-    broken = rejected[~rejected["intentional"].astype(bool)]
-    findings = []
+    intentional = rejected["intentional"].astype(bool)
+    broken, findings = rejected[~intentional], list[Finding]()
     for (kind, reason), rows in broken.groupby(["kind", broken["reason"].map(_general)]):
-        findings.append(
-            Finding(
-                "error",
-                f"{kind}: {reason}",
-                len(rows),
-                f"repair the {kind}, or leave it out; it is not in the dataset",
-                [f"{row.entry}: {row.reason}" for row in rows.head(EXAMPLES).itertuples()],
-            )
-        )
-    left_out = rejected[rejected["intentional"].astype(bool)]
-    if len(left_out):
-        examples = [f"{row.entry}: {row.reason}" for row in left_out.head(EXAMPLES).itertuples()]
-        findings.append(Finding("note", "left out on purpose", len(left_out), "see the reasons", examples))
-    return findings
+        advice = f"repair the {kind}, or leave it out; it is not in the dataset"
+        findings += _finding("error", f"{kind}: {reason}", advice, _texts(rows, "{entry}: {reason}"))
+    left_out = _texts(rejected[intentional], "{entry}: {reason}")
+    return findings + _finding("note", "left out on purpose", "see the reasons", left_out)
 
 
 def _general(reason: str) -> str:
@@ -136,47 +128,36 @@ def _near_duplicates(dataset: Dataset, limit: int, seed: int) -> list[DuplicateP
 
 def _duplicates(dataset: Dataset, pairs: Sequence[DuplicatePair]) -> list[Finding]:
     split_of = dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True))
-    across = [pair for pair in pairs if split_of[pair.first] != split_of[pair.second]]
-    within = [pair for pair in pairs if split_of[pair.first] == split_of[pair.second]]
-    findings = []
-    if across:
-        examples = [f"{p.first} ({split_of[p.first]}), {p.second} ({split_of[p.second]})" for p in across[:EXAMPLES]]
-        advice = "put them into one split: the model is tested on what it has seen"
-        findings.append(Finding("error", "near-duplicates in two splits", len(across), advice, examples))
-    if within:
-        examples = [f"{pair.first}, {pair.second}" for pair in within[:EXAMPLES]]
-        findings.append(
-            Finding("warning", "near-duplicates in one split", len(within), "leave one of them out", examples)
-        )
-    return findings
+    across = [
+        f"{pair.first} ({split_of[pair.first]}), {pair.second} ({split_of[pair.second]})"
+        for pair in pairs
+        if split_of[pair.first] != split_of[pair.second]
+    ]
+    within = [f"{pair.first}, {pair.second}" for pair in pairs if split_of[pair.first] == split_of[pair.second]]
+    advice = "put them into one split: the model is tested on images that it was trained on"
+    return [
+        *_finding("error", "near-duplicates in two splits", advice, across),
+        *_finding("warning", "near-duplicates in one split", "leave one of them out", within),
+    ]
 
 
 def _captions(captions: pd.DataFrame, words: pd.Series) -> list[Finding]:
-    findings = []
-    shared = shared_captions(captions)
-    if len(shared):
-        examples = [f"{row.text} ({row.images} images)" for row in shared.head(EXAMPLES).itertuples()]
-        advice = "no model can tell these images apart by this caption; retrieval counts each of them as right"
-        findings.append(Finding("warning", "captions of several images", len(shared), advice, examples))
-    twice = captions[captions.duplicated(["image_id", "text"])]
-    if len(twice):
-        examples = [f"{row.image_id}: {row.text}" for row in twice.head(EXAMPLES).itertuples()]
-        findings.append(Finding("note", "captions twice at one image", len(twice), "leave one of them out", examples))
-    short = captions[words < FEW_WORDS]
-    if len(short):
-        examples = [f"{row.image_id}: {row.text}" for row in short.head(EXAMPLES).itertuples()]
-        advice = f"captions with fewer than {FEW_WORDS} words say little about an image"
-        findings.append(Finding("warning", "very short captions", len(short), advice, examples))
-    return findings
+    shared = _texts(shared_captions(captions), "{text} ({images} images)")
+    twice = _texts(captions[captions.duplicated(["image_id", "text"])], "{image_id}: {text}")
+    short = _texts(captions[words < FEW_WORDS], "{image_id}: {text}")
+    ambiguous = "no model can tell these images apart by this caption; retrieval counts each of them as right"
+    few = f"captions with fewer than {FEW_WORDS} words say little about an image"
+    return [
+        *_finding("warning", "captions of several images", ambiguous, shared),
+        *_finding("note", "captions twice at one image", "leave one of them out", twice),
+        *_finding("warning", "very short captions", few, short),
+    ]
 
 
 def _sizes(images: pd.DataFrame, smallest: int = 64) -> list[Finding]:
     small = images[(images["width"] > 0) & (images[["width", "height"]].min(axis=1) < smallest)]
-    if not len(small):
-        return []
-    examples = [f"{row.image_id}: {row.width} x {row.height}" for row in small.head(EXAMPLES).itertuples()]
     advice = f"images below {smallest} pixels hold little to search for"
-    return [Finding("warning", "very small images", len(small), advice, examples)]
+    return _finding("warning", "very small images", advice, _texts(small, "{image_id}: {width} x {height}"))
 
 
 def _languages(languages: dict[str, float]) -> list[Finding]:
@@ -184,5 +165,5 @@ def _languages(languages: dict[str, float]) -> list[Finding]:
     if len(others) < 2:
         return []
     text = ", ".join(f"{language} {share:.0%}" for language, share in others.most_common())
-    advice = f"{text}: stemming and stop words are those of one language"
+    advice = f"{text}: stemming and stop words are for one language"
     return [Finding("note", "captions in several languages", len(others), advice)]

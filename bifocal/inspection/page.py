@@ -1,6 +1,9 @@
 """The inspection as one HTML page."""
 
+from collections.abc import Sequence
+
 from bifocal.datasets import Dataset
+from bifocal.datasets.duplicates import DuplicatePair
 from bifocal.inspection.checks import Finding, Inspection
 from bifocal.report.sections import Badge, Block, Gallery, GalleryItem, Note, Page, Picture, Section, Table, Tile
 from bifocal.report.thumbnails import Thumbnails
@@ -31,7 +34,10 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
         ),
     ]
     if inspection.duplicates:
-        sections.append(Section("Near-duplicates", "", [_gallery(dataset, inspection)]))
+        pairs = inspection.duplicates
+        note = f"{len(pairs):,} pairs; the {min(len(pairs), SHOWN_PAIRS)} most similar are shown."
+        gallery = duplicate_gallery(pairs[:SHOWN_PAIRS], Thumbnails(dataset), "Images that look the same", note)
+        sections.append(Section("Near-duplicates", "", [gallery]))
     return Page(f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER, kind="inspection")
 
 
@@ -67,9 +73,10 @@ def _languages(inspection: Inspection) -> list[Block]:
     return [Table("Languages of the captions", ("", "images"), rows)]
 
 
-def _gallery(dataset: Dataset, inspection: Inspection) -> Gallery:
-    thumbnails = Thumbnails(dataset)
-    split_of = dict(zip(dataset.images["image_id"], dataset.images["split"], strict=True))
+def duplicate_gallery(pairs: Sequence[DuplicatePair], thumbnails: Thumbnails, title: str, note: str) -> Gallery:
+    """Return the pairs of images side by side, with their splits."""
+    images = thumbnails.dataset.images
+    split_of = dict(zip(images["image_id"], images["split"], strict=True))
     items = [
         GalleryItem(
             [Picture(thumbnails.uri(pair.first)), Picture(thumbnails.uri(pair.second))],
@@ -79,7 +86,6 @@ def _gallery(dataset: Dataset, inspection: Inspection) -> Gallery:
                 split_of[pair.first] == split_of[pair.second] or False,
             ),
         )
-        for pair in inspection.duplicates[:SHOWN_PAIRS]
+        for pair in pairs
     ]
-    note = f"{len(inspection.duplicates):,} pairs; the {len(items)} most similar are shown."
-    return Gallery(items, "Images that look the same", note)
+    return Gallery(items, title, note)

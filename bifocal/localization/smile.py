@@ -3,12 +3,7 @@
 from typing import Any
 
 from bifocal.features import RegionBatch
-from bifocal.localization.base import (
-    Localizer,
-    RegionVectors,
-    ServedScores,
-    require,
-)
+from bifocal.localization.base import Localizer, RegionVectors, ServedScores, require
 
 
 class SMILERegions(Localizer):

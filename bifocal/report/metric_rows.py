@@ -39,6 +39,10 @@ class MetricRow:
         """Return ``value`` as text: one decimal from 10 on and for percentages, else two."""
         return f"{value:.1f}" if self.unit == "%" or abs(value) >= 10 else f"{value:.2f}"
 
+    def value_text(self) -> str:
+        """Return the value with its unit."""
+        return f"{self.format(self.value)} {self.unit}".strip()
+
     def interval_text(self) -> str:
         """Return the interval as ``"low to high"``; empty without an interval."""
         return " to ".join(self.format(end) for end in self.interval) if self.interval else ""
@@ -53,17 +57,17 @@ def headline_tiles(rows: Sequence[MetricRow]) -> list[Tile]:
     tiles = []
     for row in rows:
         if row.headline:
-            value = f"{row.format(row.value)} {row.unit}".strip()
             interval = f"95 %: {row.interval_text()}" if row.interval else ""
             note = "; ".join(filter(None, [interval, row.baselines_text()]))
-            tiles.append(Tile(row.title, value, note, 100 * row.value / row.maximum if row.maximum else None))
+            tiles.append(
+                Tile(row.title, row.value_text(), note, 100 * row.value / row.maximum if row.maximum else None)
+            )
     return tiles
 
 
 def metric_table(title: str, rows: Sequence[MetricRow]) -> Table:
     """Return a table with one row for each metric: value, 95 % interval and baselines."""
-    cells = [(row.title, f"{row.format(row.value)} {row.unit}".strip(), row.interval_text(), row.baselines_text())
-             for row in rows]  # fmt: skip
+    cells = [(row.title, row.value_text(), row.interval_text(), row.baselines_text()) for row in rows]
     used = [column for column in range(4) if column < 2 or any(row[column] for row in cells)]
     names = ("", "value", "95 %", "baselines")
     return Table(title, [names[column] for column in used], [[row[column] for column in used] for row in cells])

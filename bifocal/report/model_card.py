@@ -57,7 +57,5 @@ def model_card(
 
 def _table(title: str, rows: Sequence[MetricRow]) -> list[str]:
     lines = [f"| {title} | value | 95 % | baselines |", "| --- | --- | --- | --- |"]
-    for row in rows:
-        value = f"{row.format(row.value)} {row.unit}".strip()
-        lines.append(f"| {row.title} | {value} | {row.interval_text()} | {row.baselines_text()} |")
+    lines += [f"| {r.title} | {r.value_text()} | {r.interval_text()} | {r.baselines_text()} |" for r in rows]
     return [*lines, ""]

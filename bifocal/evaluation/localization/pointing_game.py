@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import HeatmapExample, dense_heatmap
-from bifocal.evaluation.localization.locator import (
-    AnyLocalizer,
-    choose_locator,
-    pointing_skip_reason,
-)
+from bifocal.evaluation.localization.locator import AnyLocalizer, choose_locator, pointing_skip_reason
 from bifocal.evaluation.rank_tables import query_ranks, text_hashes
 from bifocal.localization.phrase_locator import PhraseLocator
 from bifocal.localization.pointing import PointingResult, point_at_phrases

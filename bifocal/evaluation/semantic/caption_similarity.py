@@ -1,4 +1,4 @@
-"""Similarities of images by their captions and objects: proxies of the similarity that people see."""
+"""Similarities of images by their captions and objects: stand-ins for the similarity that people see."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from bifocal.text.vectorizers.base import training_documents
 FISHER: dict[str, Any] = {"dim": 100, "mixture": "gmm", "components": 1, "pca_captions": 1000}
 """Fisher vectors of word2vec; they are compared before PCA, so PCA is small."""
 
-Proxy = Callable[[int, int], float]
+Similarity = Callable[[int, int], float]
 """Similarity of two images of a split, by their rows."""
 
 
@@ -29,7 +29,9 @@ def fit_tf_idf(dataset: Dataset, split: Dataset) -> TFIDF:
     return vectorizer
 
 
-def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], seed: int) -> Mapping[str, Proxy]:
+def caption_similarities(
+    dataset: Dataset, split: Dataset, images: Sequence[int], seed: int
+) -> Mapping[str, Similarity]:
     """Return the similarities of table 1: ``tf_idf``, ``fisher`` and ``meteor`` of captions, and ``objects``.
 
     Gordo and Larlus, CVPR 2017, section 4. For tf-idf and Fisher vectors, which are fitted on training captions, all
@@ -41,22 +43,22 @@ def caption_proxies(dataset: Dataset, split: Dataset, images: Sequence[int], see
     for image_id, text in zip(split.captions["image_id"], split.captions["text"], strict=True):
         if row_of_image[image_id] in captions:
             captions[row_of_image[image_id]].append(text)
-    proxies = {
-        "tf_idf": tf_idf_proxy(dataset, split),
-        "fisher": fisher_proxy(list(_training_split(dataset, split).captions["text"]), captions, seed),
-        "meteor": meteor_proxy(captions),
+    similarities = {
+        "tf_idf": tf_idf_similarity(dataset, split),
+        "fisher": fisher_similarity(list(_training_split(dataset, split).captions["text"]), captions, seed),
+        "meteor": meteor_similarity(captions),
     }
     has_objects = (split.labels["task"] == SYNSETS).any()
-    return proxies | ({"objects": object_proxy(dataset, split)} if has_objects else {})
+    return similarities | ({"objects": object_similarity(dataset, split)} if has_objects else {})
 
 
-def tf_idf_proxy(dataset: Dataset, split: Dataset) -> Proxy:
+def tf_idf_similarity(dataset: Dataset, split: Dataset) -> Similarity:
     """Return the dot product of two images' tf-idf vectors."""
     vectors = image_vectors(fit_tf_idf(dataset, split), split)
     return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
 
 
-def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]], seed: int) -> Proxy:
+def fisher_similarity(training: Sequence[str], captions: Mapping[int, Sequence[str]], seed: int) -> Similarity:
     """Return the dot product of two images' Fisher vectors, fitted on the ``training`` captions."""
     from sklearn.preprocessing import normalize  # imported here: scikit-learn takes seconds
 
@@ -67,7 +69,7 @@ def fisher_proxy(training: Sequence[str], captions: Mapping[int, Sequence[str]],
     return lambda first, second: float(vectors[first] @ vectors[second])
 
 
-def object_proxy(dataset: Dataset, split: Dataset) -> Proxy:
+def object_similarity(dataset: Dataset, split: Dataset) -> Similarity:
     """Return the dot product of two images' tf-idf histograms of object synsets."""
 
     from sklearn.feature_extraction import DictVectorizer  # imported here: scikit-learn takes seconds
@@ -88,7 +90,7 @@ def object_proxy(dataset: Dataset, split: Dataset) -> Proxy:
     return lambda first, second: float((vectors[first] @ vectors[second].T).sum())
 
 
-def meteor_proxy(captions: Mapping[int, Sequence[str]]) -> Proxy:
+def meteor_similarity(captions: Mapping[int, Sequence[str]]) -> Similarity:
     """Return the match kernel of METEOR over the captions of two images."""
     sentences = {row: [meteor_sentence(text) for text in texts] for row, texts in captions.items()}
 

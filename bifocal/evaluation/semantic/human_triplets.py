@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.formats.human_triplets import CHOICES, TRIPLET, VOTES, read_decisions, read_triplets
-from bifocal.evaluation.semantic.caption_similarity import caption_proxies
+from bifocal.evaluation.semantic.caption_similarity import caption_similarities
 from bifocal.metrics import inter_user_agreement, triplet_agreement
 from bifocal.report.metric_rows import MetricRow
 
@@ -49,8 +49,8 @@ def triplet_metrics(
     metrics = {"agreement": agreement(lambda query, other: float(images[query] @ images[other]))}
     if with_text is not None:
         metrics["with_text"] = agreement(lambda query, other: float(with_text[query] @ images[other]))
-    proxies = caption_proxies(dataset, split, rows.flatten().tolist(), seed)
-    metrics |= {name: agreement(similarity) for name, similarity in proxies.items()}
+    similarities = caption_similarities(dataset, split, rows.flatten().tolist(), seed)
+    metrics |= {name: agreement(similarity) for name, similarity in similarities.items()}
     decisions = read_decisions(path)
     if decisions is not None:
         metrics["people"], metrics["people_std"] = inter_user_agreement(*_numbers(_in_split(decisions, row_of_image)))

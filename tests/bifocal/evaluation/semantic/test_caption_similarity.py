@@ -7,22 +7,22 @@ import pandas as pd
 import pytest
 
 from bifocal.datasets import Dataset
-from bifocal.evaluation.semantic.caption_similarity import fisher_proxy, meteor_proxy, object_proxy
+from bifocal.evaluation.semantic.caption_similarity import fisher_similarity, meteor_similarity, object_similarity
 
 FISHER = "bifocal.evaluation.semantic.caption_similarity.FISHER"
 SMALL_FISHER = {"dim": 8, "centers": 2, "components": 1, "epochs": 1}
 
 
-def test_proxies_rank_an_image_with_the_same_captions_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similarities_rank_an_image_with_the_same_captions_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FISHER, SMALL_FISHER)
     captions = {0: ["a red dog runs", "green grass"], 1: ["a red dog runs", "green grass"], 2: ["two men eat pizza"]}
     training = [text for texts in captions.values() for text in texts]
-    for proxy in (meteor_proxy(captions), fisher_proxy(training, captions, seed=0)):
-        assert proxy(0, 1) == pytest.approx(1)
-        assert proxy(0, 2) < 0.9
+    for similarity in (meteor_similarity(captions), fisher_similarity(training, captions, seed=0)):
+        assert similarity(0, 1) == pytest.approx(1)
+        assert similarity(0, 2) < 0.9
 
 
-def test_object_proxy_is_tf_idf_of_the_numbers_of_objects(dataset: Dataset) -> None:
+def test_object_similarity_is_tf_idf_of_the_numbers_of_objects(dataset: Dataset) -> None:
     ids = {name: list(dataset.split(name).images["image_id"]) for name in ("train", "test")}
     counts = {
         **{name: {"dog": 1.0} for name in ids["train"][:9]},
@@ -34,7 +34,7 @@ def test_object_proxy_is_tf_idf_of_the_numbers_of_objects(dataset: Dataset) -> N
     rows = [(image, "synsets", name, value) for image, row in counts.items() for name, value in row.items()]
     labels = pd.DataFrame(rows, columns=["image_id", "task", "label", "value"])
     labeled = replace(dataset, labels=labels)
-    proxy = object_proxy(labeled, labeled.split("test"))
+    similarity = object_similarity(labeled, labeled.split("test"))
 
     documents = {"dog": 10, "cup": 1}  # of 12 training images
 
@@ -45,5 +45,5 @@ def test_object_proxy_is_tf_idf_of_the_numbers_of_objects(dataset: Dataset) -> N
 
     for first, second in ((0, 1), (0, 2), (1, 2)):
         one, other = (vector(counts[ids["test"][row]]) for row in (first, second))
-        assert proxy(first, second) == pytest.approx(sum(one[name] * other[name] for name in documents))
-    assert proxy(0, 3) == 0.0  # an image without objects
+        assert similarity(first, second) == pytest.approx(sum(one[name] * other[name] for name in documents))
+    assert similarity(0, 3) == 0.0  # an image without objects
