@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bifocal.datasets.base import SPLITS, Box, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.files import read_lines, require_root
+from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
 
 _PHRASE = re.compile(r"\[/EN#(?P<chain>\d+)(?P<types>(?:/[^\s/]+)+) (?P<phrase>[^\]]*)\]")
 _NOT_VISUAL = "0"
@@ -34,15 +34,13 @@ class Flickr30kEntities:
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr30kEntities", "Sentences/, Annotations/, test.txt and the photographs")
-        lists = {split: root / f"{split}.txt" for split in SPLITS if (root / f"{split}.txt").is_file()}
-        if not lists:
-            raise ValueError(f"Flickr30kEntities: {root} has none of the lists train.txt, val.txt, test.txt")
+        lists = find_lists(root, {split: f"{split}.txt" for split in SPLITS}, "Flickr30kEntities")
         entries: list[ImageEntry] = []
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
         excluded: list[RejectedEntry] = []
         for split, path in lists.items():
-            for number in filter(None, map(str.strip, read_lines(path, "Flickr30kEntities"))):
+            for number in read_names(path, "Flickr30kEntities"):
                 image_id = f"{number}.jpg"
                 size, boxes = read_boxes(root / "Annotations" / f"{number}.xml")
                 entries.append(ImageEntry(image_id, image_id, split, size))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry, RejectedEntry
-from bifocal.datasets.formats.files import read_lines, require_root
+from bifocal.datasets.formats.files import find_lists, read_lines, read_names, require_root
 
 TOKENS = "Flickr8k.token.txt"
 LISTS = {
@@ -33,12 +33,15 @@ class Flickr8k:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "Flickr8k", f"{TOKENS}, {', '.join(LISTS.values())} and the images")
         captions = _read_captions(root / TOKENS)
-        entries = _read_lists(root)
+        lists = find_lists(root, LISTS, "Flickr8k")
+        entries = [
+            ImageEntry(name, name, split) for split, path in lists.items() for name in read_names(path, "Flickr8k")
+        ]
         listed = {entry.image_id for entry in entries}
         folder = root / self.images
         if not folder.is_dir():
             raise ValueError(f"Flickr8k: {folder} is not a folder; set the argument images to the photographs' folder")
-        reason = f"in none of the lists {', '.join(name for name in LISTS.values() if (root / name).is_file())}"
+        reason = f"in none of the lists {', '.join(LISTS[split] for split in lists)}"
         present = {path.name for path in folder.iterdir() if path.is_file()}
         excluded = [RejectedEntry("image", name, reason, intentional=True) for name in sorted(present - listed)]
         excluded += [
@@ -61,15 +64,3 @@ def _read_captions(path: Path) -> list[CaptionEntry]:
             raise ValueError(f"{path}, line {number + 1}: {line[:80]!r}, expected name.jpg#number<tab>caption")
         captions.append(CaptionEntry(number, image_id, text))
     return captions
-
-
-def _read_lists(root: Path) -> list[ImageEntry]:
-    lists = {split: root / name for split, name in LISTS.items() if (root / name).is_file()}
-    if not lists:
-        raise ValueError(f"Flickr8k: {root} has none of the lists {', '.join(LISTS.values())}")
-    return [
-        ImageEntry(name.strip(), name.strip(), split)
-        for split, path in lists.items()
-        for name in read_lines(path, "Flickr8k")
-        if name.strip()
-    ]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry
-from bifocal.datasets.formats.files import read_lines, require_root
+from bifocal.datasets.formats.files import find_lists, read_lines, require_root
 
 TASK = "memorability"
 
@@ -29,12 +29,9 @@ class LaMem:
         """List the corpus; ``output_dir`` is not used."""
         lists = {split: f"splits/{split}_{self.fold}.txt" for split in SPLITS}
         root = require_root(self.root, "LaMem", f"{', '.join(lists.values())} and images/")
-        present = {split: root / name for split, name in lists.items() if (root / name).is_file()}
-        if not present:
-            raise ValueError(f"LaMem: {root} has none of the lists {', '.join(lists.values())}")
         entries: list[ImageEntry] = []
         labels: list[LabelEntry] = []
-        for split, path in present.items():
+        for split, path in find_lists(root, lists, "LaMem").items():
             for name, score in _read_scores(path):
                 entries.append(ImageEntry(name, name, split))
                 labels.append(LabelEntry(name, TASK, TASK, score))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bifocal.datasets.base import SPLITS, CaptionEntry, Corpus, ImageEntry, PhraseEntry, RejectedEntry
-from bifocal.datasets.formats.files import read_json, read_lines, require_root
+from bifocal.datasets.formats.files import find_lists, read_json, read_names, require_root
 
 
 class ReferIt:
@@ -29,17 +29,15 @@ class ReferIt:
         root = require_root(self.root, "ReferIt", "referit_bbox.json, referit_query_test.json, referit_test_imlist.txt")
         boxes = read_json(root / "referit_bbox.json", "ReferIt")
         sizes = read_json(root / "referit_imsize.json", "ReferIt")
+        lists = find_lists(root, {split: f"referit_{split}_imlist.txt" for split in SPLITS}, "ReferIt")
         entries: list[ImageEntry] = []
         captions: list[CaptionEntry] = []
         phrases: list[PhraseEntry] = []
         described: set[str] = set()
         listed: set[str] = set()
         try:
-            for split in SPLITS:
-                path = root / f"referit_{split}_imlist.txt"
-                if not path.is_file():
-                    continue
-                names = [name.strip() for name in read_lines(path, "ReferIt") if name.strip()]
+            for split, path in lists.items():
+                names = read_names(path, "ReferIt")
                 entries += [ImageEntry(name, f"{name}.jpg", split, _read_size(sizes[name])) for name in names]
                 listed |= set(names)
                 for region, texts in read_json(root / f"referit_query_{split}.json", "ReferIt").items():
@@ -58,11 +56,6 @@ class ReferIt:
             ]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{root}: a file is not in ReferIt's format: {type(error).__name__} {error}") from error
-        if not entries:
-            raise ValueError(
-                f"ReferIt: {root} has none of the lists referit_train_imlist.txt, referit_val_imlist.txt, "
-                "referit_test_imlist.txt"
-            )
         return Corpus(root / self.images, entries, captions, phrases, excluded)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from bifocal.datasets.base import Box, Corpus, ImageEntry, LabelEntry, PhraseEntry
-from bifocal.datasets.formats.files import read_lines, require_root
+from bifocal.datasets.formats.files import find_lists, read_names, require_root
 from bifocal.datasets.splits import check_fractions, draw_splits
 
 CLASSES = (
@@ -43,25 +43,17 @@ class VOC:
         check_fractions("VOC", val, test, "the name of a list", "images")
         self.root, self.seed = root, seed
         self.subsets: dict[str, str | float] = {"train": train, "val": val, "test": test}
-        self.lists = {split: name for split, name in self.subsets.items() if isinstance(name, str)}
+        self.lists = {split: f"{name}.txt" for split, name in self.subsets.items() if isinstance(name, str)}
 
     def read(self, output_dir: Path) -> Corpus:
         """List the corpus; ``output_dir`` is not used."""
         root = require_root(self.root, "VOC", "Annotations/, ImageSets/Main/ and JPEGImages/")
         main = root / "ImageSets" / "Main"
-        present = {
-            split: main / f"{name}.txt" for split, name in self.lists.items() if (main / f"{name}.txt").is_file()
-        }
-        if not present:
-            raise ValueError(f"VOC: {main} has none of the lists {', '.join(self.lists.values())}")
         entries: list[ImageEntry] = []
         phrases: list[PhraseEntry] = []
         labels: list[LabelEntry] = []
-        for split, path in present.items():
-            for line in read_lines(path, "VOC"):
-                image_id = line.strip()
-                if not image_id:
-                    continue
+        for split, path in find_lists(main, self.lists, "VOC").items():
+            for image_id in read_names(path, "VOC"):
                 size, objects = _read_annotation(root / "Annotations" / f"{image_id}.xml")
                 entries.append(ImageEntry(image_id, f"{image_id}.jpg", split, size))
                 by_class: dict[str, list[_Object]] = defaultdict(list)

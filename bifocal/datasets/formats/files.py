@@ -1,7 +1,7 @@
 """Files of a corpus: checked folders, text files and JSON files, with errors that name the corpus and the file."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,19 @@ def require_root(root: Path | str | None, corpus: str, files: str) -> Path:
     if not Path(root).is_dir():
         raise ValueError(f"{corpus}: root {str(root)!r} is not a folder; it must contain {files}")
     return Path(root)
+
+
+def find_lists(folder: Path, names: Mapping[str, str], corpus: str) -> dict[str, Path]:
+    """Return the list of each split that is in ``folder``; at least one must be."""
+    lists = {split: folder / name for split, name in names.items() if (folder / name).is_file()}
+    if not lists:
+        raise ValueError(f"{corpus}: {folder} has none of the lists {', '.join(names.values())}")
+    return lists
+
+
+def read_names(path: Path, corpus: str) -> list[str]:
+    """Return the lines of a list, stripped, without empty lines."""
+    return [line.strip() for line in read_lines(path, corpus) if line.strip()]
 
 
 def read_lines(path: Path, corpus: str) -> list[str]:
