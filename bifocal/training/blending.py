@@ -13,8 +13,8 @@ BLENDS = tuple(step / 10 for step in range(11))
 def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:
     """Set the weight of all residual heads to the candidate of the highest recall sum on "val"; the lowest of equals.
 
-    Returns:
-        The weight as ``blend``, and the recall sums on "val" with it and without the heads; empty without such heads.
+    Return the weight as ``blend``, and the recall sums with it and without the heads; nothing for a model without
+    heads.
     """
     heads = [module for module in model.modules() if isinstance(module, ResidualMap)]
     if not heads:

@@ -23,11 +23,7 @@ TIMEOUT = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together.
-
-    Attributes:
-        rank: index of this process, from 0. Rank 0 is the main process: it alone writes files and log lines.
-        size: number of processes.
+    """The processes that train together; only rank 0, the main process, writes files and log lines.
 
     Example:
         >>> world = World.current()
@@ -86,7 +82,7 @@ class World:
                 dist.broadcast(tensor.detach(), 0)
 
     def broadcast_from_main(self, compute: Callable[[], Any]) -> Any:
-        """Call ``compute`` on rank 0 alone and return its result on all ranks."""
+        """Call ``compute`` only on rank 0, and return its result on all ranks."""
         if self.size == 1:
             return compute()
         results = [compute() if self.is_main else None]
@@ -96,7 +92,7 @@ class World:
     def broadcast_tensors(
         self, read: Callable[[], tuple[Mapping[str, Tensor], dict[str, Any]]]
     ) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
-        """Call ``read`` on rank 0 alone and return its tensors, on the CPU, and its notes on all ranks.
+        """Call ``read`` only on rank 0, and return its tensors, on the CPU, and its notes on all ranks.
 
         Machines that train together need not share a file system: only rank 0 has files.
         """

@@ -49,8 +49,8 @@ def fit(
 ) -> list[Row]:
     """Train ``model`` in place, load the weights of its best epoch, and return the history, one row per epoch.
 
-    Resume, SIGTERM and the columns of the history are those of ``run_epochs``. If ``torch.distributed`` is initialized,
-    its processes share every batch, and rank 0 alone writes.
+    Resume, SIGTERM and the columns of the history are as in ``run_epochs``. If ``torch.distributed`` is initialized,
+    its processes share every batch, and only rank 0 writes.
 
     Args:
         model: ``model(batch) -> Scores``; micro-batches and several processes need a ``TwoTower``.
@@ -59,12 +59,12 @@ def fit(
         batches: source of the batches, such as ``ImageCaptionPairs``.
         validator: computes the metrics of an epoch and names the one that chooses the best epoch.
         sampler: gives the rows of each batch of an epoch.
-        augment: random changes of each batch, in order. The random numbers depend on ``seed``, epoch and step alone.
-        checkpoints: a directory of this run alone.
+        augment: random changes of each batch, in order. The random numbers depend on ``seed``, epoch and step.
+        checkpoints: a directory of this run only.
         epochs: calls of the sampler.
         optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
-        decay_biases: apply its weight decay to biases and norms, too, as ``torch.optim`` does; False: to matrices
-            alone, see ``limit_weight_decay``. Scalars of the loss, such as a temperature, never decay.
+        decay_biases: apply its weight decay to biases and norms, too, as ``torch.optim`` does; False: only to
+            matrices, see ``limit_weight_decay``. Scalars of the loss, such as a temperature, never decay.
         learning_rate: base learning rate, which ``schedule`` multiplies.
         max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
         frozen_until: ``{"text_encoder": 5}``: that module is frozen in the first 5 epochs; None: in all epochs.
@@ -77,11 +77,6 @@ def fit(
         checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step.
         seed: seed of the random numbers of each step, for ``augment``, and for all if several processes share it.
         on_epoch: called with each new row of the history.
-
-    Raises:
-        FloatingPointError: the loss is NaN or infinite.
-        ValueError: ``frozen_until`` or ``learning_rate_factors`` names a module that the model lacks.
-        SystemExit: SIGTERM arrived.
     """
     frozen_until = frozen_until or {}
     check_module_names(model, frozen_until)

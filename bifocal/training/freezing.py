@@ -15,7 +15,7 @@ def check_module_names(model: nn.Module, names: Iterable[str], argument: str = "
     known = {name for name, _ in model.named_modules() if name} | {name for name, _ in model.named_parameters()}
     for name in names:
         if name not in known:
-            # List the siblings alone: all names of a backbone would fill the screen.
+            # List only the siblings: all names of a backbone would fill the screen.
             parent = name.rpartition(".")[0]
             siblings = {other for other in known if other.rpartition(".")[0] == parent}
             siblings = siblings or {child for child, _ in model.named_children()}

@@ -48,14 +48,8 @@ def backward(
     keeping activations; then the gradient of the loss with respect to the encodings is computed; last, each micro-batch
     is encoded again, with the same random numbers, and its gradient is propagated to the parameters (Gao et al.,
     "Scaling deep contrastive learning batch size under memory limited setup", 2021). Only batch norm differs: it
-    normalizes a micro-batch, or the part of one process.
-
-    Args:
-        micro_batch_size: images, and captions, that are encoded at a time; None: the whole batch.
-        seed: seed of this step's random numbers if several processes share the batch.
-
-    Raises:
-        TypeError: micro-batches or several processes are asked for, and the model is no ``TwoTower``.
+    normalizes a micro-batch, or the part of one process. ``micro_batch_size`` is a number of images, and of captions;
+    ``seed`` gives the random numbers of this step if several processes share the batch.
     """
     cast = autocast_for(batch.matches.device.type, precision)
     if micro_batch_size is None and world.size == 1:
@@ -91,11 +85,7 @@ def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._NormBase]:
 
 
 def recompute_activations(model: nn.Module) -> None:
-    """Turn on gradient checkpointing in every timm backbone of ``model``: less memory, more time.
-
-    Raises:
-        ValueError: the model has no backbone that supports it.
-    """
+    """Turn on gradient checkpointing in every timm backbone of ``model``: less memory, more time."""
     switches = [getattr(module, "set_grad_checkpointing", None) for module in model.modules()]
     if not any(switches):
         raise ValueError("gradient checkpointing: the model has no backbone that trains; turn it off")
@@ -107,12 +97,8 @@ def recompute_activations(model: nn.Module) -> None:
 class CachedEncodings:
     """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to the parameters.
 
-    Args:
-        encode: a batch of images or captions -> its encodings, one row each.
-        inputs: the batch.
-        micro_batch_size: rows that are encoded at a time; None: all.
-        cast: new context of the precision.
-        norms: the batch normalizations, whose statistics are updated once per row.
+    ``encode`` maps ``inputs`` to encodings, one row each; ``micro_batch_size`` rows at a time, None: all. ``cast``
+    makes a new context of the precision. The statistics of the batch normalizations ``norms`` are updated once per row.
     """
 
     def __init__(

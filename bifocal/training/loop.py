@@ -26,11 +26,8 @@ Row = dict[str, float]
 class TrainingTask(ABC, Generic[T]):
     """Targets, loss and validation of one kind of training; ``T`` is the type of its batches.
 
-    Attributes:
-        name: name of the training, for progress lines.
-        monitor: metric of ``validate`` that chooses the best epoch; None: the last epoch is kept.
-        higher_is_better: whether a higher value of ``monitor`` is better.
-        shown: metrics for progress lines; None: all.
+    ``monitor`` is the metric of ``validate`` that chooses the best epoch; None: the last epoch is kept. ``name``, and
+    the metrics ``shown``, None for all, are in progress lines.
     """
 
     name: str = "training"
@@ -43,7 +40,7 @@ class TrainingTask(ABC, Generic[T]):
         """Return the number of steps of an epoch, and its batches from ``first_step`` on; both count from 0.
 
         A resumed epoch must get the same batches. Random numbers must come from torch's global generator, whose state
-        is in the checkpoint, or from a generator that depends on the epoch alone.
+        is in the checkpoint, or from a generator that depends only on the epoch.
         """
 
     @abstractmethod
@@ -59,7 +56,7 @@ class TrainingTask(ABC, Generic[T]):
         return
 
     def validate(self) -> dict[str, float]:
-        """Return the metrics at the end of an epoch; called on rank 0 alone."""
+        """Return the metrics at the end of an epoch; called only on rank 0."""
         return {}
 
     def is_converged(self, history: Sequence[Row]) -> bool:
@@ -90,20 +87,13 @@ def run_epochs(
 
     An interrupted run that is called again with the same arguments resumes at its last checkpoint, and ends with the
     weights of an uninterrupted run (bit for bit on a CPU). SIGTERM writes a checkpoint after the current step and exits
-    with 143. If the task has a monitor, ``state.load_best`` gives the weights of its best epoch.
+    with 143. A loss that is NaN or infinite is an error; state and step are written to the run's directory. If the task
+    has a monitor, ``state.load_best`` gives the weights of its best epoch.
 
-    Args:
-        learning_rate: base learning rate, multiplied by ``schedule(epoch, epochs)`` before every step, and by the
-            "factor" of a parameter group that has one, see ``parameter_groups``.
-        max_grad_norm: l2 norm to which gradients are clipped; None: no clipping.
-        checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step. Each epoch
-            ends with one, too.
-        on_epoch: called with each new row: epoch (from 1), loss (mean over the steps), learning_rate (of the last
-            step), and the metrics of ``task.validate``.
-
-    Raises:
-        FloatingPointError: the loss is NaN or infinite; the state and the step are written to the run's directory.
-        SystemExit: SIGTERM arrived.
+    ``learning_rate`` is multiplied by ``schedule(epoch, epochs)`` before every step, and by the "factor" of a parameter
+    group that has one, see ``parameter_groups``. ``checkpoint_every_seconds`` is the least time between two checkpoints
+    inside an epoch; each epoch ends with one, too. A row has epoch (from 1), loss (mean over the steps), learning_rate
+    (of the last step), and the metrics of ``task.validate``.
 
     Example:
         >>> from pathlib import Path
@@ -196,8 +186,8 @@ def _is_best(task: TrainingTask[T], row: Row, history: Sequence[Row]) -> bool:
     assert task.monitor is not None
     sign = 1 if task.higher_is_better else -1
     # NaN, such as the rank correlation of constant scores, is worse than any number. The first epoch is always best.
-    former = [sign * past[task.monitor] for past in history if not isnan(past[task.monitor])]
-    return not history or sign * row[task.monitor] > max(former, default=-torch.inf)
+    earlier = [sign * past[task.monitor] for past in history if not isnan(past[task.monitor])]
+    return not history or sign * row[task.monitor] > max(earlier, default=-torch.inf)
 
 
 def _summary(row: Row, shown: Sequence[str] | None) -> str:

@@ -33,9 +33,6 @@ class MultiStep(_Checked):
         milestones: in epochs; 1.5 is the middle of the second epoch.
         gamma: factor in (0, 1].
 
-    Raises:
-        ValueError: a milestone is negative, or ``gamma`` is not in (0, 1].
-
     Example:
         >>> schedule = MultiStep(milestones=[1.5, 4], gamma=0.5)
         >>> [schedule(epoch, 6) for epoch in (0, 1, 1.5, 4)]
@@ -61,9 +58,6 @@ class Step(_Checked):
     Args:
         step_size: epochs.
         gamma: factor in (0, 1].
-
-    Raises:
-        ValueError: ``step_size`` is not positive, or ``gamma`` is not in (0, 1].
 
     Example:
         >>> schedule = Step(step_size=2, gamma=0.5)
@@ -91,9 +85,6 @@ class Cosine(_Checked):
 
     Args:
         warmup: length of the warm-up as a fraction of the training, in [0, 1).
-
-    Raises:
-        ValueError: ``warmup`` is not in [0, 1).
 
     Example:
         >>> schedule = Cosine(warmup=0.5)

@@ -13,11 +13,7 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
     w' <- d w' + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at step t: the random initial weights are forgotten
     whatever the decay. Buffers (statistics of batch norm) are copied, not averaged.
 
-    Args:
-        decay: in [0, 1); the average covers about the last 1 / (1 - decay) steps.
-
-    Raises:
-        ValueError: ``decay`` is not in [0, 1).
+    ``decay`` is in [0, 1); the average covers about the last 1 / (1 - decay) steps.
 
     Example:
         >>> model = nn.Linear(1, 1)

@@ -30,9 +30,6 @@ def run(
 
     Scores are calibrated if the collection holds enough images of the split val; otherwise there is no
     ``calibration.json``.
-
-    Raises:
-        ValueError: another model computed the collection, the factory is unknown, or no effort reaches the recall.
     """
     exact = index_of_collection(Collection.open(collection), HubnessBank.read(embedding))
     exact.description.check_model(model_hash(onnx))

@@ -20,7 +20,7 @@ class BuildIndexParams(Params):
     )
     queries: int = Field(ge=1, description="captions of the split val that measure the index and calibrate its scores")
     max_query_words: int = Field(
-        ge=1, description="words; longer captions are no queries, because users write short ones"
+        ge=1, description="words; longer captions are not queries, because users write short ones"
     )
 
 

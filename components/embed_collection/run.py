@@ -34,16 +34,9 @@ def run(
 ) -> dict[str, float]:
     """Write the collection and return its counts and rates.
 
-    The images of the dataset are not decoded again if the model was exported with the stored features.
-
-    Args:
-        features: None in the flow ``refresh``, whose model was trained by another run: images are decoded.
-        former: collection of the champion's release, in the flow ``refresh``; it replaces ``params.former``.
-        shard: ``"2/4"`` for the second quarter of the images only; the step ``merge_collection`` combines shards.
-
-    Raises:
-        ValueError: the model has no single vector for an image, it cannot read the images, too many of them are
-            rejected, or no image is valid.
+    The images of the dataset are not decoded again if the model was exported with the stored features. In the flow
+    ``refresh``, ``features`` is None, because another run trained the model, and ``former``, the collection of the
+    champion's release, replaces ``params.former``. ``shard`` is ``"2/4"`` for only the second quarter of the images.
     """
     if scores_pairs(onnx):
         raise ValueError(

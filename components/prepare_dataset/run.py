@@ -10,11 +10,7 @@ from runtime.s3.remote_files import address_of_copy
 
 
 def run(params: PrepareDatasetParams, *, dataset: Path) -> dict[str, float]:
-    """Write the dataset and return its counts.
-
-    Raises:
-        ValueError: the corpus cannot be read, or more entries are broken than the parameters allow.
-    """
+    """Write the dataset and return its counts."""
     reader: CorpusReader = build("bifocal.datasets.corpora", params.corpus, seed=params.seed)
     corpus = reader.read(dataset / "images")
     return write_dataset(

@@ -52,7 +52,7 @@ def _precisions(file: Path) -> str:
 
 
 def _recalls(metrics: Path) -> dict[str, str]:
-    """Return the recalls as tags; none of an evaluation without retrieval, such as pointing alone."""
+    """Return the recalls as tags; none of an evaluation without retrieval, such as only pointing."""
     report = json.loads((metrics / "metrics.json").read_text())
     return {
         f"{direction}.{name.replace('@', '_at_')}": f"{value:.2f}"

@@ -19,11 +19,7 @@ class Augmentation(CheckedByConstruction, ABC):
 
     @abstractmethod
     def prepare(self, inputs: TrainingInputs) -> Augment:
-        """Return the function that changes a batch.
-
-        Raises:
-            ValueError: the features or the text cannot be changed in this way.
-        """
+        """Return the function that changes a batch."""
 
 
 def check_probability(probability: float) -> None:
@@ -33,11 +29,7 @@ def check_probability(probability: float) -> None:
 
 
 def drop(present: Tensor, probability: float, generator: Generator) -> Tensor:
-    """Return ``present`` without random elements; one element of each row that has some is always kept.
-
-    Shape:
-        present (B, R) bool -> (B, R) bool
-    """
+    """Return ``present`` (B, R) bool without random elements; one element of each row that has some is always kept."""
     draws = torch.rand(present.shape, generator=generator).masked_fill(~present, -1)
     last = draws == draws.amax(dim=1, keepdim=True)
     return present & ((draws >= probability) | last)

@@ -18,9 +18,6 @@ class RegionDrop(Augmentation):
 
     Args:
         probability: of each region, in (0, 1).
-
-    Raises:
-        ValueError: ``probability`` is not in (0, 1).
     """
 
     probability: float = 0.2
@@ -29,11 +26,7 @@ class RegionDrop(Augmentation):
         check_probability(self.probability)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
-        """Return the function that hides regions.
-
-        Raises:
-            ValueError: the features are pixels, or one vector per image.
-        """
+        """Return the function that hides regions."""
         if inputs.features.pixels or inputs.features.regions == 1:
             found = "pixels" if inputs.features.pixels else "one vector per image"
             raise ValueError(f"RegionDrop needs several regions per image, and the features are {found}: leave it out")

@@ -23,9 +23,6 @@ class WordDrop(Augmentation):
 
     Args:
         probability: of each word, in (0, 1).
-
-    Raises:
-        ValueError: ``probability`` is not in (0, 1).
     """
 
     probability: float = 0.2
@@ -34,11 +31,7 @@ class WordDrop(Augmentation):
         check_probability(self.probability)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
-        """Return the function that removes words.
-
-        Raises:
-            ValueError: the text has dense vectors alone, which have no words.
-        """
+        """Return the function that removes words."""
         name = inputs.text.format.name
         if name in ("tokens", "contextual"):
             return partial(_augment, drop_text=partial(drop_tokens, probability=self.probability))
@@ -49,11 +42,7 @@ class WordDrop(Augmentation):
 
 
 def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) -> TextBatch:
-    """Return captions without random tokens.
-
-    Shape:
-        values (B, T) or (B, L, T, K) -> the same with the new largest T
-    """
+    """Return captions, (B, T) or (B, L, T, K), without random tokens; T is the new largest length."""
     time = text.values.ndim // 2  # the axis of the tokens
     inside = torch.arange(text.values.shape[time]) < text.lengths.unsqueeze(1)
     kept = drop(inside, probability, generator)
@@ -66,14 +55,7 @@ def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) ->
 
 
 def drop_terms(text: TextBatch, generator: Generator, *, columns: Tensor, probability: float) -> TextBatch:
-    """Return bags of words without random terms; the terms of each bag keep their norm.
-
-    Args:
-        columns: whether each column is a term.
-
-    Shape:
-        values (B, K), columns (K,) bool -> (B, K)
-    """
+    """Return bags of words (B, K) without random terms, of ``columns`` (K,) bool; a bag keeps the norm of its terms."""
     row, column = ((text.values != 0) & columns).nonzero(as_tuple=True)
     draws = torch.rand(len(row), generator=generator)
     highest = torch.full((len(text.values),), -1.0).scatter_reduce(0, row, draws, "amax")

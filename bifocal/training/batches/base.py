@@ -23,13 +23,10 @@ It is called once, when the epoch begins, so it may mine with the current model.
 
 @dataclass(frozen=True)
 class PreparedBatches:
-    """Batches that are ready to train on.
+    """Batches that are ready to train on: ``source`` reads the rows that ``sampler`` draws for each epoch.
 
-    Attributes:
-        source: reads the rows of a batch.
-        sampler: draws the rows of the batches of each epoch.
-        begin: called with the checkpoint directory of the phase when its training begins, and again when it resumes;
-            the model has the weights that the phase starts from.
+    ``begin`` is called with the checkpoint directory of the phase when its training begins, and again when it resumes;
+    the model has the weights that the phase starts from.
     """
 
     source: BatchSource
@@ -53,14 +50,7 @@ class Batches(CheckedByConstruction, ABC):
 
     @abstractmethod
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
-        """Return the batches of the split "train".
-
-        Args:
-            inputs: dataset, features and text.
-            model: the model in training, for samplers that mine with it.
-            loss: the loss of the phase, for samplers that mine with its margin.
-            seed: of all random draws.
-        """
+        """Return the batches of the split "train"; samplers may mine with the model and with the margin of the loss."""
 
 
 def check_positive(**values: int) -> None:

@@ -27,9 +27,6 @@ class CaptionBatches(Batches):
         extra_captions_per_image: captions added to a batch for each of its images, from those not drawn yet. Wang, Li,
             Lazebnik, CVPR 2016, section 2.2, use 1: the structure of captions needs two captions of an image.
 
-    Raises:
-        ValueError: a value is below its minimum, or ``captions_per_image`` above ``batch_size``.
-
     Example:
         >>> sampler = CaptionBatches(batch_size=2).sampler(torch.tensor([0, 0, 1, 1]), seed=1)
         >>> [len(rows) for rows in sampler(0)]
@@ -55,11 +52,7 @@ class CaptionBatches(Batches):
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
-        """Return the sampler of a collection of captions.
-
-        Shape:
-            image_of_caption (M,) int64, the row of each caption's image.
-        """
+        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each caption's image."""
 
         def sample(epoch: int) -> list[Tensor]:
             batches = caption_batches(image_of_caption, self.batch_size, self.captions_per_image, seed, epoch)
@@ -75,9 +68,7 @@ def caption_batches(
     """Return every caption row once, in the random order of an epoch, in batches of nearly equal size.
 
     The captions of an image are divided at random into groups of ``captions_per_image``; a group stays in one batch.
-
-    Shape:
-        image_of_caption (M,) int64 -> about M / batch_size tensors of rows.
+    ``image_of_caption`` is (M,) int64.
     """
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)
@@ -97,10 +88,7 @@ def append_captions(
 ) -> list[Tensor]:
     """Return each batch with ``captions_per_image`` more captions of each of its images, drawn from the others.
 
-    An image without captions left gets none, so the sizes of the batches differ.
-
-    Shape:
-        image_of_caption (M,) int64, tensors of rows -> as many tensors, the given rows first.
+    The given rows come first. An image without captions left gets none, so the sizes of the batches differ.
     """
     # The same seed would repeat the draws of the batches themselves.
     generator = epoch_generator(seed + 1, epoch)

@@ -26,9 +26,6 @@ class DistinctImageBatches(Batches):
     Args:
         batch_size: captions per batch, and as many images.
 
-    Raises:
-        ValueError: ``batch_size`` is below 1.
-
     Example:
         >>> sampler = DistinctImageBatches(batch_size=2).sampler(torch.tensor([0, 0, 1, 1, 2]), seed=1)
         >>> [len(rows) for rows in sampler(0)]
@@ -45,14 +42,7 @@ class DistinctImageBatches(Batches):
         return PreparedBatches(pairs, self.sampler(pairs.image_of_caption, seed))
 
     def sampler(self, image_of_caption: Tensor, seed: int) -> Sampler:
-        """Return the sampler of a collection of captions.
-
-        Shape:
-            image_of_caption (M,) int64, the row of each caption's image.
-
-        Raises:
-            ValueError: the collection has fewer than ``batch_size`` images.
-        """
+        """Return the sampler of captions; ``image_of_caption`` (M,) int64 is the row of each caption's image."""
         images = len(image_of_caption.unique())
         if images < self.batch_size:
             raise ValueError(f"batch_size is {self.batch_size}, but there are only {images} images: lower it")
@@ -62,10 +52,8 @@ class DistinctImageBatches(Batches):
 def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
     """Return batches of exactly ``batch_size`` captions of distinct images, in the random order of an epoch.
 
-    Fewer than a batch of captions are left out where all images have as many captions.
-
-    Shape:
-        image_of_caption (M,) int64 -> at most M / batch_size tensors of rows.
+    Fewer than a batch of captions are left out where all images have as many captions. ``image_of_caption`` is (M,)
+    int64.
     """
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)

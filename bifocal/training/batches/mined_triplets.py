@@ -38,9 +38,6 @@ class MinedTriplets(Batches):
         positives_per_query: relevant images in the pool for each query, at least.
         triplets_per_pair: triplets of the largest loss kept per query and relevant image.
         steps_per_epoch: optimizer steps per epoch; triplets are mined at the beginning of each epoch.
-
-    Raises:
-        ValueError: a value is below 1, or ``positives_per_query`` above ``neighbors``.
     """
 
     validator: ClassVar[type[Validation]] = Semantic
@@ -69,11 +66,6 @@ class MinedTriplets(Batches):
             )
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
-        """See ``Batches.prepare``.
-
-        Raises:
-            TypeError: the model has no single vector per image, or the loss is not ``SemanticTripletLoss``.
-        """
         encoder = dual_encoder(model)
         if not isinstance(loss, SemanticTripletLoss):
             raise TypeError(f"MinedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
@@ -81,17 +73,7 @@ class MinedTriplets(Batches):
         return PreparedBatches(pairs, self.sampler(pairs, encoder, loss, seed))
 
     def sampler(self, pairs: SemanticPairs, model: DualEncoder, loss: SemanticTripletLoss, seed: int) -> Sampler:
-        """Return the sampler of a collection of images.
-
-        Args:
-            pairs: images with their texts.
-            model: embeds the pool when an epoch begins.
-            loss: the loss that chooses the triplets.
-            seed: of all random draws.
-
-        Raises:
-            ValueError: when called, no triplet of the pool has a loss.
-        """
+        """Return the sampler of images with their texts; the model embeds the pool when an epoch begins."""
         relevant = relevant_images(pairs, self.neighbors)
 
         def sample(epoch: int) -> list[Tensor]:

@@ -32,9 +32,6 @@ class OrderedTriplets(Batches):
     Args:
         batch_size: triplets per batch.
         steps_per_epoch: optimizer steps per epoch.
-
-    Raises:
-        ValueError: a value is below 1.
     """
 
     validator: ClassVar[type[Validation]] = Semantic
@@ -47,11 +44,6 @@ class OrderedTriplets(Batches):
         check_positive(batch_size=self.batch_size, steps_per_epoch=self.steps_per_epoch)
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
-        """See ``Batches.prepare``.
-
-        Raises:
-            TypeError: the model has no single vector per image, or the loss is not ``SemanticTripletLoss``.
-        """
         dual_encoder(model)
         if not isinstance(loss, SemanticTripletLoss):
             raise TypeError(f"OrderedTriplets needs SemanticTripletLoss, not {type(loss).__name__}")
@@ -59,11 +51,7 @@ class OrderedTriplets(Batches):
         return PreparedBatches(pairs, self.sampler(pairs, seed))
 
     def sampler(self, pairs: SemanticPairs, seed: int) -> Sampler:
-        """Return the sampler of a collection of images with their texts.
-
-        Raises:
-            ValueError: when called, all drawn images are equally similar to their query.
-        """
+        """Return the sampler of a collection of images with their texts."""
 
         def sample(epoch: int) -> list[Tensor]:
             generator = epoch_generator(seed, epoch)

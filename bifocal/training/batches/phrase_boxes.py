@@ -44,9 +44,6 @@ class PhraseBoxes(Batches):
         boxes_per_phrase: boxes of a phrase that are trained on, at most; both phases have the same boxes.
         negatives_per_phrase: hard-negative boxes sampled per phrase and batch (the paper does not say how many).
         max_negatives: hard-negative boxes recorded per phrase; needs ``negatives_per_phrase``.
-
-    Raises:
-        ValueError: a value is below its minimum, or ``negatives_per_phrase`` above ``max_negatives``.
     """
 
     validator: ClassVar[type[Validation]] = Phrases
@@ -77,24 +74,12 @@ class PhraseBoxes(Batches):
             )
 
     def prepare(self, inputs: TrainingInputs, *, model: nn.Module, loss: nn.Module, seed: int) -> PreparedBatches:
-        """See ``Batches.prepare``.
-
-        Raises:
-            TypeError: the model has no single vector per image.
-            ValueError: the features hold no ground-truth boxes.
-        """
         pairs, encoder = inputs.phrases("train"), dual_encoder(model)
         sampler = self.sampler(pairs, encoder, seed)
         return PreparedBatches(pairs, sampler, sampler.begin)
 
     def sampler(self, pairs: PhraseBoxPairs, model: DualEncoder, seed: int) -> "PhraseBoxSampler":
-        """Return the sampler of a collection of phrases and boxes.
-
-        Args:
-            pairs: phrases and boxes.
-            model: scores the boxes when the training begins, for hard negatives.
-            seed: of all random draws.
-        """
+        """Return the sampler of phrases and boxes; the model scores the boxes when the training begins."""
         return PhraseBoxSampler(self, pairs, model, seed)
 
 
@@ -136,10 +121,9 @@ class PhraseBoxSampler:
 
 
 def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> Tensor:
-    """Return the pairs of a batch with one more pair of each phrase and one more pair of each box.
+    """Return the pairs (n, 2) of a batch, then one more pair of each phrase and one more pair of each box.
 
-    Shape:
-        rows (n, 2), positives (P, 2), pairs of rows of a phrase and a box -> (n + k, 2), the given pairs first.
+    ``positives`` (P, 2) are all pairs of rows of a phrase and a box.
     """
     others = positives[torch.randperm(len(positives), generator=generator)]
     others = others[~torch.isin(_codes(others), _codes(rows))]
@@ -148,13 +132,9 @@ def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> T
 
 
 def append_negatives(rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase: int, generator: Generator) -> Tensor:
-    """Return the pairs of a batch with hard-negative boxes of each of its phrases, as pairs of phrase -1.
+    """Return the pairs (n, 2) of a batch, then hard-negative boxes of each of its phrases, with phrase index -1.
 
-    Args:
-        rows: (n, 2), pairs of rows of a phrase and numbers of a box.
-        hard: numbers of the hard-negative boxes of each phrase.
-        negatives_per_phrase: boxes drawn per phrase, at most.
-        generator: draws them.
+    ``hard`` has the numbers of the hard-negative boxes of each phrase; at most ``negatives_per_phrase`` are drawn.
     """
     drawn = []
     for phrase in rows[:, 0].unique().tolist():

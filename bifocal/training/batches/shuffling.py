@@ -7,8 +7,7 @@ from torch import Generator, Tensor
 def shuffle_within_images(image_of_caption: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
     """Return the rows of the captions sorted by image, in random order within an image, and their index there.
 
-    Shape:
-        image_of_caption (M,) int64 -> rows (M,), index of each caption among those of its image (M,).
+    ``image_of_caption`` is (M,) int64, and so are both results.
 
     Example:
         >>> rows, index = shuffle_within_images(torch.tensor([1, 0, 1]), Generator().manual_seed(0))

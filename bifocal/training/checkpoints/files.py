@@ -12,11 +12,7 @@ from bifocal.serialization import write_tensors
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Mapping[str, Any]) -> None:
-    """Write everything that the next step depends on.
-
-    Args:
-        progress: position of the run, as JSON can hold it; floats are restored exactly.
-    """
+    """Write everything that the next step depends on; ``progress`` is the position of the run, as JSON can hold it."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for parameter, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{parameter}.{name}": tensor for name, tensor in state.items()}

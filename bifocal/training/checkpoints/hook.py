@@ -10,11 +10,7 @@ class CheckpointHook(Protocol):
     """Called on rank 0 after each checkpoint, between two steps: no checkpoint file changes during the call."""
 
     def __call__(self, *, is_last: bool) -> None:
-        """Handle a new checkpoint.
-
-        Args:
-            is_last: whether the process exits after this checkpoint, because SIGTERM arrived.
-        """
+        """Handle a new checkpoint; ``is_last``: the process exits after it, because SIGTERM arrived."""
 
 
 _hook: ContextVar[CheckpointHook | None] = ContextVar("checkpoint_hook", default=None)

@@ -19,13 +19,7 @@ from bifocal.training.distributed import World
 
 
 class Progress(NamedTuple):
-    """Position of a run.
-
-    Attributes:
-        epoch, step: the next ones, from 0.
-        total: sum of the losses of the epoch's finished steps.
-        history: one row of metrics per finished epoch.
-    """
+    """Position of a run: next epoch and step, from 0, sum of the epoch's losses, and a row per finished epoch."""
 
     epoch: int
     step: int
@@ -34,15 +28,11 @@ class Progress(NamedTuple):
 
 
 class RunState:
-    """State of a training run in a directory; rank 0 alone reads and writes it.
+    """State of a training run in a directory, which no other run uses; only rank 0 reads and writes it.
 
-    The other ranks get the state from rank 0: they may run on machines with other file systems.
-
-    Args:
-        directory: a directory of this run alone.
-        modules: all modules that have a state: model, loss, averaged weights.
-        optimizer: optimizer of their parameters.
-        eval_model: module that is validated and whose best weights are kept; None: all modules.
+    The other ranks get the state from rank 0: they may run on machines with other file systems. ``modules`` are all
+    modules with a state: model, loss, averaged weights. ``eval_model`` is validated, and its best weights are kept;
+    None: all modules.
     """
 
     def __init__(
@@ -71,17 +61,13 @@ class RunState:
         return progress
 
     def save(self, progress: Progress, *, is_last: bool = False) -> None:
-        """Write everything that the next step depends on, and call the hook of ``checkpoint_hook``.
-
-        Args:
-            is_last: whether the process exits after this checkpoint.
-        """
+        """Write all that the next step depends on, and call the hook; ``is_last``: the process exits after it."""
         if self.world.is_main:
             save_checkpoint(self.last, self.modules, self.optimizer, progress._asdict())
             call_checkpoint_hook(is_last=is_last)
 
     def save_best(self, epoch: int) -> None:
-        """Write the weights of ``eval_model`` as those of the best epoch."""
+        """Write the weights of ``eval_model`` as the best weights."""
         if self.world.is_main:
             write_tensors(self.best, self.eval_model.state_dict(), {"epoch": epoch + 1})
 
@@ -92,7 +78,7 @@ class RunState:
     def batches(self, sampler: Callable[[int], Sequence[Tensor]], epoch: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch; a resumed epoch keeps the batches that it started with.
 
-        Rank 0 alone draws them: samplers that mine with the model could differ between GPUs in the last bit.
+        Only rank 0 draws them: samplers that mine with the model could differ between GPUs in the last bit.
         """
         path = self.directory / "batches.safetensors"
 
@@ -118,14 +104,7 @@ class RunState:
         sys.exit(EXIT_CODE)
 
     def abort_on_nonfinite(self, value: Tensor, progress: Progress, batch: Mapping[str, Any]) -> NoReturn:
-        """Write the state and a description of the batch whose loss is NaN or infinite, and raise.
-
-        Args:
-            batch: description of the batch, as JSON can hold it.
-
-        Raises:
-            FloatingPointError: always.
-        """
+        """Write the state and a description of the batch, as JSON can hold it, and raise ``FloatingPointError``."""
         state, report = (self.directory / f"nonfinite_loss.{suffix}" for suffix in ("safetensors", "json"))
         position = {"epoch": progress.epoch + 1, "step": progress.step}
         if self.world.is_main:

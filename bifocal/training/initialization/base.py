@@ -22,18 +22,10 @@ class Initialization(CheckedByConstruction, ABC):
 
     @abstractmethod
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Set the weights of ``model`` in place.
+        """Set the weights of ``model`` in place, and return the metrics of the initialization.
 
-        Args:
-            model: with random weights, and the pretrained weights of a backbone that it trains.
-            inputs: dataset, features and text; only the split "train" may be learned from.
-            seed: of all random draws.
-
-        Returns:
-            Metrics of the initialization; empty if there is nothing to measure.
-
-        Raises:
-            ValueError: the initialization does not fit the model or the inputs.
+        The model has random weights, and the pretrained weights of a backbone that it trains. Only the split "train"
+        may be learned from.
         """
 
 
@@ -43,13 +35,6 @@ def initialize(
     """Set the weights of ``model`` in place, on every process of the training, and return the metrics.
 
     A run that was killed after the initialization reads the weights from ``checkpoints``.
-
-    Args:
-        checkpoints: directory of the training.
-        seed: of all random draws.
-
-    Raises:
-        ValueError: the initialization does not fit the model or the inputs.
     """
     file = checkpoints / "initialization.safetensors"
     world = World.current()

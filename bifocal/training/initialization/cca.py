@@ -19,9 +19,6 @@ class CCA(Initialization):
         regularization: value added to the variances, as a fraction of their mean; the papers state none.
         power: p, exponent of the correlations that scale the projections.
 
-    Raises:
-        ValueError: a value is negative.
-
     Example:
         >>> CCA(power=4.0).power
         4.0
@@ -35,11 +32,6 @@ class CCA(Initialization):
         self.regularization, self.power = regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Fit both encoders; the seed has no effect.
-
-        Raises:
-            ValueError: an encoder is not an affine map, or the features or the captions have fewer dimensions than the
-                embedding.
-        """
+        """Fit both encoders; the seed has no effect."""
         blocks = caption_blocks(inputs.captions("train"))
         return fit_cca(model, blocks, regularization=self.regularization, power=self.power)

@@ -23,18 +23,15 @@ class ClassNames(Initialization):
     Romera-Paredes and Torr, "An embarrassingly simple approach to zero-shot learning", ICML 2015, section 3.1, map
     vectors of classes to classifiers by ridge regression. Here the vectorizer of the captions gives the
     vector of each synonym of the 1,000 names, and the targets are the trained weights of the classifier. A text then
-    gets a classifier like those of names with a similar meaning. ImageNet's labels and names are used, and no box. The
+    gets a classifier like names with a similar meaning. ImageNet's labels and names are used, and no box. The
     classifier scores cells as well as whole images (Zhou et al., CVPR 2016), so an encoder of cells can point before
-    its training, which captions alone do not teach.
+    its training, which captions do not teach.
 
     It needs the cells whose mean the classifier reads: features of ``Grid`` without ``stage``.
 
     Args:
         path: safetensors file with the weights of the backbone and of its classifier.
         regularization: lambda of the ridge regression, in units of the squared norm of a name's vector.
-
-    Raises:
-        ValueError: ``regularization`` is not positive.
 
     Example:
         >>> ClassNames("weights.safetensors", regularization=10.0).regularization
@@ -49,12 +46,7 @@ class ClassNames(Initialization):
         self.path, self.regularization = Path(path), regularization
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Fit the image encoder, and make the text encoder the identity; the seed has no effect.
-
-        Raises:
-            ValueError: an encoder is not an affine map, the captions' vectors are not of the embedding's dimension, or
-                the file has no classifier of these classes and features.
-        """
+        """Fit the image encoder, and make the text encoder the identity; the seed has no effect."""
         image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
         if text.in_features != text.out_features:
             raise ValueError(f"ClassNames: dim of the model is {text.out_features}: set it to {text.in_features}")
@@ -68,17 +60,7 @@ class ClassNames(Initialization):
         return {}
 
     def fit(self, vectorizer: FittedVectorizer, channels: int) -> Tensor:
-        """Return the map from features to vectors of texts.
-
-        Args:
-            channels: D, channels of the features.
-
-        Shape:
-            (K, D) float64, with the scale of random weights.
-
-        Raises:
-            ValueError: the file has no classifier of these classes and features.
-        """
+        """Return the map (K, D) float64 from D ``channels`` to vectors of texts, with the scale of random weights."""
         names = imagenet_names()
         weights = self._classifier(len(names), channels)
         vectors = vectorizer.vectorize([name for synonyms in names for name in synonyms]).values.double()
@@ -101,10 +83,7 @@ class ClassNames(Initialization):
 
 
 def ridge(inputs: Tensor, targets: Tensor, regularization: float) -> Tensor:
-    """Return the V that minimizes ``|inputs @ V - targets|^2 + regularization |V|^2``.
-
-    Shape:
-        inputs (n, K), targets (n, D) -> (K, D)
+    """Return the V (K, D) that minimizes ``|inputs @ V - targets|^2 + regularization |V|^2``.
 
     Example:
         >>> ridge(torch.tensor([[1.0]]), torch.tensor([[3.0]]), regularization=0.5)

@@ -28,13 +28,7 @@ class FromEmbedding(Initialization):
         self.path = Path(path)
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Copy all weights.
-
-        Raises:
-            FileNotFoundError: the folder holds no embedding.
-            ValueError: the embedding has another architecture, or was trained with other features or another
-                vectorizer.
-        """
+        """Copy all weights."""
         source = load_model(self.path)
         check_inputs(source, inputs.features, inputs.text)
         theirs, ours = _shapes(source), _shapes(model)

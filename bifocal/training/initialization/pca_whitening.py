@@ -25,9 +25,6 @@ class PCAWhitening(Initialization):
     Args:
         images: training images to learn from, at most; they are drawn at random.
 
-    Raises:
-        ValueError: ``images`` is less than 1.
-
     Example:
         >>> PCAWhitening(images=2000).images
         2000
@@ -39,12 +36,7 @@ class PCAWhitening(Initialization):
         self.images = images
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Set the layer ``whitening`` of the image encoder.
-
-        Raises:
-            ValueError: the image encoder is no ``RMACEncoder``, or the regions vary in fewer directions than the
-                embedding has dimensions.
-        """
+        """Set the layer ``whitening`` of the image encoder."""
         encoder = model.image_encoder
         if not isinstance(encoder, RMACEncoder):
             raise ValueError(f"PCAWhitening needs an RMACEncoder, not {type(encoder).__name__}")

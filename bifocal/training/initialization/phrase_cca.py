@@ -24,9 +24,6 @@ class PhraseCCA(Initialization):
         regularization: value added to the variances, as a fraction of their mean; the papers state none.
         power: p, exponent of the correlations that scale the projections.
 
-    Raises:
-        ValueError: a value is below its minimum.
-
     Example:
         >>> PhraseCCA().boxes_per_phrase
         10
@@ -43,23 +40,14 @@ class PhraseCCA(Initialization):
         self.boxes_per_phrase, self.regularization, self.power = boxes_per_phrase, regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Fit both encoders; the seed has no effect.
-
-        Raises:
-            ValueError: an encoder is not an affine map, the features hold no ground-truth boxes, or the features or the
-                phrases have fewer dimensions than the embedding.
-        """
+        """Fit both encoders; the seed has no effect."""
         pairs = inputs.phrases("train")
         blocks = phrase_blocks(pairs, pairs.resampled(self.boxes_per_phrase))
         return fit_cca(model, blocks, regularization=self.regularization, power=self.power)
 
 
 def phrase_blocks(pairs: PhraseBoxPairs, positives: Tensor) -> Iterator[PairedBlock]:
-    """Yield boxes with their phrases.
-
-    Shape:
-        positives (n, 2), rows of phrases and numbers of their boxes.
-    """
+    """Yield boxes with their phrases; ``positives`` (n, 2) are rows of phrases and numbers of their boxes."""
     for rows in positives[positives[:, 1].argsort(stable=True)].split(BATCH):
         boxes, image = rows[:, 1].unique(return_inverse=True)
         features = pairs.boxes(boxes).features[:, 0]

@@ -18,13 +18,7 @@ MAX_WAITING = 4_000_000
 
 
 class ImageScores(NamedTuple):
-    """Scores of the proposals of one image for its phrases.
-
-    Attributes:
-        phrases: rows of the image's phrases (p,).
-        boxes: numbers of its proposals (b,).
-        scores: (p, b), on the CPU.
-    """
+    """Scores (p, b) of the proposals of one image for its phrases, with rows of phrases and numbers of boxes."""
 
     phrases: Tensor
     boxes: Tensor
@@ -38,18 +32,11 @@ def hard_negative_boxes(
     """Return proposals that the model scores above one of the ground-truth boxes of a phrase.
 
     Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. The
-    proposals are those of the phrase's images. Proposals that overlap a ground-truth box of the phrase are correct, so
+    proposals are from the phrase's images. Proposals that overlap a ground-truth box of the phrase are correct, so
     they are left out. The images are read in blocks. The model is left in evaluation mode.
 
-    Args:
-        model: scores the boxes.
-        pairs: phrases and boxes.
-        positives: rows of phrases and numbers of their ground-truth boxes; other phrases get no hard boxes.
-        generator: draws the boxes of a phrase that has more than ``max_negatives``.
-        max_negatives: hard boxes kept per phrase.
-
-    Shape:
-        positives (n, 2) -> (k, 2) int64, rows of phrases and numbers of boxes, sorted by phrase.
+    ``positives`` (n, 2) are rows of phrases and numbers of their ground-truth boxes; other phrases get no hard boxes.
+    Return at most ``max_negatives`` boxes of a phrase, drawn at random: (k, 2) int64, sorted by phrase.
     """
     vectors = embed_phrases(model, pairs)
     threshold = torch.full((len(pairs.phrases),), torch.inf)
@@ -79,11 +66,7 @@ def embed_phrases(model: DualEncoder, pairs: PhraseBoxPairs) -> Tensor:
 
 
 def image_scores(model: DualEncoder, pairs: PhraseBoxPairs, vectors: Tensor) -> Iterator[ImageScores]:
-    """Yield the scores of each image with phrases; a few images are in memory at a time.
-
-    Args:
-        vectors: embeddings of all phrases, see ``embed_phrases``.
-    """
+    """Yield the scores of each image with phrases, embedded as ``vectors``; few images are in memory at a time."""
     phrases_of_image = pairs.phrase_images[:, 0].split(pairs.phrase_images[:, 1].bincount().tolist())
     for block in torch.arange(len(pairs.image_ids)).split(IMAGES):
         boxes = [pairs.proposals(image) for image in block.tolist()]

@@ -19,8 +19,7 @@ BLOCK = 256
 def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:
     """Return the ``neighbors`` images whose texts have the highest dot product with each image's text; section 5.1.
 
-    Shape:
-        -> (N, neighbors) int64, nearest first, without the image itself.
+    The result is (N, neighbors) int64, nearest first, without the image itself.
     """
     nearest = []
     for rows in torch.arange(len(pairs)).split(BLOCK):
@@ -35,18 +34,13 @@ def mine_triplets(
 ) -> Tensor:
     """Return the triplets with the largest loss of each query and relevant image of a pool of P images.
 
-    The first Q images of the pool are the queries. The loss is the weighted sum of those of eq. (1)-(3) that are
-    trained; each compares the similarity of the query to the relevant and to the irrelevant image. Triplets without a
-    loss are left out, because they have no gradient.
+    The first Q images of the pool are the queries. The loss is the weighted sum of the trained equations (1)-(3); each
+    compares the similarity of the query to the relevant and to the irrelevant image. Triplets without a loss are left
+    out, because they have no gradient.
 
-    Args:
-        similarities: weight, and similarity of each query to each image, of every trained equation.
-        relevance: whether an image is relevant to a query.
-        margin: m of the equations, in units of the similarity.
-        triplets_per_pair: triplets kept per query and relevant image.
-
-    Shape:
-        similarities (Q, P), relevance (Q, P) bool -> (T, 3) int64, rows of query, relevant and irrelevant image.
+    ``similarities`` has the weight, and the similarity (Q, P) of each query to each image, of every trained equation;
+    ``relevance`` (Q, P) says whether an image is relevant, and ``margin`` is m, in units of the similarity. Return
+    ``triplets_per_pair`` triplets of a query and relevant image: (T, 3) int64, query, relevant and irrelevant image.
 
     Example:
         >>> images = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.4]])

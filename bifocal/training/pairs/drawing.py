@@ -8,10 +8,8 @@ def draw_per_group(groups: Tensor, keys: Tensor, maximum: int) -> Tensor:
     """Return the rows of the ``maximum`` lowest keys of each group, by group, then by key.
 
     With random keys the members of a group are drawn uniformly, also if they are drawn in parts: the lowest keys of two
-    parts, drawn again together, are those of the whole.
-
-    Shape:
-        groups (n,) int64, keys (n,) -> (k,) rows.
+    parts, drawn again together, are the lowest keys of the whole.
+    ``groups`` is (n,) int64, ``keys`` (n,).
 
     Example:
         >>> draw_per_group(torch.tensor([7, 3, 7, 7]), torch.tensor([0.9, 0.5, 0.1, 0.4]), maximum=2).tolist()

@@ -29,24 +29,11 @@ class PhraseBoxPairs:
     batch that holds one counts it as a match, as evaluation does.
 
     A box is a number: S times the row of its image in ``image_ids``, plus its region in the store. Numbers of proposals
-    come first, then those of ground-truth boxes.
+    come first, then numbers of ground-truth boxes.
 
-    Args:
-        dataset: a split with phrases.
-        features: one vector and one box per region, such as those of ``Proposals``.
-        vectorizer: turns phrases into the input of the text encoder.
-        min_iou: intersection over union at which evaluation counts a box as correct.
-
-    Raises:
-        ValueError: the features have no boxes, or the split has no phrases.
-
-    Attributes:
-        phrases: the P distinct phrases.
-        image_ids: ids of the images with phrases.
-        regions: S, regions per image in the store, ground-truth boxes included.
-        phrase_images: (n, 2) int64, rows of each phrase and of each of its images, sorted by image.
-        positives: (m, 2) int64, rows of a phrase and numbers of its ground-truth boxes, sorted by phrase; empty without
-            stored ground-truth boxes.
+    ``features`` has one vector and one box per region, such as ``Proposals``. ``phrases`` are the P distinct phrases;
+    ``regions`` is S. ``phrase_images`` (n, 2) int64 has rows of each phrase and of each of its images, sorted by image;
+    ``positives`` (m, 2) int64 has rows of a phrase and numbers of its ground-truth boxes, sorted by phrase.
     """
 
     def __init__(
@@ -89,9 +76,6 @@ class PhraseBoxPairs:
         """Return the positives (k, 2) with at most ``boxes_per_phrase`` boxes of each phrase, drawn at random.
 
         The draw is the same in every call: both phases of a training, and CCA, have one training set.
-
-        Raises:
-            ValueError: there are no positives.
         """
         if not len(self.positives):
             raise ValueError(
@@ -102,14 +86,7 @@ class PhraseBoxPairs:
         return self.positives[draw_per_group(self.positives[:, 0], keys, boxes_per_phrase).sort().values]
 
     def batch(self, rows: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
-        """Return boxes as images and phrases as captions.
-
-        Args:
-            rows: (n, 2) rows of a phrase and numbers of a box; phrase -1 adds the box alone, as a negative.
-
-        Raises:
-            ValueError: several processes share the batch.
-        """
+        """Return boxes as images and phrases as captions, of ``rows`` (n, 2); phrase -1 adds only a negative box."""
         if world_size > 1:
             raise ValueError("PhraseBoxes trains in one process: start it without torchrun")
         boxes, phrases = rows[:, 1].unique(), rows[:, 0][rows[:, 0] >= 0].unique()
@@ -130,11 +107,7 @@ class PhraseBoxPairs:
         return matches
 
     def overlaps(self, phrases: Tensor, boxes: Tensor) -> Tensor:
-        """Return whether each of these boxes overlaps a ground-truth box of the phrase beside it.
-
-        Shape:
-            phrases and boxes, of shapes that broadcast -> that shape, bool.
-        """
+        """Return whether each of these boxes overlaps a ground-truth box of the phrase beside it; shapes broadcast."""
         codes = phrases * self._width + boxes
         place = torch.searchsorted(self._overlapping, codes).clamp(max=len(self._overlapping) - 1)
         return (self._overlapping[place] == codes) if len(self._overlapping) else torch.zeros_like(codes).bool()

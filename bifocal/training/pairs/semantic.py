@@ -15,16 +15,7 @@ class SemanticPairs:
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4. With the vectors of
     ``TFIDF(documents="images")`` the sum is the tf-idf of all words of an image. The texts are a sparse matrix; only
-    those of a batch become dense.
-
-    Args:
-        pairs: images whose captions are one vector each (``TFIDF``).
-
-    Attributes:
-        vectors: (N, K), the text of each image.
-
-    Raises:
-        ValueError: the text has another format.
+    the texts of a batch become dense.
     """
 
     def __init__(self, pairs: ImageCaptionPairs) -> None:
@@ -44,12 +35,6 @@ class SemanticPairs:
 
         ``matches`` (3 B, 3 B) is 1 between a query and its relevant image, -1 between a query and its irrelevant image
         and 0 elsewhere, as ``SemanticTripletLoss`` takes it.
-
-        Shape:
-            triplets (3 B,) rows of images.
-
-        Raises:
-            ValueError: several processes share the batch.
         """
         if world_size > 1:
             raise ValueError("MinedTriplets and OrderedTriplets train in one process: start it without torchrun")

@@ -23,18 +23,10 @@ class Validator(Protocol):
 
 
 class Validation(CheckedByConstruction, ABC):
-    """Choice of the validation metric: base of the parts of ``bifocal.training.validators``.
-
-    Attributes:
-        monitor: name of the metric that chooses the epoch.
-    """
+    """Choice of the validation metric, ``monitor``: base of the parts of ``bifocal.training.validators``."""
 
     monitor: ClassVar[str]
 
     @abstractmethod
     def prepare(self, inputs: TrainingInputs) -> Validator:
-        """Return the validator of the split "val".
-
-        Raises:
-            ValueError: the split lacks what the metric needs.
-        """
+        """Return the validator of the split "val"."""

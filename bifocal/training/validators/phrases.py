@@ -30,12 +30,6 @@ class PhraseValidator:
 
     As in the evaluation, a phrase without a correct proposal is a miss; a phrase that occurs more than once in an image
     counts once.
-
-    Args:
-        pairs: phrases and boxes of the validation split.
-
-    Raises:
-        TypeError: when called, the model has no single vector per box.
     """
 
     monitor: ClassVar[str] = Phrases.monitor

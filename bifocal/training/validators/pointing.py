@@ -28,9 +28,6 @@ class Pointing(Validation):
     Args:
         phrases: number of phrases, drawn once at random; None for all.
         localizer: part of ``bifocal.localization``; None for the encoder's own.
-
-    Raises:
-        ValueError: ``phrases`` is below 1.
     """
 
     monitor: ClassVar[str] = "pointing"
@@ -43,11 +40,7 @@ class Pointing(Validation):
             raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
 
     def prepare(self, inputs: TrainingInputs) -> "PointingValidator":
-        """Return the validator of the phrases of "val".
-
-        Raises:
-            ValueError: the split has no phrases with boxes, or its features have no boxes.
-        """
+        """Return the validator of the phrases of "val"."""
         dataset = inputs.dataset.split("val")
         if not len(dataset.phrases):
             raise ValueError(
@@ -63,18 +56,7 @@ class Pointing(Validation):
 
 @dataclass(frozen=True)
 class PointingValidator:
-    """Share of phrases with the highest value of their heatmap in one of their boxes, in percent.
-
-    Args:
-        dataset: images of the validation split with the phrases to point at.
-        features: store that holds the images.
-        vectorizer: of phrases and of their sentences.
-        localizer: turns a phrase into a heatmap.
-        rows: the phrases of ``dataset`` to point at.
-
-    Raises:
-        TypeError: when called, the model has no localizer.
-    """
+    """Share of phrases, the ``rows`` of ``dataset``, whose heatmap has its maximum in one of their boxes; percent."""
 
     monitor: ClassVar[str] = Pointing.monitor
     dataset: Dataset

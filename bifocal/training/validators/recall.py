@@ -29,9 +29,6 @@ class Recall(Validation):
 
     Args:
         images: number of images of the split to rank, the first ones, with all their captions; None for all.
-
-    Raises:
-        ValueError: ``images`` is below 2.
     """
 
     monitor: ClassVar[str] = "recall_sum"
@@ -48,14 +45,7 @@ class Recall(Validation):
 
 @dataclass(frozen=True)
 class RecallValidator:
-    """R@1, R@5, R@10 of caption and image retrieval, in percent, and their sum ``recall_sum``.
-
-    Args:
-        pairs: images and captions of the validation split.
-
-    Raises:
-        TypeError: when called, the model neither embeds nor ranks.
-    """
+    """R@1, R@5, R@10 of caption and image retrieval, in percent, and their sum ``recall_sum``."""
 
     monitor: ClassVar[str] = Recall.monitor
     pairs: ImageCaptionPairs
@@ -65,11 +55,7 @@ class RecallValidator:
 
 
 def model_ranks(model: nn.Module, pairs: ImageCaptionPairs) -> tuple[Ranks, Ranks]:
-    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption).
-
-    Raises:
-        TypeError: the model neither embeds nor ranks.
-    """
+    """Return the ranks of caption retrieval (one query per image) and of image retrieval (one query per caption)."""
     model.eval()
     if isinstance(model, SelfRanking):
         return model.retrieval_ranks(pairs)

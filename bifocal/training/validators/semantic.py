@@ -22,9 +22,6 @@ class Semantic(Validation):
 
     Args:
         images: images of "val" that are ranked, drawn once; None for all.
-
-    Raises:
-        ValueError: ``images`` is less than 2.
     """
 
     monitor: ClassVar[str] = "ndcg"
@@ -46,13 +43,6 @@ class SemanticValidator:
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.1: at most 1,000 queries; the
     relevance of an image is the dot product of the tf-idf texts. ``ndcg`` is the area under NDCG@R for R from 8 to 128,
     in percent. Texts are not embedded, so a model that was trained without texts (the paper's "V") is measured too.
-
-    Args:
-        pairs: images and texts of the validation split.
-        images: images of the split, drawn once; None for all.
-
-    Raises:
-        TypeError: when called, the model has no single vector per image.
     """
 
     monitor: ClassVar[str] = Semantic.monitor
