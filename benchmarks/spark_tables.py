@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bifocal.serving.rows import CHUNK_ROWS
+from bifocal.spark import embed_table
 from runtime import artifacts
 from runtime.mlflow.exported import register_exported
-from runtime.mlflow.spark import EMBEDDING, PIECE_ROWS, VECTOR, embed_table
+from runtime.mlflow.spark import EMBEDDING, PIECE_ROWS, VECTOR
 
 MODEL = "batch"
 EMBED_TABLE, MLFLOW_UDF, NO_MODEL = "Spark", "MLflow's UDF", "Spark without a model"

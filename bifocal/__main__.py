@@ -14,12 +14,16 @@ def main() -> None:
     """Run the command ``bifocal``."""
     if conflict := conflicting_distribution():
         sys.exit(f"error: {conflict}")
-    if PACKAGES.is_dir():
-        # Only for this process and its children.
-        sys.path.insert(0, str(PACKAGES))
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
+    add_packages()
     # By name: the library imports no higher layer, and a notebook does without them.
     import_module("pipelines.app").main()
+
+
+def add_packages() -> None:
+    """Put the other packages of a wheel first on the path of this process and of its children."""
+    if PACKAGES.is_dir() and str(PACKAGES) not in sys.path:
+        sys.path.insert(0, str(PACKAGES))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
 
 
 def conflicting_distribution() -> str | None:

@@ -63,6 +63,13 @@ def test_a_user_keeps_a_package_of_the_same_name(installed: Path) -> None:
     assert python(installed, "-m", "bifocal", "--version").stdout == f"bifocal {bifocal.__version__}\n"
 
 
+def test_processes_that_a_command_starts_find_the_packages(installed: Path) -> None:
+    child = "import runtime.spec, components.catalog; print(runtime.spec.__file__)"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    done = python(installed, "-c", f"from bifocal.__main__ import add_packages; add_packages(); {start}")
+    assert done.stdout == f"{installed}/bifocal/_packages/runtime/spec.py\n", done.stderr
+
+
 def test_a_stage_has_the_same_key_as_in_a_checkout(installed: Path) -> None:
     done = python(installed, "-c", HASHES, path=str(installed / "bifocal" / "_packages"))
     assert done.returncode == 0, done.stderr

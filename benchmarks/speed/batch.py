@@ -5,7 +5,7 @@
 Needs Java 17 and pyspark: ``pip install 'bifocal-vse[spark]'``. ``--run`` is a folder of ``bifocal train`` or of
 ``make repro`` with a collection; the default is the folder of ``bifocal demo``. Its model is registered in an MLflow
 store of its own. A local Spark with one core and one task at a time reads a Parquet table of captions, and one of image
-files, of the collection, repeated, and embeds them by ``runtime.mlflow.spark.embed_table``.
+files, of the collection, repeated, and embeds them by ``bifocal.spark.embed_table``.
 
 Throughput per core is rows per second of CPU time of all processes of Spark, the JVM and its Python worker, which other
 work on the machine hardly changes. Arrow passes 10,000 sentences at a time to the worker, the default, and 256 images.

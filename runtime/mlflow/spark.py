@@ -1,4 +1,4 @@
-"""Embeddings of Spark tables by a registered model. Needs pyspark, Java 17 or newer, and MLflow on the workers."""
+"""``bifocal.spark.embed_table``. Needs pyspark, Java 17 or newer, and MLflow on the workers."""
 
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory

@@ -11,10 +11,10 @@ import pytest
 
 from bifocal.serving.encoders import Embedder
 from bifocal.serving.limits import Limits
+from bifocal.spark import embed_table
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow import stage_run
-from runtime.mlflow.spark import embed_table
 from tests.components.register_model.test_serving import encoded, make_artifacts
 
 MODEL = "spark"
