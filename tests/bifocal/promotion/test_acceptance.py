@@ -14,19 +14,12 @@ from bifocal.datasets import Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, Corpus, ImageEntry
 from bifocal.evaluation.rank_tables import evaluated_images
 from bifocal.features import FeatureStore, FeatureWriter
-from bifocal.promotion.acceptance import Assessment, assess
-from bifocal.promotion.criteria import Criteria
+from bifocal.promotion.acceptance import assess
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.looks import Look, image_sketch
-from tests.bifocal.promotion.tiny_models import colors, pointing, tiny_model, write_colors
+from tests.bifocal.promotion.tiny_models import CRITERIA, colors, decide, pointing, tiny_model, write_colors
 
 IMAGES = 50
-CRITERIA = Criteria(
-    recall_at=[1, 5, 10], min_images=40, unseen_images=False, min_gain=1.0, false_promotion_rate=0.05, looks=10,
-    max_drops={"caption_retrieval.R@1": 5.0, "image_retrieval.R@1": 5.0, "pointing": 5.0},
-    floors={"recall_sum": 50.0}, confidence=0.95, seed=1, max_near_duplicates=0.02, parity=1e-4,
-    backbone_parity=1e-3, max_latency_ratio=100.0, size_mb=1.0,
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +31,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def model(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], ExportedModel]:
     made = {noise: tiny_model(tmp_path_factory.mktemp("model"), dataset, noise) for noise in (0.0, 0.3, 0.6, 5.0)}
     return lambda noise: made[noise]
-
-
-def decide(dataset: Dataset, *models: ExportedModel, looks: tuple[Look, ...] = (), **changes: Any) -> Assessment:
-    stores = [None for _ in models]
-    return assess(dataset, models, stores, replace(CRITERIA, **changes), names=("2", "1"), looks=looks)
 
 
 def test_better_model_is_accepted_and_an_equal_or_worse_one_is_not(

@@ -9,8 +9,7 @@ from onnx import TensorProto, helper
 from bifocal.datasets import Dataset
 from bifocal.promotion import exported_model
 from bifocal.promotion.exported_model import ExportedModel
-from tests.bifocal.promotion.test_acceptance import decide
-from tests.bifocal.promotion.tiny_models import OPSET, tiny_model, write_colors
+from tests.bifocal.promotion.tiny_models import OPSET, decide, tiny_model, write_colors
 
 IMAGES = 50
 

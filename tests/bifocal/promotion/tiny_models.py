@@ -1,6 +1,7 @@
 """Exported models of set quality: images of one color each, whose captions name the color."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,20 @@ from PIL import Image
 from bifocal.datasets import Corpus, Dataset, read_dataset, write_dataset
 from bifocal.datasets.base import CaptionEntry, ImageEntry
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES, training_hashes
+from bifocal.promotion.acceptance import Assessment, assess
+from bifocal.promotion.criteria import Criteria
 from bifocal.promotion.exported_model import ExportedModel
+from bifocal.promotion.looks import Look
 from bifocal.text import Vocabulary
 
 TRAIN, CAPTIONS, SIDE = 4, 2, 6
 OPSET = [helper.make_opsetid("", 18)]
+CRITERIA = Criteria(
+    recall_at=[1, 5, 10], min_images=40, unseen_images=False, min_gain=1.0, false_promotion_rate=0.05, looks=10,
+    max_drops={"caption_retrieval.R@1": 5.0, "image_retrieval.R@1": 5.0, "pointing": 5.0},
+    floors={"recall_sum": 50.0}, confidence=0.95, seed=1, max_near_duplicates=0.02, parity=1e-4,
+    backbone_parity=1e-3, max_latency_ratio=100.0, size_mb=1.0,
+)  # fmt: skip
 
 
 def colors(count: int) -> NDArray[np.uint8]:
@@ -109,6 +119,12 @@ def tiny_model(folder: Path, dataset: Dataset, noise: float, *, of_features: boo
     write_model(folder / "onnx", len(dataset.images), noise, of_features=of_features)
     write_evaluation(folder / "evaluation", dataset, pointing(dataset, 0.5))
     return ExportedModel.read(folder / "onnx", folder / "evaluation")
+
+
+def decide(dataset: Dataset, *models: ExportedModel, looks: tuple[Look, ...] = (), **changes: Any) -> Assessment:
+    """Assess the candidate, and the model that it would replace if there is one, by ``CRITERIA`` with ``changes``."""
+    stores = [None for _ in models]
+    return assess(dataset, models, stores, replace(CRITERIA, **changes), names=("2", "1"), looks=looks)
 
 
 def _save(
