@@ -68,7 +68,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
-        raise ValueError(f"{path} is no complete JSON ({error}): run the stage that writes it again") from error
+        raise ValueError(f"{path} is not complete JSON ({error}): run the stage that writes it again") from error
     if manifest.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
             f"{path} has schema version {manifest.get('schema_version')}, expected {SCHEMA_VERSION}: "
@@ -116,7 +116,7 @@ def hash_files(root: Path) -> dict[str, str]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON; a crash leaves the former file or the complete new one.
+    """Write ``value`` as indented JSON; a crash leaves the old file or the complete new one.
 
     NaN and infinity become null: JSON has no such numbers, and most readers reject them.
     """
@@ -124,7 +124,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8; a crash leaves the former file or the complete new one."""
+    """Write a text file in UTF-8; a crash leaves the old file or the complete new one."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Notices to a web hook, such as those of Slack and Mattermost."""
+"""Notices to a web hook, such as Slack's and Mattermost's."""
 
 import json
 import os

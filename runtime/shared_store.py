@@ -69,7 +69,7 @@ def resolve(artifact: Path) -> Path:
             f"{artifact} refers to {place}, which was deleted from the shared store: run the pipeline once without "
             "Kubeflow's cache"
         )
-    # The hashes of the manifests are compared, not those of the files: they may have many gigabytes.
+    # Compare the hashes of the manifests, not of the files, which may have many gigabytes.
     if artifacts.artifact_hash(place) != artifacts.artifact_hash(artifact):
         raise ValueError(f"{place} is not the artifact that {artifact} refers to: delete it and run the pipeline again")
     return place

@@ -23,7 +23,7 @@ class StrictModel(BaseModel):
 
 
 class Params(StrictModel):
-    """One section of ``params.yaml``: types, units and ranges. The values stand in the file alone."""
+    """One section of ``params.yaml``: types, units and ranges. Only the file has values."""
 
     seed: int = Field(ge=0, lt=2**32, description="seed of every random number; set once, at the top of params.yaml")
 
@@ -91,7 +91,7 @@ class Component:
     parameter_outputs: tuple[str, ...] = ()
     # HTML file below the outputs that Kubeflow shows, ``("report/index.html",)``; at most one
     pages: tuple[str, ...] = ()
-    # modules that it runs besides its own ``spec`` and ``run``, such as those of another process
+    # modules that it runs besides its own ``spec`` and ``run``, such as the modules of another process
     code_modules: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()  # small JSON files below the outputs that DVC compares, ``"metrics/summary.json"``
     plots: tuple[Plot, ...] = ()  # tables below the outputs that DVC draws

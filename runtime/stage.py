@@ -30,10 +30,10 @@ def stage_fingerprint(
     arguments: Mapping[str, Any] | None = None,
     sources: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return all that the outputs of a stage depend on; its arguments are those of ``run_stage``."""
+    """Return everything that the outputs of a stage depend on, from the arguments of ``run_stage``."""
     return {
         "component": component.name,
-        # The paths that the user wrote: those of local copies differ between machines.
+        # The paths that the user wrote: paths of local copies differ between machines.
         "parameters": replace_values(
             params.model_dump(mode="json"), component.user_paths(values.get(component.name, {}))
         ),
@@ -64,7 +64,7 @@ def run_stage(
     """Run ``component``, commit its outputs and return its result.
 
     Under ``torchrun``, only the main process commits, tracks and returns a result. ``values`` are all parameters of the
-    pipeline, for MLflow; ``arguments`` are those of a cluster step besides its parameters, such as ``shard``. A killed
+    pipeline, for MLflow; ``arguments`` such as ``shard`` belong to a cluster step and are not parameters. A killed
     run whose user files have other digests in ``sources`` since does not resume.
     """
     # With pages of 4 KB, a training spends up to half of its processor time in page faults.

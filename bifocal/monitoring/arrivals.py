@@ -52,7 +52,7 @@ class Ledger:
         self.table = pd.concat([self.table, added], ignore_index=True) if len(self.table) else added
 
     def arrivals(self, collection: Collection, until: date, days: int) -> Arrivals:
-        """Return the images of the collection that came on one of the last ``days`` days, of which ``until`` is one."""
+        """Return the images of the collection that came in the ``days`` days up to ``until``."""
         since = (until - timedelta(days=days)).isoformat()
         recent = self.table[(self.table["day"] > since) & (self.table["day"] <= until.isoformat())]
         found = _images(collection).merge(recent, on=list(FIELDS))
@@ -64,13 +64,13 @@ class Ledger:
         )
 
     def rejected(self, collection: Collection) -> dict[str, str]:
-        """Return the reasons by the name of all rejected images of the collection."""
+        """Return the reason of each rejected image in the collection, by its name."""
         images = _images(collection)
         broken = images[images["rejected"] == "yes"]
         return dict(zip(broken["name"], broken["reason"], strict=True))
 
     def write(self) -> None:
-        """Write the table; a crash leaves the former one."""
+        """Write the table; a crash leaves the old one."""
         temporary = self.file.with_name(self.file.name + ".new")
         self.table.to_parquet(temporary, index=False)
         temporary.replace(self.file)
@@ -87,7 +87,7 @@ def _images(collection: Collection) -> pd.DataFrame:
 
 
 def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
-    """Return the findings of the inspection of new images, see ``bifocal.inspection``, and the inspected dataset.
+    """Inspect new images, see ``bifocal.inspection``; return the findings and the inspected dataset.
 
     Near-duplicates are searched for among the images that have a file on this machine.
     """

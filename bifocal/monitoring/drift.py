@@ -111,7 +111,7 @@ def value_text(name: str, value: float) -> str:
 def compare(reference: Observations, week: Observations, thresholds: Thresholds, seed: int = 0) -> list[Finding]:
     """Test each of ``TESTS`` for which reference and week have values, in their order.
 
-    The levels are those of Holm's procedure, so a week without any change has a finding that crosses its threshold with
+    The levels follow Holm's procedure, so a week without any change has a finding that crosses its threshold with
     probability ``thresholds.false_alarm_rate`` at most.
     """
     found = [

@@ -156,7 +156,7 @@ class Monitor:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file; a crash leaves the former one."""
+    """Write a file; a crash leaves the old one."""
     temporary = file.with_name(file.name + ".new")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(file)

@@ -1,4 +1,4 @@
-"""What is observed of the images and queries of some days, for the comparison with the training reference."""
+"""Observations of images and queries of some days, to compare with the training reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

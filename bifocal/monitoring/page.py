@@ -32,7 +32,7 @@ class NewImages:
 
 
 def monitoring_page(name: str, reference: date, week: Week, images: NewImages, history: Sequence[Week]) -> Page:
-    """Return the page of a week for a model ``name``, with the ``history`` of former runs and of this one."""
+    """Return the page of a week for a model ``name``, with the ``history`` of all runs."""
     crossed = len(week.crossed)
     tiles = [
         Tile("thresholds crossed", str(crossed), "of " + str(len(week.findings)) + " tests"),

@@ -31,8 +31,8 @@ class Probes:
         keys: hash of each pair; the texts are not kept.
         found: (n,) bool, whether the image is among the ten best results.
         relevant: (n,) bool, whether the caption describes the best one, see ``caption_relevance``.
-        probabilities: (n, 2). The first column is that of the best result. The second column is that of the best result
-            of a search without the items that the caption describes. None if the index is not calibrated.
+        probabilities: (n, 2). The first column belongs to the best result. The second column belongs to the best
+            result of a search without the items that the caption describes. None if the index is not calibrated.
     """
 
     keys: Sequence[str]

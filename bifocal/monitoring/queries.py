@@ -17,7 +17,7 @@ from bifocal.text.vocabulary import Vocabulary
 
 ROUTE = "/api/v1/search"
 FREQUENT = 0.05
-"""Share of the reference's queries from which on a language is expected."""
+"""Smallest share of the reference's queries that makes a language expected."""
 
 
 def read_queries(files: Sequence[Path], since: datetime, until: datetime) -> list[str]:
@@ -116,7 +116,7 @@ def query_languages(queries: Sequence[str], seed: int) -> dict[str, float]:
 
 
 def other_languages(shares: Mapping[str, float], queries: int, expected: Sequence[str]) -> Count | None:
-    """Return how many of the queries whose language was guessed have none of the expected ones.
+    """Return how many queries have an unexpected language, among the queries whose language was guessed.
 
     The result is None if the ``shares`` of ``query_languages`` are unknown, and empty; it reads a sample of the
     queries.

@@ -41,7 +41,7 @@ class Reference:
         return sha256(f"{self.model} {self.day}".encode()).hexdigest()[:16]
 
     def write(self, directory: Path) -> None:
-        """Write the files; a crash leaves the former reference, or none."""
+        """Write the files; a crash leaves the old reference, or none."""
         seen = self.observations
         partial = directory.with_name(directory.name + ".new")
         shutil.rmtree(partial, ignore_errors=True)

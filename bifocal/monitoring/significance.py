@@ -27,7 +27,7 @@ class Count:
 def share_rises(reference: Count, sample: Count) -> float:
     """Return the p-value of Fisher's exact test: has the property a larger probability in the sample?
 
-    Fisher, "The design of experiments", 1935, section 21: given the hits of both together, those of the sample are
+    Fisher, "The design of experiments", 1935, section 21: given the hits of both together, the hits of the sample are
     hypergeometric if the probabilities are equal. The reference is a sample too, so its share has an error of its own.
 
     Example:

@@ -59,8 +59,8 @@ def lower_bound(scores: Sequence[PairedScores], alpha: float, seed: int) -> floa
 
 def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int) -> Check:
     """Return whether a metric of one model is at least ``floor``, in percent, at the level ``alpha``."""
-    alone = ranks.rename(columns={"rank": "rank_current"}).assign(rank_reference=np.inf)
-    scores = metric_scores(alone, name, ks)
+    single = ranks.rename(columns={"rank": "rank_current"}).assign(rank_reference=np.inf)
+    scores = metric_scores(single, name, ks)
     if not scores:
         return Check(f"floor.{name}", f"{name} was not measured, its floor is {floor:g}", limit=floor)
     value, _ = total(scores)

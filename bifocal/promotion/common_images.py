@@ -46,7 +46,7 @@ def common_images(
     for name, remove in (
         ("without a SHA-256 of the file or the features", images["content"] == UNKNOWN),
         ("with the same content as another test image", images["content"].duplicated()),
-        *_former_reasons(images, models[1:], stores[1:], unseen_images),
+        *_other_model_reasons(images, models[1:], stores[1:], unseen_images),
     ):
         left_out[name] = int((keep & remove).sum())
         keep &= ~remove
@@ -75,7 +75,7 @@ def _contents(test: Dataset, store: FeatureStore | None) -> list[str]:
     return [content or stored for content, stored in zip(hashes, features, strict=True)]
 
 
-def _former_reasons(
+def _other_model_reasons(
     images: pd.DataFrame,
     models: Sequence[ExportedModel],
     stores: Sequence[FeatureStore | None],

@@ -1,6 +1,6 @@
 """Repeated looks at one test set: alpha spending, and the sketch of a set of images that identifies it.
 
-A test set that many candidates are tested on is used up: of 52 candidates that are no better, each tested at the level
+A test set that many candidates are tested on is used up: of 52 candidates that are not better, each tested at the level
 2.5 %, at least one passes with probability 1 - 0.975^52 = 0.73 if the tests are independent. Each look therefore spends
 an equal part of one level. The probability of a false promotion on the test set is then at most this level, also for
 dependent looks (Bonferroni; Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983).
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 SKETCH_SIZE = 64
 DIGITS = 12
 MIN_OVERLAP = 1 / 3
-"""Share of common images from which on two test sets count as one: half of the images, if both are equally large."""
+"""Share of common images above which two test sets count as one: half of the images, if both are equally large."""
 
 
 @dataclass(frozen=True)

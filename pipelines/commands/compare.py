@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def compare(metrics: Path, alias: str | None, output: Path | None) -> None:
     """Compare an evaluation with a registered version, such as the champion, query by query.
 
-    The model, the K of R@K and the bootstrap are those of promotion.yaml. Nothing is promoted.
+    promotion.yaml has the model, the K of R@K and the bootstrap. Nothing is promoted.
     """
     from rich.console import Console
     from rich.table import Table

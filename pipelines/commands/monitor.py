@@ -10,7 +10,7 @@ import click
 from runtime.redaction import redact
 
 CROSSED = 3
-"""Exit code if a threshold is crossed; 1 is that of errors, 2 that of wrong options."""
+"""Exit code if a threshold is crossed; errors have 1, wrong options 2."""
 
 
 @click.command()
@@ -58,7 +58,7 @@ def monitor(
     until: datetime | None,
     reference: bool,
 ) -> None:
-    """Compare a week's queries and new images with those that the model was trained for.
+    """Compare a week's queries and new images with the data that the model was trained for.
 
     Run it with --reference right after the training, and then every week. It writes a page, monitor.json and
     monitor.prom for Prometheus, and logs the values to MLflow. If a threshold is crossed, it sends a notice to

@@ -26,7 +26,7 @@ def last_commits(repository: str, revision: str, paths: Iterable[str]) -> dict[s
 
 
 def _tracking_files(path: str) -> list[str]:
-    """Return ``path`` with the files that describe it: its own .dvc file or that of a folder around it."""
+    """Return ``path`` with the files that describe it: its own .dvc file, or the .dvc file of a folder around it."""
     folders = [PurePosixPath(path), *PurePosixPath(path).parents][:-1]
     # An older .dvc/config may name a remote that is gone.
     return [path, *(f"{folder}.dvc" for folder in folders), ".dvc/config"]

@@ -144,7 +144,7 @@ def local_path(uri: str) -> Path:
 
 
 def _paths(declared: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the path of each artifact: its custom path, or that of its URI, as the launcher does."""
+    """Return the path of each artifact: its custom path, or else the path of its URI, as the launcher does."""
     artifacts = {name: entry["artifacts"][0] for name, entry in declared.items()}
     return {name: Path(entry.get("customPath") or local_path(entry["uri"])) for name, entry in artifacts.items()}
 

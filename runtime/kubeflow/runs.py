@@ -42,7 +42,7 @@ class RunState:
 def run_state(run_id: str, graph: str) -> RunState:
     """Ask the API server at ``KFP_ENDPOINT`` for the graph ``graph`` of a run.
 
-    The workflow is in version 1 of the API alone: version 2 has no messages (apiserver/server/api_converter.go:1701,
+    Only version 1 of the API has the workflow: version 2 has no messages (apiserver/server/api_converter.go:1701,
     1876). In multi-user Kubeflow, the token of the service account is in the file ``KF_PIPELINES_SA_TOKEN_PATH``.
     """
     endpoint = os.environ.get(ENDPOINT, "").rstrip("/")

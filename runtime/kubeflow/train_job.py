@@ -27,7 +27,7 @@ class TrainJob:
     """The TrainJob ``name``, which may exist already: a killed step, started again, adopts the job that it created.
 
     The step does not delete a job that still runs: neither after an error of the API nor when its own pod is killed.
-    ``activeDeadlineSeconds`` of the job bounds the time of one that nobody adopts.
+    ``activeDeadlineSeconds`` of the job bounds the time of a job that nobody adopts.
     """
 
     client: Any
@@ -64,13 +64,13 @@ class TrainJob:
                 try:
                     self._retry(self.create)
                 except RuntimeError as error:
-                    if _status(error) != 409:  # 409: a former request created it, but had no answer
+                    if _status(error) != 409:  # 409: an earlier request created it, but had no answer
                         raise JobError(f"the TrainJob {self.name} was rejected: {_explain(error)}") from error
                 return
             if "deletionTimestamp" in job["metadata"]:
                 time.sleep(POLL_SECONDS)  # its successor may have its name when it is gone
             elif (_final_condition(job) or {}).get("type") == constants.TRAINJOB_FAILED:
-                log_line(f"the TrainJob {self.name} of a former attempt failed: deleting it")
+                log_line(f"the TrainJob {self.name} of an earlier attempt failed: deleting it")
                 self._delete()
                 time.sleep(POLL_SECONDS)
             else:

@@ -44,7 +44,7 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
 def run_page(run: Run) -> str:
     """Return the address of a run's page, without credentials; "" if the store is a database.
 
-    ``BIFOCAL_MLFLOW_UI`` replaces the address of the server, which may be known inside the cluster alone.
+    ``BIFOCAL_MLFLOW_UI`` replaces the address of the server, which may be known only inside the cluster.
     """
     server = os.environ.get("BIFOCAL_MLFLOW_UI", tracking_uri())
     if not server.startswith("http"):
@@ -56,7 +56,7 @@ def run_page(run: Run) -> str:
 def mlflow_errors_as_oserror() -> Iterator[None]:
     """Raise MLflow's errors as OSError with the server's address: the command line prints those without traceback.
 
-    MLflow raises those of a locked database as they are. Its own errors have the SQL statement, which is left out.
+    MLflow does not wrap the errors of a locked database. Its own errors have the SQL statement, which is left out.
     """
     try:
         yield

@@ -39,7 +39,7 @@ class PipelineRun:
 def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None) -> PipelineRun:
     """Create the parent run of a pipeline run, or return the one that an earlier attempt of this step created.
 
-    Call it in one step alone, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's. It links
+    Call it in only one step, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's. It links
     to the run in Kubeflow if ``BIFOCAL_KFP_UI`` is set, see ``runtime.kubeflow.runs``.
     """
     tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}

@@ -71,7 +71,7 @@ class Version:
             return model / str(Model.load(model).flavors["python_function"]["data"])
 
     def graph_files(self, folder: Path) -> dict[str, str]:
-        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest alone."""
+        """Return the SHA-256 of each file of its artifact ``onnx``, from the registered manifest only."""
         with mlflow_errors_as_oserror():
             tag = connect().get_model_version(self.model, str(self.number)).tags.get(ONNX_TAG)
             uri = f"models:/{self.model}/{self.number}"

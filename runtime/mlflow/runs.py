@@ -124,7 +124,7 @@ def log_figure(figure: "Figure", name: str) -> None:
 
 
 def log_datasets(artifacts: Mapping[str, Path], stage: str) -> None:
-    """Log those of the artifacts that are data as inputs of the stage's run; do nothing outside a run."""
+    """Log the artifacts that are data as inputs of the stage's run; do nothing outside a run."""
     run = mlflow.active_run()
     datasets = datasets_of(artifacts, stage) if run else []
     if run and datasets:

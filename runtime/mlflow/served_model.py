@@ -2,7 +2,7 @@
 
 MLflow's server answers the stack trace of every error that is not its own (mlflow 3.17,
 ``mlflow/pyfunc/scoring_server/__init__.py:364``). This file is copied into the model, which has nothing else of this
-package: it imports MLflow and ``bifocal.serving`` alone.
+package: it imports only MLflow and ``bifocal.serving``.
 """
 
 import logging
@@ -34,5 +34,5 @@ class ServedModel:
 
 
 def _load_pyfunc(data_path: str) -> ServedModel:
-    """Load a model; MLflow calls this function by its name, so the model is no pickle."""
+    """Load a model; MLflow calls this function by its name, so the model is not a pickle."""
     return ServedModel(pyfunc._load_pyfunc(data_path))

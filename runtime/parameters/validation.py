@@ -51,7 +51,7 @@ def validate(values: Mapping[str, Any], components: Iterable[Component], *, part
 
 
 def nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the pydantic models in a type, such as that of an optional group of values or of a list of groups."""
+    """Yield the pydantic models in a type, such as an optional group of values or a list of groups."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

@@ -14,8 +14,8 @@ class ParameterError(ValueError):
 def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the values of ``path``, overlaid by ``recipes`` in order and by ``settings``.
 
-    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the former part with all its
-    arguments; a setting of the name alone (``loss.name=TripletLoss``) keeps them. A list replaces the former list.
+    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the part with all its
+    arguments; a setting of only the name (``loss.name=TripletLoss``) keeps them. A list replaces a list.
     Everything else is merged key by key. A setting is such as ``train_embedding.model.dim=512``; a number is a position
     in a list, from 0: ``train_embedding.phases.0.epochs=3``.
     """
@@ -44,7 +44,7 @@ def with_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, 
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the former with its arguments."""
+    """Return ``base`` with the values of ``top``; a part that ``top`` names replaces the part with its arguments."""
     return _merge(base, top, keep_arguments=False, where="")
 
 

@@ -34,8 +34,8 @@ Version = tuple[int, int]
 class RemoteCheckpoints:
     """Copies of the checkpoints of one stage below ``uri``; a hook for ``bifocal.training.checkpoints.hook``.
 
-    A copy is a set of files and an index, which is uploaded last: a killed upload leaves the former copy. The files of
-    one process have names of their own, so two processes of the same stage, such as a lost pod and its successor, do
+    A copy is a set of files and an index, which is uploaded last: a killed upload leaves the copy before it. The files
+    of one process have names of their own, so two processes of the same stage, such as a lost pod and its successor, do
     not mix their copies. The training goes on while hard links to its checkpoints are uploaded. ``uri`` belongs to this
     stage with these inputs, parameters and code only; ``seconds`` pass between the beginnings of two uploads.
     """
@@ -107,9 +107,9 @@ class RemoteCheckpoints:
         for name, path in self._files():
             stat = path.stat()
             version = stat.st_ino, stat.st_mtime_ns
-            former = self._remote.get(name)
-            if former is not None and former[0] == version:
-                snapshot[name] = former
+            sent = self._remote.get(name)
+            if sent is not None and sent[0] == version:
+                snapshot[name] = sent
                 continue
             self._count += 1
             snapshot[name] = version, f"{self._process}/{self._count}"
@@ -126,7 +126,7 @@ class RemoteCheckpoints:
         ]
 
     def _upload(self, staging: Path, snapshot: Mapping[str, tuple[Version, str]]) -> None:
-        """Upload the files, then the index, then delete the files of the former index; log a failure."""
+        """Upload the files, then the index, then delete the unused files of the index before; log a failure."""
         index = {name: remote for name, (_, remote) in snapshot.items()}
         try:
             if (staging / "files").is_dir():

@@ -22,7 +22,7 @@ def matches_object(path: Path, head: Mapping[str, Any]) -> bool:
 def check_manifest(folder: Path, uri: str) -> None:
     """Compare the files of a downloaded artifact with its manifest; a folder without a manifest passes.
 
-    Another process may be writing the artifact at ``uri``: then the manifest is of the former version.
+    Another process may be writing the artifact at ``uri``: then the manifest belongs to the version before.
     """
     if not (folder / artifacts.MANIFEST).is_file():
         return

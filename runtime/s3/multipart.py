@@ -45,7 +45,7 @@ def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mappi
     with ThreadPoolExecutor(PARALLEL_PARTS) as pool:
         parts = list(pool.map(send, range(1, -(-size // part_bytes) + 1)))
     client.complete_multipart_upload(**request, MultipartUpload={"Parts": parts})
-    # An upload's metadata are set when it is created: a resumed upload may have those of a former file.
+    # An upload's metadata are set when it is created: a resumed upload may have the metadata of another file.
     if resumed and client.head_object(Bucket=bucket, Key=key)["Metadata"] != dict(metadata):
         upload_parts(client, path, bucket, key, metadata, part_bytes)
 

@@ -19,7 +19,7 @@ def fetch_remote_files() -> None:
 
 
 def address_of_copy(path: Path) -> str | None:
-    """Return the address whose local copy is at ``path``; None if ``path`` is no local copy.
+    """Return the address whose local copy is at ``path``; None if ``path`` is not a local copy.
 
     The folder of all local copies has the address ``s3://``.
     """

@@ -31,7 +31,7 @@ class Storage:
     """Client of an S3 server that retries, resumes and verifies.
 
     Files larger than ``part_bytes``, at least 5 MiB, are sent in parallel parts. ``attempts`` of a request have
-    exponential backoff and jitter; ``timeout``, in seconds, is that of connecting and of reading.
+    exponential backoff and jitter; ``timeout``, in seconds, limits connecting and reading.
     """
 
     part_bytes: int = 16 << 20

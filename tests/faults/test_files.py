@@ -44,7 +44,7 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str, str]] = [
     (Path.unlink, "table deleted", "captions.parquet", "captions.parquet is missing, but it is in manifest.json"),
     (raise_version, "manifest of another version", artifacts.MANIFEST, "schema version 99, expected 1"),
     (Path.unlink, "manifest deleted", artifacts.MANIFEST, "is missing or incomplete"),
-    (truncate, "manifest cut to half", artifacts.MANIFEST, "manifest.json is no complete JSON"),
+    (truncate, "manifest cut to half", artifacts.MANIFEST, "manifest.json is not complete JSON"),
 ]
 
 

@@ -1,1 +1,1 @@
-"""Compare the data with those of the last training."""
+"""Compare the data with the data of the last training."""

@@ -19,9 +19,9 @@ UNDECIDED = ("", "accepted")
 
 
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
-    """Compare the images outside the test split with those of the last training, by their content.
+    """Compare the images outside the test split with the images of the last training, by their content.
 
-    Some corpora publish features alone, and their images have no content to compare. Their dataset counts as unchanged
+    Some corpora publish only features, and their images have no content to compare. Their dataset counts as unchanged
     or as new, as a whole. A killed run continues, also if no image changed.
     """
     last = get_version(params.model, params.alias)

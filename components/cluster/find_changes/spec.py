@@ -14,7 +14,8 @@ class FindChangesParams(Params):
     model: str = Field(description="name in the registry")
     alias: str = Field(description="alias of the version that was registered last")
     least: float = Field(
-        ge=0, description="new and removed images, relative to those of the last training, from which on to train"
+        ge=0,
+        description="smallest share of new and removed images, relative to the last training, that starts a training",
     )
 
 

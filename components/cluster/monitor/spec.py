@@ -41,7 +41,7 @@ class MonitorParams(Params):
 
 COMPONENT = ClusterStep(
     name="monitor",
-    summary="Compare new images and queries with those of the training, and send a notice if they differ.",
+    summary="Compare new images and queries with the training, and send a notice if they differ.",
     params=MonitorParams,
     inputs=("onnx", "collection", "index"),
     outputs=("monitoring",),

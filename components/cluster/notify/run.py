@@ -33,7 +33,7 @@ def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _problem(run_id: str, status: Mapping[str, Any]) -> str:
-    """Return what failed, "" if nothing did: the state alone may be that of a run that succeeded."""
+    """Return which tasks failed, "" if none did: the state of a run can also be wrong when it succeeded."""
     deadline = time.monotonic() + WAIT_SECONDS
     try:
         # The API server has the state of Argo some seconds later.

@@ -46,7 +46,7 @@ class PromotionPolicy(StrictModel):
         default=0.05,
         ge=0,
         le=2,
-        description="new and removed images, relative to the former ones, after which 'retrain' trains",
+        description="new and removed images, relative to the training images, after which 'retrain' trains",
     )
 
 

@@ -19,7 +19,7 @@ FOLDER = "releases"
 
 
 def log_release(version: Version, release: Release, collection: Path, index: Path, embedding: Path) -> bool:
-    """Make a release that of a version; log its files unless the version's run has them. Return whether it logged.
+    """Give a version a release; log its files unless the version's run has them. Return whether it logged.
 
     A version keeps its release if the new one has equal contents, see ``Release.equals``. Its model is compared by the
     registered hashes; ``download_release`` verifies the stored files.
@@ -27,8 +27,8 @@ def log_release(version: Version, release: Release, collection: Path, index: Pat
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
         client, target = connect(), f"{FOLDER}/{release.digest}"
         _check_model(version, release, hash_of_files(version.graph_files(Path(folder) / "model")))
-        former = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
-        if former and _read_release(version, former, Path(folder) / "former").equals(release):
+        present = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
+        if present and _read_release(version, present, Path(folder) / "present").equals(release):
             return False
         logged = any(entry.path == f"{target}/{DESCRIPTION}" for entry in client.list_artifacts(version.run_id, target))
         if not logged:
@@ -92,6 +92,6 @@ def _read_release(version: Version, digest: str, folder: Path) -> Release:
 
 
 def _check_model(version: Version, release: Release, model: str) -> None:
-    """Raise ``ValueError`` unless the model of a version, given by its hash, is that of the release."""
+    """Check that a version has the model of the release, by the hashes."""
     if model != release.model:
         raise ValueError(f"the release belongs to another model than version {version.number} of {version.model}")
