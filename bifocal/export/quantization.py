@@ -3,12 +3,9 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnx import numpy_helper
 
-FLOAT = onnx.TensorProto.FLOAT
+from bifocal.serving.int8 import FLOAT, store_as_int8
 
 
 def quantize_graph(file: Path) -> None:
@@ -37,38 +34,11 @@ def quantize_graph(file: Path) -> None:
             weight_type=QuantType.QInt8,
         )
     model = onnx.load(file)
-    _quantize_convolutions(model.graph)
+    store_as_int8(model.graph, _convolutions(model.graph))
     onnx.save(model, file)
 
 
-def quantize_rows(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return int8 weights and the scale of each first index: scale x int8 is near the weights.
-
-    >>> quantize_rows(np.array([[0.5, -1.27]], dtype=np.float32))[0].tolist()
-    [[50, -127]]
-    """
-    largest = np.abs(weights).reshape(len(weights), -1).max(axis=1)
-    scales = (np.where(largest > 0, largest, 1.0) / 127).astype(np.float32)
-    rounded = np.round(weights / scales.reshape(-1, *[1] * (weights.ndim - 1)))
-    return rounded.astype(np.int8), scales
-
-
-def _quantize_convolutions(graph: onnx.GraphProto) -> None:
-    """Store the weights of convolutions as int8, one scale per output channel, before a DequantizeLinear each."""
-    constants = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == FLOAT}
-    names = {node.input[1] for node in graph.node if node.op_type == "Conv"} & constants.keys()
-    nodes = []
-    for name in sorted(names):
-        values, scales = quantize_rows(numpy_helper.to_array(constants[name]))
-        graph.initializer.remove(constants[name])
-        graph.initializer.extend(
-            [
-                numpy_helper.from_array(values, f"{name}_int8"),
-                numpy_helper.from_array(scales, f"{name}_scale"),
-            ]
-        )
-        stored = [f"{name}_int8", f"{name}_scale"]
-        nodes.append(onnx.helper.make_node("DequantizeLinear", stored, [name], f"{name}_float", axis=0))
-    ordered = [*nodes, *graph.node]
-    del graph.node[:]
-    graph.node.extend(ordered)
+def _convolutions(graph: onnx.GraphProto) -> dict[str, int]:
+    """Return the weights of convolutions, with the axis of their output channels."""
+    constants = {tensor.name for tensor in graph.initializer if tensor.data_type == FLOAT}
+    return dict.fromkeys(sorted({node.input[1] for node in graph.node if node.op_type == "Conv"} & constants), 0)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from bifocal.datasets import Dataset
+from bifocal.export.outputs import encode_images, in_batches
 from bifocal.export.quantization import quantize_graph
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks
@@ -70,8 +71,12 @@ def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
     ids, sentences = dataset.images["image_id"].tolist(), dataset.captions["text"].tolist()
     row_of = {image: row for row, image in enumerate(ids)}
     answers = torch.tensor([row_of[image] for image in dataset.captions["image_id"]])
-    embed_images = _image_function(embedder, dataset, features)
-    both = retrieval_ranks(_batches(embed_images, ids), _batches(embedder.embed_sentences, sentences), answers)
+
+    def embed_images(image_ids: Sequence[str]) -> Array:
+        return encode_images(embedder, dataset, image_ids, features)
+
+    embeddings = in_batches(embed_images, ids, BATCH), in_batches(embedder.embed_sentences, sentences, BATCH)
+    both = retrieval_ranks(*embeddings, answers)
     caption_recall, image_recall = (100 * ranks.recall(1) for ranks in both)
     return Variant(
         megabytes=sum(file.stat().st_size for file in folder.glob("*.onnx")) / 1e6,
@@ -80,24 +85,6 @@ def measure(folder: Path, split: Dataset, features: FeatureStore) -> Variant:
         caption_recall=caption_recall,
         image_recall=image_recall,
     )
-
-
-def _image_function(embedder: Embedder, dataset: Dataset, features: FeatureStore) -> Callable[[Sequence[str]], Array]:
-    """Return the function from image ids to embeddings."""
-    if "image" in embedder.inputs:
-        return lambda ids: embedder.embed_images([dataset.image_path(image_id).read_bytes() for image_id in ids])
-
-    def embed(ids: Sequence[str]) -> Array:
-        regions = features.gather(features.rows(ids))
-        rows = zip(regions.features, regions.mask, strict=True)
-        return embedder.embed_features([image[mask].numpy() for image, mask in rows])
-
-    return embed
-
-
-def _batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str]) -> torch.Tensor:
-    parts = [embed(inputs[start : start + BATCH]) for start in range(0, len(inputs), BATCH)]
-    return torch.from_numpy(np.concatenate(parts))
 
 
 def _milliseconds(call: Callable[[], object]) -> float:

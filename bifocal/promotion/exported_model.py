@@ -14,6 +14,7 @@ from torch import Tensor
 from bifocal.datasets import Dataset
 from bifocal.evaluation.rank_tables import EVALUATED_IMAGES, RANKS, TRAINING_IMAGES
 from bifocal.evaluation.retrieval.tables import rank_table
+from bifocal.export.outputs import encode_images, in_batches
 from bifocal.features import FeatureStore
 from bifocal.metrics import PROTOCOLS, Ranks, retrieval_ranks, score_ranks, split_folds
 from bifocal.serving.encoders import Array, Embedder, PairScorer, scores_pairs
@@ -82,7 +83,9 @@ class ExportedModel:
         row_of_image = {image_id: row for row, image_id in enumerate(ids)}
         image_of_caption = torch.tensor([row_of_image[image_id] for image_id in split.captions["image_id"]])
         folds = split_folds(PROTOCOLS["full"], image_of_caption, len(ids))
-        both = self._ranks(lambda batch: self._encode_images(split, batch, features), ids, texts, image_of_caption)
+        both = self._ranks(
+            lambda batch: encode_images(self.encoders, split, batch, features), ids, texts, image_of_caption
+        )
         caption_ranks, image_ranks = (ranks.expected().numpy() for ranks in both)
         return rank_table(split.images, split.captions, caption_ranks, image_ranks, folds)
 
@@ -92,22 +95,8 @@ class ExportedModel:
         if isinstance(self.encoders, PairScorer):
             scores = torch.from_numpy(score_matrix(self.encoders, ids, texts, encode))
             return score_ranks(lambda rows, columns: scores[rows][:, columns], answers, images=len(ids))
-        images = _in_batches(encode, ids, IMAGES_PER_BATCH)
-        return retrieval_ranks(images, _in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers)
-
-    def _encode_images(self, split: Dataset, image_ids: Sequence[str], features: FeatureStore | None) -> Array:
-        if self.reads_images:
-            return self.encoders.encode_images([split.image_path(image_id).read_bytes() for image_id in image_ids])
-        if features is None or "features" not in self.encoders.inputs:
-            raise ValueError(f"the graphs take {', '.join(self.encoders.inputs)}: images need the features they read")
-        regions = features.gather(features.rows(image_ids))
-        rows = zip(regions.features, regions.mask, strict=True)
-        return self.encoders.encode_features([image[mask].numpy() for image, mask in rows])
-
-
-def _in_batches(embed: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:
-    parts = [embed(inputs[start : start + size]) for start in range(0, len(inputs), size)]
-    return torch.from_numpy(np.concatenate(parts))
+        images = in_batches(encode, ids, IMAGES_PER_BATCH)
+        return retrieval_ranks(images, in_batches(self.encoders.embed_sentences, texts, SENTENCES_PER_BATCH), answers)
 
 
 def score_matrix(

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
-from bifocal.export.quantization import FLOAT, quantize_rows
+from bifocal.serving.int8 import FLOAT, store_as_int8
 
 RECURRENT = ("GRU", "LSTM", "RNN")
 SMALL = 1024
@@ -20,21 +19,7 @@ def quantize_weights(file: Path) -> None:
     instructions for int8. Each row of a table, output of a layer and gate of a recurrent network has its own scale.
     """
     model = onnx.load(file)
-    graph = model.graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    nodes = []
-    for name, axis in _scaled_axes(graph).items():
-        values, scales = quantize_rows(np.moveaxis(numpy_helper.to_array(constants[name]), axis, 0))
-        graph.initializer.remove(constants[name])
-        graph.initializer.append(
-            numpy_helper.from_array(np.ascontiguousarray(np.moveaxis(values, 0, axis)), f"{name}_int8")
-        )
-        graph.initializer.append(numpy_helper.from_array(scales, f"{name}_scale"))
-        stored = [f"{name}_int8", f"{name}_scale"]
-        nodes.append(onnx.helper.make_node("DequantizeLinear", stored, [name], f"{name}_float", axis=axis))
-    ordered = [*nodes, *graph.node]
-    del graph.node[:]
-    graph.node.extend(ordered)
+    store_as_int8(model.graph, _scaled_axes(model.graph))
     onnx.save(model, file)
 
 
