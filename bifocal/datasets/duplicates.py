@@ -13,7 +13,7 @@ SIDE = 16
 DECODED_SIDE = 4 * SIDE
 """Pixels per side that suffice for a thumbnail: JPEG files can be decoded at a fraction of their resolution."""
 MIN_CORRELATION = 0.995
-"""Correlation of two thumbnails from which on images are near-duplicates."""
+"""Smallest correlation of the thumbnails of two near-duplicates."""
 BLOCK = 1024
 
 

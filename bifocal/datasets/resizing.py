@@ -10,7 +10,7 @@ Resize = Literal["square", "aspect", "limit"]
 """``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
 ``limit``: a longer side above size becomes size; a smaller image stays as it is."""
 ResizeOrCrop = Literal["square", "aspect", "limit", "crop"]
-"""Those of ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
+"""As ``Resize``, and ``crop``: the shorter side becomes size / crop_pct of the weights, and the network reads the
 central size x size square. The rest of the image is cut off."""
 
 

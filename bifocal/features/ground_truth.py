@@ -33,7 +33,7 @@ def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
     """Return the distinct boxes (t, 4) of the phrases of each training image, relative to its width and height.
 
     Images of other splits have none: evaluation ranks proposals only. The boxes of an image are in the order of its
-    phrases; a message counts those beyond ``maximum``, which have no features.
+    phrases; a message counts boxes beyond ``maximum``, which get no features.
     """
     train = dataset.split(TRAIN)
     sizes = image_sizes(train)

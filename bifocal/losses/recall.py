@@ -26,8 +26,7 @@ class RecallLoss(SorterLoss):
     - "log_rank": log(1 + r), which weights the first ranks most;
     - "recall": the mean over K in ``ks`` of sigmoid((r - K + 1/2) / ``softness``), a smooth 1 - R@K (5.10).
 
-    The auxiliary loss (section 5.5) is ``HardestTripletLoss``. Other arguments: see
-    ``SorterLoss``.
+    The auxiliary loss (section 5.5) is ``HardestTripletLoss``. Other arguments: see ``SorterLoss``.
 
     Args:
         surrogate: "triplet", "rank", "log_rank" or "recall".

@@ -19,7 +19,7 @@ class WeightedSumLoss(nn.Module):
         the shapes of ``losses`` -> scalar.
 
     Raises:
-        ValueError: there are no losses, or not as many weights as losses.
+        ValueError: no loss is given, or the numbers of weights and losses differ.
 
     Example:
         >>> import torch

@@ -18,8 +18,8 @@ SCORES_PER_CHUNK = 2**17
 class BifocalSorter(nn.Module):
     """Exact ranks in the forward pass, the gradient of a scale-aware soft rank in the backward pass.
 
-    O(n log n) time, O(n) memory. Near: the ranks equal ``exact_ranks``, so a loss on them is the true loss, and
-    an adversary (thesis 5.6) cannot fool it. Far: the gradient belongs to
+    O(n log n) time, O(n) memory. Near: the ranks equal ``exact_ranks``, so a loss on them is the true loss, and an
+    adversary (thesis 5.6) cannot fool it. Far: the gradient is the gradient of
 
         rank_i = sum over j != i of F((s_j - s_i) / b),    F the Laplace distribution function,
 
