@@ -17,12 +17,18 @@ TEXT_RANKS: dict[FormatName, int] = {"tokens": 3, "subwords": 2, "contextual": 4
 
 
 class Model(nn.Module):
-    """Image encoder and text encoder with one joint space of d = ``dim`` dimensions.
+    """Image encoder and text encoder with one joint space.
 
-    Captions are ``text_format``, see ``bifocal.text.TextStore``: ``word_embedding`` embeds "tokens", the text encoder
-    "subwords". ``vocabulary_size`` is the number of rows of ``word_embedding``, row 0 being the padding. If the model
-    has ``single_vector``, an image and a caption each have one vector of unit norm, whose dot product is the score.
-    ``scores`` names the ``Scores`` that it gives besides ``cross``. ``config`` holds the arguments of ``build_model``.
+    If the model has ``single_vector``, an image and a caption each have one vector of unit norm, whose dot product is
+    the score. ``config`` holds the arguments of ``build_model``.
+
+    Args:
+        image_encoder: maps features to the joint space.
+        text_encoder: maps word or caption vectors to the joint space.
+        dim: d, dimension of the joint space; ``build_model`` builds both encoders with it. None: as the encoders.
+        text_format: format of the text, see ``bifocal.text.TextStore``; "tokens" are embedded by ``word_embedding``,
+            "subwords" by the text encoder.
+        vocabulary_size: rows of ``word_embedding``, row 0 being the padding; None unless the text is tokens.
     """
 
     parts: ClassVar[Mapping[str, str]] = {
