@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
+from bifocal.localization.attention import find_phrase
 from bifocal.localization.base import Localizer, RegionScores, RegionVectors
 from bifocal.models.batch import to_device
 from bifocal.text import tokenize
@@ -109,23 +110,3 @@ def embed_texts(model: Any, vectorizer: FittedVectorizer, texts: list[str]) -> T
     # A grounding model returns sentences and words.
     vectors: Tensor = torch.cat([batch[0] if isinstance(batch, tuple) else batch for batch in batches])
     return vectors[[row_of_text[text] for text in texts]]
-
-
-def find_phrase(sentence: Sequence[str], phrase: Sequence[str], number: int = 0) -> slice | None:
-    """Return the position of ``phrase`` in ``sentence``, both as tokens; None if it does not occur.
-
-    Args:
-        number: which occurrence, from 0; the last one if there are fewer.
-
-    Example:
-        >>> find_phrase("a man and a man".split(), ["a", "man"], number=1)
-        slice(3, 5, None)
-    """
-    size = len(phrase)
-    starts = [
-        start for start in range(len(sentence) - size + 1) if list(sentence[start : start + size]) == list(phrase)
-    ]
-    if not size or not starts:
-        return None
-    first = starts[min(number, len(starts) - 1)]
-    return slice(first, first + size)

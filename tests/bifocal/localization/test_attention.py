@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from bifocal.localization import attend, phrase_heatmap, sentence_heatmap
+from bifocal.localization import attend, find_phrase, phrase_heatmap, sentence_heatmap
 from tests.bifocal.localization.inputs import draw
 
 
@@ -44,3 +44,12 @@ def test_invalid_input_is_rejected() -> None:
     ):
         with pytest.raises(ValueError, match=expected):
             call()
+
+
+def test_find_phrase_returns_position_in_sentence() -> None:
+    sentence = ["a", "man", "and", "a", "man", "with", "a", "hat"]
+    assert find_phrase(sentence, ["a", "man"]) == slice(0, 2)
+    assert find_phrase(sentence, ["a", "man"], 1) == slice(3, 5)
+    assert find_phrase(sentence, ["a", "man"], 7) == slice(3, 5)
+    assert find_phrase(sentence, ["a", "dog"]) is None
+    assert find_phrase(sentence, []) is None
