@@ -26,7 +26,7 @@ def sorter_conflicts(sorter: Any | None, losses: Iterable[Any]) -> Iterator[str]
     name, refs = split(sorter)[0], list(losses)
     built: nn.Module = build("bifocal.sorters", sorter)
     if any(True for _ in built.parameters()):
-        yield (f"sorter is {name}, which must be trained first: train it with pretrain_sorter and set sorter to null")
+        yield (f"sorter is {name}, which must be trained first: train it, and set sorter to null")
         return
     modules = [module for ref in refs for module in build("bifocal.losses", ref, sorter=built).modules()]
     if not any(module is built for module in modules):

@@ -23,7 +23,6 @@ from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.trained_model import COLLECTION, INDEX, ImageHit, TrainedModel
 from pipelines.app import bifocal as commands
-from pipelines.app.demo_folder import unpack
 from tests.bifocal.serving.runs import write_run
 from tests.bifocal.serving.server import Server
 from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
@@ -60,9 +59,8 @@ SEARCH = "async query => (await import('./page/api.js')).search(query, null, new
 
 
 @pytest.fixture(scope="module", params=["exact", "IVF8,SQ8"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(request: pytest.FixtureRequest, demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose index has biases, a calibration and removed items."""
-    demo = unpack(tmp_path_factory.mktemp("demo") / "run")
     folder = write_run(demo, tmp_path_factory.mktemp("interfaces") / "run", regions=True)
     index = index_of_collection(Collection.open(folder / COLLECTION), None)
     random = np.random.default_rng(0)
