@@ -6,15 +6,22 @@ import pytest
 
 from components.catalog import configurable_components
 from runtime.parameters import load, validate
+from runtime.spec import Params
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
 
 
+@pytest.fixture(scope="module")
+def default() -> dict[str, Params]:
+    return validate(load(ROOT / "params.yaml"), configurable_components().values())
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_recipe_is_valid(recipe: Path) -> None:
+def test_recipe_is_valid(recipe: Path, default: dict[str, Params]) -> None:
     sections = validate(load(ROOT / "params.yaml", [recipe]), configurable_components().values())
-    assert sections != validate(load(ROOT / "params.yaml"), configurable_components().values())
+    assert list(sections) == list(configurable_components())
+    assert sections != default
 
 
 def test_every_paper_has_its_recipes() -> None:
