@@ -149,7 +149,6 @@ class Monitor:
         return NewImages(dataset, inspection, shown)
 
     def _history(self, reference: str, until: date) -> list[Week]:
-        """Return the results of this reference up to a day, in the order of their days."""
         contents = [json.loads(file.read_text()) for file in sorted(self.folder.glob(f"*/{RESULTS}"))]
         weeks = [Week.from_json(content) for content in contents if content["reference"] == reference]
         return [week for week in weeks if week.day <= until]

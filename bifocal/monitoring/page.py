@@ -70,7 +70,6 @@ def _tests(week: Week) -> Block:
 
 
 def _history(history: Sequence[Week]) -> list[Section]:
-    """Return charts of the shares that every run has."""
     values = [{finding.name: 100 * finding.value for finding in week.findings} for week in history]
     xs = [(week.day - history[0].day).days for week in history]
     charts = []

@@ -70,7 +70,6 @@ def runtime_patch(settings: NodeSettings) -> patches.RuntimePatch:
 
 
 def _volumes(settings: NodeSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the volumes and their mounts: secrets, the user's volumes, shared memory."""
     volumes: list[dict[str, Any]] = [
         {"name": name, "secret": {"secretName": name, "optional": True}} for name in settings.secrets
     ]

@@ -107,7 +107,6 @@ def _log_model(model: str, graphs: Path) -> ModelInfo:
 
 
 def _log_scores(logged: ModelInfo, evaluation: Path) -> None:
-    """Show the metrics of the evaluation on the page of the model."""
     manifest, now = read_manifest(evaluation), time.time_ns() // 1_000_000
     where = {
         "dataset_name": DATASETS[0],
@@ -123,7 +122,6 @@ def _log_scores(logged: ModelInfo, evaluation: Path) -> None:
 
 
 def _requirements(graphs: Path) -> list[str]:
-    """Return the packages that the served modules need for these graphs, with their versions."""
     names = [f"{package.__name__}=={package.__version__}" for package in (numpy, onnxruntime, pandas)]
     subwords = [f"tokenizers=={version('tokenizers')}"] if any(graphs.rglob(TOKENIZER)) else []
     stems = ("safetensors", "snowballstemmer") if any(list(graphs.rglob(name)) for name in ARRAYS) else ()
@@ -131,7 +129,6 @@ def _requirements(graphs: Path) -> list[str]:
 
 
 def _copy_code(folder: Path) -> list[str]:
-    """Copy ``SERVED_CODE`` to ``folder``; return its top-level entries."""
     for path in SERVED_CODE:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source_path(ROOT, path), folder / path)
@@ -139,7 +136,6 @@ def _copy_code(folder: Path) -> list[str]:
 
 
 def _lineage(evaluation: Path, graphs: Path) -> dict[str, str]:
-    """Return the hash of every artifact behind the version, as tags."""
     hashes = {"metrics": artifact_hash(evaluation), "onnx": artifact_hash(graphs)}
     hashes |= read_manifest(evaluation)["inputs"] | read_manifest(graphs)["inputs"]
     return {f"hash.{name}": digest for name, digest in hashes.items()}

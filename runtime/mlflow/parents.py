@@ -134,7 +134,6 @@ def children(client: mlflow.MlflowClient, parent: Run) -> list[Run]:
 
 
 def _note(kfp_run: str) -> str:
-    """Return the description of a parent run, in Markdown."""
     page = kfp_run_page(kfp_run)
     return f"Run [{kfp_run}]({page}) of Kubeflow Pipelines." if page else f"Run {kfp_run} of Kubeflow Pipelines."
 

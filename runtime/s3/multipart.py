@@ -51,7 +51,6 @@ def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mappi
 
 
 def _open_upload(client: Any, bucket: str, key: str) -> tuple[str | None, dict[int, Any]]:
-    """Return the latest open upload to ``key`` and its parts by number."""
     try:
         pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=key)
         uploads = [upload for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key]

@@ -83,7 +83,6 @@ def download_release(version: Version, digest: str, folder: Path) -> tuple[Path,
 
 
 def _read_release(version: Version, digest: str, folder: Path) -> Release:
-    """Download the description of a release to ``folder``, and read it."""
     folder.mkdir()
     mlflow.artifacts.download_artifacts(
         run_id=version.run_id, artifact_path=f"{FOLDER}/{digest}/{DESCRIPTION}", dst_path=str(folder)
@@ -92,6 +91,5 @@ def _read_release(version: Version, digest: str, folder: Path) -> Release:
 
 
 def _check_model(version: Version, release: Release, model: str) -> None:
-    """Check that a version has the model of the release, by the hashes."""
     if model != release.model:
         raise ValueError(f"the release belongs to another model than version {version.number} of {version.model}")
