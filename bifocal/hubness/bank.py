@@ -18,13 +18,9 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class HubnessBank:
-    """Vectors of training captions and images by one model, and the correction that they are used for.
+    """Vectors of training captions (B, d) and images (C, d) by one model, and the correction that they are used for.
 
-    Attributes:
-        captions: (B, d) of unit norm, queries for images.
-        images: (C, d) of unit norm, queries for captions.
-        correction: computes biases from scores.
-        reference: reference to ``correction``, as for ``bifocal.registry.build``.
+    Captions are queries for images, and images for captions.
     """
 
     captions: Array
@@ -34,11 +30,7 @@ class HubnessBank:
 
     @classmethod
     def build(cls, captions: Array, images: Array, correction: object) -> "HubnessBank":
-        """Return a bank with float16 vectors, as a file holds them.
-
-        Args:
-            correction: reference to a part of ``bifocal.hubness``.
-        """
+        """Return a bank with float16 vectors, as a file holds them."""
         name, arguments = split(correction)
         built: HubnessCorrection = build("bifocal.hubness", correction)
         return cls(captions.astype(np.float16), images.astype(np.float16), built, {"name": name, **arguments})

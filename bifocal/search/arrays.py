@@ -12,9 +12,6 @@ def save_array(file: Path, array: NDArray[Any]) -> None:
 
     ``numpy.save`` reports a full disk as "1024 requested and 992 written", without its reason.
 
-    Raises:
-        OSError: the file cannot be written, with the reason of the operating system.
-
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -39,13 +39,6 @@ def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Descript
     """Make items tombstones: zeros replace their vectors and regions, and nulls their captions and metadata.
 
     An image that was unpacked into the collection is deleted too. Images elsewhere stay: they are not the collection's.
-
-    Args:
-        item_ids: items or tombstones.
-
-    Raises:
-        FileNotFoundError: the directory holds no complete collection.
-        ValueError: the collection has no item with an id; nothing is deleted.
     """
     description, items = Description.read(directory / DESCRIPTION), read_items(directory / ITEMS)
     gone = _mask(items["item_id"].to_pylist(), item_ids, directory)
@@ -73,13 +66,6 @@ def delete_from_index(directory: Path, item_ids: Sequence[str]) -> float:
 
     Zeros replace their vectors and biases, nulls their captions and metadata; the inverted lists of faiss lose their
     codes. An index of faiss without inverted lists, such as HNSW, is built again, which takes its time.
-
-    Args:
-        item_ids: items, removed ones too.
-
-    Raises:
-        FileNotFoundError: the directory holds no index.
-        ValueError: the index has no item with an id; nothing is deleted.
     """
     index = read_index(directory, None)
     gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)

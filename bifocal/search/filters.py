@@ -18,13 +18,8 @@ LIMITS = ("min", "max")
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return which items (N,) fulfill all conditions of a filter; an item without the value fulfills none.
 
-    Args:
-        items: table with the metadata in columns ``meta.<name>``.
-        where: condition of each name: a value (equality), a list (any of the values), or ``{"min": a, "max": b}`` (a
-            range with both ends; one of them may be missing).
-
-    Raises:
-        ValueError: there is no such metadata, or a condition does not fit its type.
+    A condition is a value (equality), a list (any of the values), or ``{"min": a, "max": b}`` (a range with both ends,
+    one of which may be missing).
 
     Example:
         >>> items = pa.table({"meta.year": [1998, 2004, 2011], "meta.city": ["Oslo", "Rome", None]})

@@ -13,11 +13,7 @@ GROUP_DEPTH = 10_000
 
 
 def group_column(items: pa.Table, group: str) -> pa.ChunkedArray:
-    """Return the values (N,) of a metadata column.
-
-    Raises:
-        ValueError: there is no such metadata.
-    """
+    """Return the values (N,) of a metadata column."""
     if PREFIX + group not in items.column_names:
         known = [name.removeprefix(PREFIX) for name in items.column_names if name.startswith(PREFIX)]
         raise ValueError(f"the collection has no metadata {group!r}; {suggest(group, known)}")
@@ -26,9 +22,6 @@ def group_column(items: pa.Table, group: str) -> pa.ChunkedArray:
 
 def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:
     """Return the positions of the first ``each`` results of each value; no value is a value too.
-
-    Args:
-        values: value of each result, best first.
 
     Example:
         >>> limit_groups(["x", "x", None, "y", "x"], each=1)

@@ -23,12 +23,6 @@ class Keywords:
     Robertson and Zaragoza, "The probabilistic relevance framework: BM25 and beyond", 2009, as the package bm25s has it.
     The index is built in memory.
 
-    Args:
-        items: table with ``captions`` (lists of texts), or columns ``meta.<name>`` of texts; or both.
-
-    Raises:
-        ImportError: bm25s is not installed.
-
     Example:
         >>> items = pa.table({"item_id": ["1", "2"], "meta.city": ["Rome", "Oslo harbor"]})
         >>> Keywords(items).search("the HARBOR of Oslo", 5).tolist()
@@ -48,11 +42,7 @@ class Keywords:
             self._bm25.index(self._words, show_progress=False)
 
     def search(self, query: str, count: int, allowed: NDArray[Any] | None = None) -> NDArray[np.int64]:
-        """Return at most ``count`` rows that share a word with a query, best first; equal scores by their row.
-
-        Args:
-            allowed: (N,) bool, items that may be returned; None for all.
-        """
+        """Return at most ``count`` rows that share a word with a query, best first; equal scores by their row."""
         words = [word for word in _words(query) if word in self._known]
         if not words:
             return np.zeros(0, dtype=np.int64)

@@ -12,17 +12,9 @@ from bifocal.serving.identity import model_hash
 
 
 def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | None) -> Search:
-    """Return the search of an exported model.
+    """Return the search of an exported model in its collection, by its index or exactly in the collection's vectors.
 
-    Args:
-        onnx: directory of the exported model.
-        embedder: the model.
-        collection: directory of the collection.
-        index: directory of the index; None for exact search in the vectors of the collection, without correction.
-
-    Raises:
-        FileNotFoundError: a directory does not hold what it should.
-        ValueError: the collection or the index belongs to another model.
+    Raise ``ValueError`` if collection or index belong to another model.
     """
     digest, opened = model_hash(onnx), Collection.open(collection)
     if opened.model.sha256 != digest:

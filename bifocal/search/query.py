@@ -15,21 +15,10 @@ Mode = Literal["vectors", "hybrid", "regions"]
 
 @dataclass(frozen=True)
 class Query:
-    """A query whose texts and images are encoded.
+    """A query whose texts and images are encoded; see ``Search`` for modes, filters and groups."""
 
-    Attributes:
-        vector: (d,); its norm has no effect.
-        sentence: the sentence, if the query is nothing else; None for images and sums. Hubness biases, probabilities
-            and the modes "hybrid" and "regions" are for sentences.
-        mode: "vectors"; "hybrid" to fuse the ranking with BM25 over captions and metadata; "regions" to rank images by
-            their best region.
-        where: condition of each metadata column, see ``bifocal.search.filters.matching_rows``.
-        exclude: ids of items to leave out.
-        group: metadata column of whose values each has at most ``per_group`` results; None for no limit.
-    """
-
-    vector: Array
-    sentence: str | None = None
+    vector: Array  # (d,)
+    sentence: str | None = None  # None for images and sums: biases, probabilities and other modes are for sentences
     mode: Mode = "vectors"
     where: Mapping[str, Any] | None = None
     exclude: Sequence[str] = ()
@@ -43,12 +32,8 @@ class Query:
     ) -> "Query":  # fmt: skip
         """Return the query whose vector is the sum of its parts; ``minus`` is subtracted.
 
-        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5.
-
-        Args:
-            images: vectors (d,) of images.
-            texts: vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
-            options: further attributes.
+        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5. ``texts`` has
+        the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
         """
         positive = (text is not None) + len(plus)
         parts = [*images, *texts[:positive], *(-texts[positive:])]

@@ -38,12 +38,7 @@ def phrase_scores(model: HeatmapModel, phrase: Vectors, vectors: Vectors) -> Vec
 def search_regions(
     collection: Collection, score: Score, k: int, allowed: NDArray[np.bool_] | None = None
 ) -> list[RegionHit]:
-    """Return the ``k`` items whose best region has the highest score, best first; equal scores by their row.
-
-    Args:
-        score: returns the scores (R,) of regions (R, d) for a phrase.
-        allowed: (N,), items of the collection that may be returned; None for all.
-    """
+    """Return the ``k`` items whose best region has the highest score, best first; equal scores by their row."""
     if collection.description.region_dimension is None:
         raise ValueError("the collection has no regions: its model has no localizer, or it was embedded without them")
     best: list[RegionHit] = []

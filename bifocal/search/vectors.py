@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 
 
 class Vectors:
-    """The vectors (N, D) float16 of N items; a row is zero if the item is deleted.
-
-    Args:
-        shards: vectors (n, D) of each shard, usually memory-mapped.
-        shard, row: (N,) place of each item's vector; -1 for a deleted item.
+    """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has place -1 and zeros.
 
     Example:
         >>> view = Vectors([np.eye(2, dtype=np.float16)], np.array([0, -1, 0]), np.array([1, -1, 0]), dimension=2)
@@ -63,10 +59,6 @@ class FileVectors:
     """Vectors (N, d) float16 in a file: slices are mapped, single rows are read.
 
     A mapped row maps the cached pages around it too, so the rows of some hundred searches would map most of the file.
-
-    Args:
-        file: float16 numbers, row by row.
-        shape: N and d.
     """
 
     def __init__(self, file: Path, shape: tuple[int, int]) -> None:
@@ -96,11 +88,7 @@ class FileVectors:
 
 
 def unit_vectors(vectors: Any, dimension: int | None = None) -> NDArray[np.float32]:
-    """Return vectors (Q, d) divided by their norms.
-
-    Raises:
-        ValueError: the shape is another one, or a vector is zero or not finite.
-    """
+    """Return vectors (Q, d) divided by their norms."""
     given = np.asarray(vectors, dtype=np.float64)
     if given.ndim != 2 or (dimension is not None and given.shape[1] != dimension):
         raise ValueError(f"vectors {given.shape}, expected (number, {dimension or 'dimension'})")

@@ -23,16 +23,6 @@ class Calibration:
     Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The score is the cosine
     plus the item's hubness bias. The margin is the score minus the mean score of the results 2 to 10 of the query.
 
-    Attributes:
-        intercept, score, margin: coefficients.
-        threshold: probability of the first result from which a query counts as found; see ``allowed_share``.
-        error: expected calibration error of held-out queries in ten bins, cross-validated: mean difference between
-            probability and relevance (Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3)).
-        false_positive_rate: share of queries without a match whose first result reaches the threshold, cross-validated
-            with the threshold of the other folds.
-        recall: share of relevant first results that reach the threshold, cross-validated likewise.
-        queries: number of held-out queries.
-
     Example:
         >>> calibration = Calibration(0.0, 2.0, 0.0, 0.5, 0.0, 0.0, 1.0, 100)
         >>> calibration.probabilities(np.array([[0.5, 0.0]])).round(2).tolist()
@@ -42,10 +32,10 @@ class Calibration:
     intercept: float
     score: float
     margin: float
-    threshold: float
-    error: float
-    false_positive_rate: float
-    recall: float
+    threshold: float  # probability of the first result from which a query counts as found, see ``allowed_share``
+    error: float  # expected calibration error, as all rates cross-validated with held-out queries
+    false_positive_rate: float  # share of queries without a match whose first result reaches the threshold
+    recall: float  # share of relevant first results that reach the threshold
     queries: int
 
     @property
@@ -54,12 +44,7 @@ class Calibration:
         return max(RELEVANT, self.threshold)
 
     def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
-        """Return the probability of each result from its score, (Q, k).
-
-        Args:
-            best: (Q, m) scores of the best m results, m at least ``DEPTH`` or the number of items; None for
-                ``scores``.
-        """
+        """Return the probabilities of scores (Q, k); ``best`` has the ten best scores, by default ``scores`` has."""
         margins = scores - reference_scores(scores if best is None else best)[:, None]
         logits = self.intercept + self.score * scores + self.margin * margins
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))

@@ -24,10 +24,6 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
     tf-idf. There, it counts the stems of all captions of an image; here, the words of single captions, in any language.
     It knows neither synonyms nor the order of the words.
 
-    Args:
-        items: table whose column ``captions`` has a list of texts for each item; without it, only own items fit.
-        own: row of the item that each sentence was written for.
-
     Example:
         >>> texts = [["a dog runs", "the dog runs fast"], ["a dog runs fast"], ["the sea", "waves of the sea"]]
         >>> items = pa.table({"item_id": ["1", "2", "3"], "captions": texts})

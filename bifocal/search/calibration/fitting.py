@@ -35,15 +35,8 @@ def calibrate(
     Each query is searched twice. The first search is in the whole collection: its first result is relevant if the query
     describes it. The second search leaves out all items that the query describes: its first result is not relevant.
 
-    Args:
-        index: the collection, with the items of the pairs.
-        queries: (Q, d), captions such as users write.
-        item_ids: item that each query was written for.
-        relevant_rows: rows of all items that each query describes, see ``caption_relevance``; None for its own item
-            alone. An item that is missing here counts as an error, so the probabilities are rather too low.
-
-    Raises:
-        TooFewPairs: fewer than 20 pairs, fewer than 12 items, or too few relevant first results for every fold.
+    ``relevant_rows`` names the items that each query describes, by default only its own. A missing item counts as an
+    error, so the probabilities are rather too low.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -92,9 +85,6 @@ def allowed_share(items: int) -> float:
     limits", Biometrika 1934). The share itself is exceeded by every second sample of new queries. Below 59 items, no
     share shows the rate, and the result is 0.
 
-    Args:
-        items: that the queries describe; queries of one item are not independent.
-
     Example:
         >>> allowed_share(58), allowed_share(1000)
         (0.0, 0.038)
@@ -114,12 +104,7 @@ def _threshold(model: "LogisticRegression", variables: Array, items: int) -> flo
 def first_results(
     index: SearchIndex, queries: Array, relevant_rows: Sequence[Array]
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the first result is one.
-
-    Args:
-        queries: (Q, d).
-        relevant_rows: rows of the items that each query describes.
-    """
+    """Return scores (2 Q, 10) of the searches with and without relevant items, and whether the first result is one."""
     units = unit_vectors(queries, index.description.dimension)
     live = ~index.removed
     rows, scores = index.nearest(units, DEPTH + SPARE, live if index.removed.any() else None, corrected=True)
@@ -138,6 +123,8 @@ def first_results(
 
 def calibration_error(probabilities: Array, relevant: Array) -> float:
     """Return the expected calibration error of probabilities (n,) for relevance (n,) in ten bins of equal width.
+
+    Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3).
 
     Example:
         >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)

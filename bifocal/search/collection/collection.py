@@ -24,31 +24,16 @@ from bifocal.search.vectors import Vectors
 
 
 class Regions(NamedTuple):
-    """Regions of one image, for the localizer.
-
-    Attributes:
-        vectors: (R, d) float16, in the joint space.
-        boxes: (R, 4) float32, x0 y0 x1 y1, pixels of the image after EXIF rotation.
-    """
+    """Vectors (R, d) in the joint space of the regions of one image, and their boxes x0 y0 x1 y1 in its pixels."""
 
     vectors: NDArray[np.float16]
     boxes: NDArray[np.float32]
 
 
 class Collection:
-    """A collection that :class:`~bifocal.search.collection.writer.CollectionWriter` wrote; vectors stay on disk.
+    """A collection that :class:`~bifocal.search.collection.writer.CollectionWriter` wrote; its vectors stay on disk.
 
-    Args:
-        directory: of the collection; ``bifocal.search.collection.format`` describes its files.
-
-    Attributes:
-        description: contents of ``collection.json``.
-        items: one row per item, see ``ITEMS_SCHEMA``; row k has vector k.
-        vectors: (N, D) float16, of unit length; zero for deleted items.
-
-    Raises:
-        FileNotFoundError: the directory holds no complete collection.
-        ValueError: a file does not have its schema, or two files contradict each other.
+    Row k of ``items`` has the vector k of ``vectors``, which is zero for a deleted item.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -54,13 +54,7 @@ REJECTED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """The model that computed the vectors.
-
-    Attributes:
-        name: of the registered model, or of its folder.
-        version: in the registry; None if the model is not registered.
-        sha256: hash of the exported model, see ``bifocal.serving.identity.model_hash``.
-    """
+    """The model that computed the vectors; ``version`` is None outside a registry, ``sha256`` is its ``model_hash``."""
 
     name: str
     version: str | None
@@ -69,25 +63,15 @@ class ModelIdentity:
 
 @dataclass(frozen=True)
 class Description:
-    """Contents of ``collection.json``.
-
-    Attributes:
-        model: the model that computed the vectors.
-        root: folder or address that the images are relative to; a relative folder is relative to the collection.
-        dimension: D of a vector.
-        region_dimension: d of the vector of a region; None without regions.
-        preprocessing: of the images, as the exported model has it.
-        shards: vectors in each shard, in order.
-        items, deleted, rejected: numbers of items with a vector, of tombstones, and of images that were rejected.
-    """
+    """Contents of ``collection.json``."""
 
     model: ModelIdentity
-    root: str
+    root: str  # of the images: an address, or a folder relative to the collection
     dimension: int
-    region_dimension: int | None
+    region_dimension: int | None  # None without regions
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
-    shards: tuple[int, ...] = ()
-    items: int = 0
+    shards: tuple[int, ...] = ()  # vectors of each
+    items: int = 0  # without tombstones
     deleted: int = 0
     rejected: int = 0
 
@@ -100,12 +84,7 @@ class Description:
 
     @classmethod
     def read(cls, file: Path) -> "Description":
-        """Read a description.
-
-        Raises:
-            FileNotFoundError: the folder holds no complete collection.
-            ValueError: another version of the project wrote it.
-        """
+        """Read a description."""
         if not file.is_file():
             raise FileNotFoundError(
                 f"{file.parent} holds no complete collection (it has no {file.name}): embed it again"
@@ -122,12 +101,7 @@ class Description:
 
 
 def read_items(file: Path) -> pa.Table:
-    """Read ``items.parquet``, with the columns of ``ITEMS_SCHEMA`` first.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a column is missing, unknown, of another type or has nulls, or an item occurs twice.
-    """
+    """Read ``items.parquet``, with the columns of ``ITEMS_SCHEMA`` first."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; the folder holds no complete collection")
     table = pq.read_table(file)

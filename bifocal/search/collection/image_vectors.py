@@ -19,12 +19,7 @@ GRAPH = "image_encoder.onnx"
 
 
 class DecodedImage(NamedTuple):
-    """An image as the graphs read it.
-
-    Attributes:
-        pixels: (3, H, W) uint8.
-        width, height: of the original image, pixels after EXIF rotation.
-    """
+    """Pixels (3, H, W) uint8 as the graphs read them; the size of the original image after EXIF rotation."""
 
     pixels: Array
     width: int
@@ -32,21 +27,7 @@ class DecodedImage(NamedTuple):
 
 
 class ImageVectors:
-    """The image encoder of an exported model with one vector per image.
-
-    Args:
-        directory: of the graphs.
-        regions: compute the vectors of regions too, if the model has a localizer.
-
-    Attributes:
-        reads_images: whether the graphs read images; if not, the model reads published features alone.
-        dimension: D of a vector.
-        region_dimension: d of the vector of a region; None without regions.
-        seconds: time that the networks took.
-
-    Raises:
-        ValueError: the model has no single vector for an image.
-    """
+    """The image encoder of an exported model with one vector per image, and of its regions if it has a localizer."""
 
     def __init__(self, directory: Path, regions: bool = True) -> None:
         if scores_pairs(directory):
@@ -67,14 +48,7 @@ class ImageVectors:
         self.region_dimension: int | None = None if self._kind is None else dimensions.get(self._kind, self.dimension)
 
     def decode(self, file: bytes, max_pixels: int) -> DecodedImage:
-        """Decode an image file; called by several threads at once.
-
-        Args:
-            max_pixels: a larger image is rejected by its header, before it is decoded.
-
-        Raises:
-            ValueError: the file is no image, or a too large one.
-        """
+        """Decode an image file, or reject a too large one by its header; called by several threads at once."""
         preprocessing = dict(self.graph.preprocessing)
         side = preprocessing.pop("decoded_side", None)
         image = decode_image(BytesIO(file), max_pixels, side)

@@ -25,13 +25,8 @@ from bifocal.search.collection.stat_cache import stored_states, write_states
 def merge_collections(parts: Sequence[Path], target: Path, link: Callable[[Path, Path], None]) -> Description:
     """Write one collection with the items of all parts, in their order; return its description.
 
-    Args:
-        parts: collections of one source by one model, whose items are different.
-        target: directory of the merged collection.
-        link: makes the second path a file with the contents of the first.
-
-    Raises:
-        ValueError: the parts are of different models or sources, or share an item.
+    The parts are collections of one source by one model, with different items. ``link`` makes its second path a file
+    with the contents of the first.
     """
     opened = [Collection.open(part) for part in parts]
     first = opened[0].description

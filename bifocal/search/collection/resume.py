@@ -22,11 +22,7 @@ def open_writer(
     entries: Sequence[Entry],
     states: NDArray[np.int64],
 ) -> CollectionWriter:
-    """Return a writer, without the shards of a killed run if one of their images has changed since.
-
-    Args:
-        states: (n, 4) of the files of the entries, see ``bifocal.search.collection.stat_cache``.
-    """
+    """Return a writer, without the shards of a killed run if one of their images has changed since."""
     writer = CollectionWriter(directory, description, items_per_shard)
     position_of = {entry.item_id: position for position, entry in enumerate(entries)}
     for row in writer.written.to_pylist():

@@ -29,14 +29,7 @@ EXPECTED = "a folder of images, of tar shards or of a zip file, an archive, or a
 
 @dataclass(frozen=True)
 class Entry:
-    """An image to embed.
-
-    Attributes:
-        item_id: id in the collection.
-        image: path relative to the root of the source; None if the corpus publishes only features.
-        sha256: hash of the file, or of the features, if it is known without reading it.
-        size: width and height in pixels, if they are known.
-    """
+    """An image to embed; ``image`` is relative to the root, None if the corpus publishes only features."""
 
     item_id: str
     image: str | None
@@ -48,15 +41,8 @@ class Entry:
 class Source:
     """Images to embed, with their captions and metadata.
 
-    Attributes:
-        root: folder or address that the images are relative to, as ``collection.json`` names it.
-        folder: where the files are; None if ``dataset`` opens them.
-        entries: the images, in order; ids are unique.
-        captions: sentences by item id.
-        metadata: one row per item with the column ``item_id`` and the user's own columns; None without such values.
-        rejected: images, or rows of tables, that are no entries, with reasons.
-        unpacked: the folder was unpacked into the collection.
-        dataset: opens the images, if they are those of a dataset.
+    ``root`` is the folder or address that ``collection.json`` names; ``folder`` holds the files, unless ``dataset``
+    opens them.
     """
 
     root: str
@@ -69,12 +55,7 @@ class Source:
     dataset: Dataset | None = None
 
     def open(self, entry: Entry) -> Path:
-        """Return the file of an image; an image of a dataset at an address is downloaded.
-
-        Raises:
-            ValueError: the image has no file.
-            OSError: it cannot be downloaded.
-        """
+        """Return the file of an image; an image of a dataset at an address is downloaded."""
         if self.dataset is not None:
             return self.dataset.image_path(entry.item_id)
         assert self.folder is not None
@@ -93,12 +74,7 @@ class Source:
 
 
 def dataset_source(directory: Path, dataset: Dataset, place: str) -> Source:
-    """Return the images of a dataset, with their captions, metadata and splits.
-
-    Args:
-        directory: of the dataset.
-        place: of the dataset relative to the collection, where both are used later.
-    """
+    """Return the images of a dataset; ``place`` is its path relative to the collection, where both are used later."""
     images = dataset.images
     entries = [
         Entry(image_id, path if isinstance(path, str) else None, sha256, (width, height))
@@ -132,14 +108,7 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
       parquet) in it, ``photo.txt`` and ``photo.json`` beside ``photo.jpg`` are read if they are there.
     - A table has one row per image, and names it in a column such as ``image`` or ``file_name``, relative to its own
       folder. Its captions are optional; other columns are metadata.
-    - Archives are unpacked into the collection.
-
-    Args:
-        collection: directory that the collection is written to.
-        address: of ``source``, if that is a local copy.
-
-    Raises:
-        ValueError: there are no images, or the table cannot be read.
+    - Archives are unpacked into the collection. ``address`` is the address of a local copy.
     """
     if source.suffix.lower() in SUFFIXES and source.is_file():
         folder, table = list_folder(source.parent), read_caption_table(source)

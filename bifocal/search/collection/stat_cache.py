@@ -28,9 +28,6 @@ def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
 
     A file is new if it changed in the last two seconds: a further write may not change its times. Call this before the
     files are read: a write in between changes the state, so the next run reads the file again.
-
-    Args:
-        names: paths of the files relative to ``folder``.
     """
     latest, prefix = time.time_ns() - SETTLED_NS, f"{folder}{os.sep}"
     states = []

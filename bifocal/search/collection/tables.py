@@ -16,16 +16,9 @@ def items_table(
     tombstones: pa.Table,
     order: Sequence[str] | None,
 ) -> pa.Table:
-    """Return the items of a collection, with the columns of ``ITEMS_SCHEMA``.
+    """Return the items of a collection, with the columns of ``ITEMS_SCHEMA``; tombstones are the last rows.
 
-    Args:
-        shards: items of each shard, in the order of its vectors, with the columns of ``PART_SCHEMA``.
-        captions: sentences by item id.
-        tombstones: items without a vector, with the columns of ``PART_SCHEMA``; they are the last rows.
-        order: ids in the order of the table, which may have others too; None for the order of the vectors.
-
-    Raises:
-        ValueError: an item occurs twice.
+    The items have the order of the ids in ``order``, or of their vectors.
     """
     counts = [len(items) for items in shards]
     written = pa.concat_tables([PART_SCHEMA.empty_table(), *shards])

@@ -1,4 +1,4 @@
-"""Items of a former collection that an update takes over, without reading the files of unchanged images."""
+"""An update of a collection: the items that it takes over, without reading the files of unchanged images."""
 
 from collections.abc import Collection as Container
 from collections.abc import Iterator, Sequence
@@ -19,18 +19,11 @@ from bifocal.search.collection.writer import Item
 ITEM = ("item_id", "image", "sha256", "width", "height")
 
 
-class Former:
-    """A former collection by the same model, and n entries of its update.
+class CollectionUpdate:
+    """A previous collection by the same model, and n entries of its update.
 
-    Args:
-        collection: the former collection; None for none.
-        entries: images of the update.
-        states: (n, 4) of their files, see ``bifocal.search.collection.stat_cache``.
-
-    Attributes:
-        rows: (n,) row of each entry's item in the former collection, -1 for a new image.
-        unchanged: (n,) images that are known to be unchanged by their SHA-256 in the source, or by the state of their
-            file.
+    ``rows`` (n,) has the row of each entry's item in the previous collection, -1 for a new image. ``unchanged`` (n,)
+    marks images that have the same SHA-256 in the source, or the same state of their file.
     """
 
     def __init__(self, collection: Collection | None, entries: Sequence[Entry], states: NDArray[np.int64]) -> None:
@@ -76,11 +69,9 @@ class Former:
         return None if row < 0 else str(self._values["sha256"][row])
 
     def whole_shards(self, waiting: NDArray[np.bool_], least: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield shards of which every vector is one of an unchanged entry, with the entries in the order of its rows.
+        """Yield shards of at least ``least`` vectors whose entries are all unchanged and ``waiting``, in their order.
 
-        Args:
-            waiting: (n,) entries that are not written yet.
-            least: vectors of a shard; smaller shards are left out, so that many updates do not make many small files.
+        Smaller shards are left out, so that many updates do not make many small files.
         """
         if self.collection is None:
             return
@@ -93,12 +84,7 @@ class Former:
                 yield number, mine[order[starts[number] : starts[number + 1]]]
 
     def gone(self, listed: Container[str] | None, rejected: Container[str]) -> list[Item]:
-        """Return the tombstones of an update: items that it has no longer.
-
-        Args:
-            listed: ids of all images of the source; None if another machine lists the tombstones of the others.
-            rejected: ids of images that cannot be embedded any more.
-        """
+        """Return the items that are rejected or no longer listed; ``listed`` is None if another machine does this."""
         ids = self._items.column("item_id").to_pylist()
         rows = [
             row

@@ -35,11 +35,7 @@ NORM_TOLERANCE = 1e-2
 
 @dataclass(frozen=True)
 class Item:
-    """An image of a collection; the attributes are columns of ``ITEMS_SCHEMA``, and the state of its file.
-
-    Attributes:
-        state: values of ``bifocal.search.collection.stat_cache.FIELDS``.
-    """
+    """An image of a collection; the attributes are columns of ``ITEMS_SCHEMA``, and the state of its file."""
 
     item_id: str
     image: str | None
@@ -54,17 +50,6 @@ class CollectionWriter:
 
     To resume after a kill, open a writer on the same directory and add the items that are not in ``written``, in the
     same order: the files are then identical to those of an uninterrupted run.
-
-    Args:
-        directory: of the collection; created if it does not exist.
-        description: model, root, dimensions and preprocessing; the counts are set by ``finish``.
-        items_per_shard: vectors in a file; a killed run loses at most one shard.
-
-    Attributes:
-        written: items of complete shards, in order, with the columns of ``PART_SCHEMA``.
-
-    Raises:
-        ValueError: the directory holds shards of another model.
     """
 
     def __init__(self, directory: Path, description: Description, items_per_shard: int = 4096) -> None:
@@ -108,16 +93,7 @@ class CollectionWriter:
         regions: NDArray[Any] | None = None,
         boxes: NDArray[Any] | None = None,
     ) -> None:
-        """Add an item.
-
-        Args:
-            vector: (D,), of unit length.
-            regions: (R, d), if the collection has regions.
-            boxes: (R, 4) of the regions, x0 y0 x1 y1 in pixels of the image after EXIF rotation.
-
-        Raises:
-            ValueError: a shape is wrong, or the vector is not of unit length; the message names the item.
-        """
+        """Add an item with its vector (D,) of unit length, its regions (R, d) and their boxes (R, 4) in pixels."""
         stored = np.asarray(vector, np.float32)
         if stored.shape != (self.description.dimension,) or not abs(np.linalg.norm(stored) - 1) < NORM_TOLERANCE:
             raise ValueError(
@@ -141,13 +117,7 @@ class CollectionWriter:
             self._flush()
 
     def take_over(self, former: Path, number: int, items: pa.Table) -> None:
-        """Add a shard of another collection by the same model, without reading its vectors.
-
-        Args:
-            former: directory of the collection; its files are linked, or copied if hard links are impossible.
-            number: of the shard.
-            items: of all vectors of the shard, in their order, with the columns of ``PART_SCHEMA``.
-        """
+        """Link or copy a shard of another collection by the same model, without reading its vectors."""
         name = shard_name(len(self._parts))
         for folder in (VECTORS, *([REGIONS] if self.description.region_dimension is not None else [])):
             for file in (former / folder).glob(f"{shard_name(number)}.*"):
@@ -167,15 +137,8 @@ class CollectionWriter:
     ) -> Description:
         """Write the last shard, the tables and ``collection.json``; return its contents.
 
-        Args:
-            captions: sentences by item id.
-            metadata: one row per item with its ``item_id`` and columns of any name and type, which the collection keeps
-                as ``meta.NAME``; items without a row have nulls.
-            deleted: items without a vector, the tombstones.
-            order: ids in the order of the table, which may have others too; None for the order of the vectors.
-
-        Raises:
-            ValueError: an item occurs twice.
+        The collection keeps the columns of ``metadata`` as ``meta.NAME``; ``deleted`` are the tombstones. See
+        ``items_table`` for ``order``.
         """
         if self._items:
             self._flush()

@@ -21,16 +21,7 @@ BLOCK = 1024
 
 
 def export_collection(collection: Collection, directory: Path, name: str) -> int:
-    """Write the items of a collection that are not deleted in a format; return their number.
-
-    Args:
-        directory: new folder, which is complete or does not exist.
-        name: of ``FORMATS``.
-
-    Raises:
-        FileExistsError: the folder exists.
-        KeyError: there is no such format.
-    """
+    """Write the items of a collection that are not deleted in a format; return their number."""
     if directory.exists():
         raise FileExistsError(f"{directory} exists already: name a new folder")
     if name not in FORMATS:

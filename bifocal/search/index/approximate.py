@@ -24,13 +24,6 @@ def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: flo
     Exact search is chosen if its vectors fit into the memory, and one query into the latency. The alternatives are an
     inverted file of about 4 sqrt(N) lists with 8 bits per number, or with as many bytes of a product quantizer as fit.
 
-    Args:
-        memory_mb: memory for a search, megabytes of 10^6 bytes.
-        latency_ms: time of a query on one core, milliseconds.
-
-    Raises:
-        ValueError: not even 8 bytes per vector fit into the memory.
-
     Example:
         >>> choose_factory(5_000, 512, memory_mb=1000, latency_ms=20)
         >>> choose_factory(1_000_000, 256, memory_mb=1000, latency_ms=20)
@@ -54,12 +47,7 @@ def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: flo
 
 
 class ApproximateIndex:
-    """An index of faiss over unit vectors, by the inner product.
-
-    Args:
-        index: of faiss.
-        file: file that ``index`` is mapped from; None if it is in memory.
-    """
+    """An index of faiss over unit vectors, by the inner product; ``file`` is the file that it is mapped from."""
 
     def __init__(self, index: Any, file: Path | None = None) -> None:
         self._index, self._file, self._faiss = index, file, import_faiss()
@@ -67,16 +55,7 @@ class ApproximateIndex:
 
     @classmethod
     def build(cls, vectors: Array, factory: str, seed: int = 0) -> "ApproximateIndex":
-        """Train and fill an index for vectors (N, d).
-
-        Args:
-            factory: string of ``faiss.index_factory``.
-            seed: of the vectors that the index is trained with.
-
-        Raises:
-            ImportError: faiss is not installed.
-            ValueError: faiss knows no such factory string, or there are too few vectors to train it.
-        """
+        """Train and fill an index for vectors (N, d); ``seed`` draws the vectors that train it."""
         faiss = import_faiss()
         count, dimension = vectors.shape
         try:
@@ -105,11 +84,7 @@ class ApproximateIndex:
         return self._faiss.clone_index(self._index) if self._file is None else self._faiss.read_index(str(self._file))
 
     def added(self, vectors: Array, first: int) -> "ApproximateIndex":
-        """Return a copy in memory with more vectors (n, d).
-
-        Args:
-            first: row of the first new vector: the number of rows so far, with the deleted ones.
-        """
+        """Return a copy in memory with more vectors (n, d); ``first`` is the row of the first new one."""
         extended = ApproximateIndex(self._copy())
         extended._append(vectors, first)
         return extended
@@ -137,9 +112,7 @@ class ApproximateIndex:
     def search(self, queries: Array, count: int, effort: int | None) -> NDArray[np.int64]:
         """Return the rows (Q, count) of candidates for queries (Q, d) float32; -1 if there are fewer.
 
-        Args:
-            effort: ``nprobe`` of an inverted file, ``efSearch`` of HNSW, at most the largest; None for the default of
-                faiss.
+        The effort is ``nprobe`` of an inverted file, ``efSearch`` of HNSW; None for the default of faiss.
         """
         name, most = self._parameter()
         vectors = np.ascontiguousarray(queries)
@@ -171,21 +144,13 @@ class ApproximateIndex:
 
     @classmethod
     def open(cls, file: Path) -> "ApproximateIndex":
-        """Map an index from its file.
-
-        Raises:
-            ImportError: faiss is not installed.
-        """
+        """Map an index from its file."""
         faiss = import_faiss()
         return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY), file)
 
 
 def import_faiss() -> Any:
-    """Return the module faiss.
-
-    Raises:
-        ImportError: it is not installed.
-    """
+    """Return the module faiss."""
     try:
         import faiss
     except ImportError as error:

@@ -26,38 +26,18 @@ EXACT = "exact"
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """How an index is built.
+    """How an index is built."""
 
-    Attributes:
-        factory: "auto" to choose by size, memory and latency, see ``choose_factory``; "exact"; or an
-            ``index_factory`` string of faiss.
-        memory_mb: memory for a search, megabytes of 10^6 bytes; read with "auto".
-        latency_ms: time of a query on one core, milliseconds; read with "auto".
-        recall: least recall@10 against exact search. The effort of an approximate index is the least with which
-            as many other queries reach it too, with a confidence of 95 %, or else the greatest.
-        max_removed_share: share of removed items from which ``rebuilt`` builds a new index.
-        seed: of the vectors that an approximate index is trained with.
-    """
-
-    factory: str = "auto"
-    memory_mb: float = 1200.0
-    latency_ms: float = 20.0
-    recall: float = 0.95
-    max_removed_share: float = 0.2
-    seed: int = 0
+    factory: str = "auto"  # see ``choose_factory``; "exact"; or an ``index_factory`` string of faiss
+    memory_mb: float = 1200.0  # of a search, megabytes of 10^6 bytes; read with "auto"
+    latency_ms: float = 20.0  # of a query on one core; read with "auto"
+    recall: float = 0.95  # least recall@10 against exact search, see ``lower_bound``
+    max_removed_share: float = 0.2  # from which ``rebuilt`` builds a new index
+    seed: int = 0  # of the vectors that train an approximate index
 
 
 def build_index(exact: SearchIndex, settings: IndexSettings, queries: Array) -> SearchIndex:
-    """Return an index of the items of an exact one that are not removed, with its measured recall and latency.
-
-    Args:
-        exact: items, vectors, biases and description.
-        queries: (Q, d), such as embeddings of held-out captions; the searches that are measured use the biases.
-
-    Raises:
-        ValueError: faiss does not know the factory, the items do not fit into the memory, or no effort reaches the
-            recall.
-    """
+    """Return an index of the items of an exact one that are not removed; ``queries`` (Q, d) choose its effort."""
     kept = np.flatnonzero(~exact.removed)
     vectors = exact.vectors if len(kept) == len(exact.ids) else exact.vectors[kept]
     bias = None if exact.bias is None else exact.bias[kept]
@@ -103,12 +83,7 @@ def _least_effort(index: SearchIndex, wanted: float, queries: Array) -> int | No
 
 
 def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below: int, effort: int) -> int:
-    """Return the least effort above ``below`` whose lower bound of the recall is the wanted one.
-
-    Args:
-        recalls: returns the recall of each query.
-        effort: largest value; it is returned if no smaller one suffices.
-    """
+    """Return the least effort above ``below`` whose lower bound of the recall is the wanted one; else ``effort``."""
     while effort - below > 1:
         middle = (effort + below) // 2
         if lower_bound(recalls(middle)) >= wanted:
@@ -122,9 +97,6 @@ def lower_bound(recalls: NDArray[np.float64]) -> float:
     """Return the mean recall of queries less ``STANDARD_ERRORS``.
 
     With the mean alone, an effort would be chosen because it is good with these queries by chance.
-
-    Args:
-        recalls: (Q,) of each query.
     """
     return float(recalls.mean() - STANDARD_ERRORS * recalls.std() / len(recalls) ** 0.5)
 
@@ -142,12 +114,7 @@ def recalls_at(truth: Array, found: Array) -> NDArray[np.float64]:
 
 
 def measure(index: SearchIndex, queries: Array, directory: Path) -> Measured:
-    """Return recall@10 and latency of an index on this process's threads, one query at a time.
-
-    Args:
-        queries: (Q, d); their length has no effect.
-        directory: where the index was written.
-    """
+    """Return recall@10 and latency of an index on this process's threads, one query at a time."""
     units = unit_vectors(queries, index.description.dimension)
     truth = index.nearest(units, K, corrected=True, exact=True)[0]
     seconds, rows = [], []

@@ -22,17 +22,7 @@ SPARE = 8
 
 
 def nearest_rows(vectors: Any, queries: Array, count: int, bias: Array | None, allowed: Array | None) -> Array:
-    """Return candidates for the ``count`` rows of the highest score, for each query.
-
-    Args:
-        vectors: (N, d) float16: an array, a memory-mapped file, or ``Vectors``.
-        queries: (Q, d) float32.
-        bias: (N,), added to the scores; None for none.
-        allowed: (N,) bool, rows that may be returned; None for all.
-
-    Returns:
-        Rows (Q, at most ``count`` + ``SPARE``); -1 if there are fewer.
-    """
+    """Return candidates (Q, at most ``count`` + ``SPARE``) for the rows of the highest score; -1 if there are fewer."""
     kept = min(count + SPARE, len(vectors))
     parts = [queries[start : start + QUERIES] for start in range(0, len(queries), QUERIES)]
     found = [_nearest_rows(vectors, part, kept, bias, allowed) for part in parts]
@@ -133,11 +123,7 @@ def mapped(vectors: Any) -> Any:
 def rank(
     vectors: Any, queries: Array, candidates: Array, count: int, bias: Array | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return scores (Q, count) with biases, and rows (Q, count), of the best candidates, best first; see ``scores``.
-
-    Args:
-        candidates: rows (Q, C), each row once per query; -1 for none.
-    """
+    """Return scores (Q, count) with biases, and rows (Q, count), of the best candidates, best first; see ``scores``."""
     found = scores(vectors, queries, candidates, bias)
     order = np.lexsort((candidates, -found), axis=1)[:, :count]
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(candidates, order, axis=1)

@@ -15,47 +15,27 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Measured:
-    """What searches in the index cost and find; a search has one query and k = 10.
+    """What searches in the index cost and find; a search has one query and k = 10."""
 
-    Attributes:
-        recall_at_10: mean share of the exact ten best items that a search finds.
-        p50_ms, p99_ms: latency, milliseconds.
-        bytes: of the files that a search reads: vectors, biases and the index of faiss.
-        queries: number of queries of the measurement.
-    """
-
-    recall_at_10: float
+    recall_at_10: float  # mean share of the exact ten best items that a search finds
     p50_ms: float
     p99_ms: float
-    bytes: int
+    bytes: int  # of the files that a search reads: vectors, biases and the index of faiss
     queries: int
 
 
 @dataclass(frozen=True)
 class IndexDescription:
-    """Contents of ``index.json``.
-
-    Attributes:
-        dimension: d of a vector.
-        count: items, with the removed ones.
-        model: the model that computed the vectors; None if unknown.
-        preprocessing: of the images, as the exported model has it.
-        hubness: correction that the biases come from, as its name and arguments; None without biases.
-        factory: ``index_factory`` string of faiss; None for an exact index.
-        effort: value of ``nprobe`` (inverted file) or ``efSearch`` (HNSW); None for the default of faiss.
-        candidates: items that faiss returns for each result, which are then ranked by their float16 vectors.
-        measured: recall and latency; None if they were not measured.
-        metric: always the cosine.
-    """
+    """Contents of ``index.json``."""
 
     dimension: int
-    count: int
+    count: int  # items, with the removed ones
     model: ModelIdentity | None = None
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
-    hubness: Mapping[str, Any] | None = None
-    factory: str | None = None
-    effort: int | None = None
-    candidates: int = 10
+    hubness: Mapping[str, Any] | None = None  # correction that the biases come from; None without biases
+    factory: str | None = None  # ``index_factory`` string of faiss; None for an exact index
+    effort: int | None = None  # ``nprobe`` or ``efSearch``; None for the default of faiss
+    candidates: int = 10  # of faiss for each result, which are then ranked by their float16 vectors
     measured: Measured | None = None
     metric: str = "cosine"
 
@@ -68,12 +48,7 @@ class IndexDescription:
 
     @classmethod
     def read(cls, directory: Path) -> "IndexDescription":
-        """Read ``index.json``.
-
-        Raises:
-            FileNotFoundError: the directory holds no index.
-            ValueError: another version of the project wrote it.
-        """
+        """Read ``index.json``."""
         file = directory / DESCRIPTION
         if not file.is_file():
             raise FileNotFoundError(f"{directory} holds no index: it has no {DESCRIPTION}")

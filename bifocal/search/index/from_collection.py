@@ -17,11 +17,7 @@ STORED = ("shard", "row", "deleted")
 
 
 def index_of_collection(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
-    """Return an exact index of a collection, whose tombstones are removed items.
-
-    Args:
-        bank: of the model that computed the vectors, for biases; None for none.
-    """
+    """Return an exact index of a collection, whose tombstones are removed items; ``bank`` gives it biases."""
     description = IndexDescription(
         collection.dimension,
         len(collection),
@@ -39,12 +35,7 @@ def index_of_collection(collection: Collection, bank: HubnessBank | None) -> Sea
 
 @dataclass(frozen=True)
 class HeldOutCaptions:
-    """Captions that were held out of the training of a model.
-
-    Attributes:
-        texts: captions, as users would write queries.
-        item_ids: image of each caption.
-    """
+    """Captions that were held out of the training of a model, as users would write queries, and their images."""
 
     texts: list[str]
     item_ids: list[str]
@@ -52,9 +43,6 @@ class HeldOutCaptions:
     @classmethod
     def sample(cls, captions: pd.DataFrame, count: int, max_words: int, seed: int) -> "HeldOutCaptions":
         """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short.
-
-        Args:
-            captions: table with the columns ``image_id`` and ``text``.
 
         Example:
             >>> table = pd.DataFrame({"image_id": ["1", "2"], "text": ["the sea", "a star is above a ring on grass"]})

@@ -34,15 +34,7 @@ T = TypeVar("T")
 
 
 class Handlers:
-    """Search with the model and the index in use.
-
-    Args:
-        source: of models and indexes.
-        settings: limits of a request.
-        metrics: of the service.
-        deletions: items that are in no answer.
-        candidate: second release to compare with; None for none.
-    """
+    """Search with the model and the index in use."""
 
     def __init__(
         self, source: ModelSource, settings: Settings, metrics: Metrics, deletions: Deletions,
@@ -59,31 +51,19 @@ class Handlers:
         self.thumbnails = Thumbnails(max_pixels=settings.limits.pixels)
 
     def generation(self) -> Generation:
-        """Return the generation in use; a request calls this once.
-
-        Raises:
-            HTTPException: 503 while none is loaded.
-        """
+        """Return the generation in use, or answer 503; a request calls this once."""
         if self.reloader.generation is None:
             reason = self.reloader.failure or "the model is being loaded"
             raise HTTPException(503, f"not ready: {reason}", {"retry-after": "1"})
         return self.reloader.generation
 
     def generation_for(self, client: str) -> Generation:
-        """Return the generation that answers a client: with a canary, a share of the clients have the candidate.
-
-        Raises:
-            HTTPException: 503 while none is loaded.
-        """
+        """Return the generation that answers a client: with a canary, a share of the clients have the candidate."""
         candidate = None if self.comparison is None else self.comparison.generation(client)
         return candidate or self.generation()
 
     async def search(self, request: SearchRequest, upload: bytes | None = None, client: str = "") -> Results:
-        """Return the results of a request, which may come with an image file.
-
-        Raises:
-            HTTPException: 400, 404, 409, 413 or 415 with the reason.
-        """
+        """Return the results of a request, which may come with an image file."""
         generation, answer = self.generation(), None
         self.runner.check(request, upload)
         if self.comparison is None:
@@ -132,11 +112,7 @@ class Handlers:
         return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
 
     async def explain(self, item_id: str, text: str, client: str = "") -> Explanation:
-        """Return the heatmaps of the phrases of a sentence in an item's image.
-
-        Raises:
-            HTTPException: 404 without the item or its image, 409 if the model has no localizer.
-        """
+        """Return the heatmaps of the phrases of a sentence in an item's image."""
         self.runner.check_sentences([text])
         served = self._served_with(item_id, client)
         if served.search.localizer is None:
@@ -163,20 +139,12 @@ class Handlers:
         return await compute(self.executor, function, *arguments)
 
     def choose(self, answer: str, item_id: str) -> None:
-        """Note that the client of an answer chose a result.
-
-        Raises:
-            HTTPException: 404 without such an answer, or if it does not have the item.
-        """
+        """Note that the client of an answer chose a result."""
         if self.comparison is None or not self.comparison.answers.choose(answer, item_id):
             raise HTTPException(404, "there is no such answer with this item: it may be too old")
 
     def compared(self) -> ComparisonState:
-        """Return the state and the report of the comparison.
-
-        Raises:
-            HTTPException: 404 without a second release.
-        """
+        """Return the state and the report of the comparison."""
         compared = self.comparison
         if compared is None:
             raise HTTPException(404, "this service compares no second release")

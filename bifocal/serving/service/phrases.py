@@ -18,11 +18,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 class Phrase(NamedTuple):
-    """Part of a query.
-
-    Attributes:
-        start, end: characters of the query.
-    """
+    """Part of a query; ``start`` and ``end`` are its characters in the query."""
 
     text: str
     start: int

@@ -24,22 +24,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Results of a request.
+    """Results of a request."""
 
-    Attributes:
-        served: that found them.
-        hits: best first, without deleted items.
-        more: whether there are further ones.
-        found: false without a result. On the first page of a sentence in the mode "vectors", also false if the first
-            result is below the threshold of the calibration.
-        relevance: probability that the first result is relevant, 0 without a result; None if the query has none.
-        seconds: from the query to the results.
-    """
-
-    served: ServedModel
-    hits: list[SearchHit]
-    more: bool
-    found: bool
+    served: ServedModel  # that found them
+    hits: list[SearchHit]  # without deleted items
+    more: bool  # whether there are further ones
+    found: bool  # see ``bifocal.search.Results``
     relevance: float | None
     seconds: float
 
@@ -50,22 +40,13 @@ class QueryResult:
 
 
 class QueryRunner:
-    """Searches of requests.
-
-    Args:
-        settings: limits of a request.
-        deletions: items that are no result.
-    """
+    """Searches of requests."""
 
     def __init__(self, settings: Settings, deletions: Deletions) -> None:
         self.settings, self.deletions = settings, deletions
 
     async def find(self, generation: Generation, request: SearchRequest, upload: bytes | None = None) -> QueryResult:
-        """Return the results of a request, which may come with an image file.
-
-        Raises:
-            HTTPException: 400, 404, 409, 413 or 415 with the reason.
-        """
+        """Return the results of a request, which may come with an image file."""
         start, served = time.perf_counter(), generation.served
         query = await self._query(generation, request, upload)
         results = await compute(generation.executor, served.search.rank, query, request.k + 1, request.offset)
@@ -96,11 +77,7 @@ class QueryRunner:
                 raise HTTPException(400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted")
 
     async def _query(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Query:
-        """Return the query of a request.
-
-        Raises:
-            HTTPException: 409 if the collection cannot be searched in the mode.
-        """
+        """Return the query of a request."""
         served, executor = generation.served, generation.executor
         modes, images = served.search.modes, []
         if request.mode not in modes:

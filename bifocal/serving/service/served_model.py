@@ -24,19 +24,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Version:
-    """Identity of a model with its index.
+    """Identity of a model with its index."""
 
-    Attributes:
-        model: name and version of the model, or its folder.
-        model_hash: SHA-256 of the exported model.
-        number: of the version in the registry; None without one.
-        release: hash of the release; None without one.
-    """
-
-    model: str
+    model: str  # name and version, or the folder
     model_hash: str
-    number: int | None = None
-    release: str | None = None
+    number: int | None = None  # in the registry
+    release: str | None = None  # hash
 
 
 @dataclass(frozen=True)
@@ -61,14 +54,7 @@ class Heatmap:
 
 
 class ServedModel:
-    """Search, heatmaps and items of one model and the index of its collection.
-
-    Args:
-        search: in the index, by the model.
-        embedder: the model.
-        items: captions, values and image files.
-        version: identity of model and index.
-    """
+    """Search, heatmaps and items of one model and the index of its collection."""
 
     def __init__(self, search: Search, embedder: Embedder, items: Items, version: Version) -> None:
         self.search, self.index, self.embedder = search, search.index, embedder
@@ -97,11 +83,7 @@ class ServedModel:
         return self.embedder.embed_sentences(sentences)
 
     def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
-        """Return the heatmap of each phrase in an image file.
-
-        Raises:
-            ValueError: the model has no localizer, or the file is not a complete image.
-        """
+        """Return the heatmap of each phrase in an image file."""
         if self.search.localizer is None:
             raise ValueError("this model has no localizer: it cannot show where a phrase is")
         texts = self.embed_sentences([phrase.text for phrase in phrases])
