@@ -40,9 +40,9 @@ def test_the_facade_encodes_searches_and_localizes(trained: Path) -> None:
     with Image.open(path) as opened:
         assert model.encode_image([opened])[0] == pytest.approx(image)
     hits = model.search("a red star", k=3)
-    scores = model.collection.vectors[:].astype(np.float32) @ texts[0]
     assert model.index.bias is not None
-    order = np.argsort(-(scores + model.index.bias))  # the score of a hit is the cosine, without the correction
+    scores = model.collection.vectors[:].astype(np.float32) @ texts[0] + model.index.bias
+    order = np.argsort(-scores)
     assert [hit.image_id for hit in hits] == [model.collection.ids[row] for row in order[:3]]
     assert [hit.score for hit in hits] == pytest.approx(scores[order[:3]].tolist(), abs=1e-5)
     assert model.search(Path(path), k=1)[0].image_id == model.collection.ids[0]
