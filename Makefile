@@ -33,18 +33,18 @@ test: setup
 # Every recipe of recipes/papers on a miniature corpus in its published file layout, up to the registered model; writes the
 # table of docs/papers.md. 'make test' rehearses one recipe, more briefly.
 rehearse: setup
-	python -m tests.rehearsal
+	python -m tests.rehearsals.papers
 
 # Weekly schedules on a corpus in S3, with every stage: the flow train up to the promotion, then retrain, refresh and monitor;
 # 'make test' has a short form.
 rehearse-schedule: setup
-	pytest tests/backend/rehearse_weekly_schedule.py tests/backend/rehearse_flows.py --numprocesses 0 --capture no
+	pytest tests/rehearsals/flows/weekly_schedule.py tests/rehearsals/flows/flows.py --numprocesses 0 --capture no
 
 # Kills, full disks, broken servers and damaged files; writes the table of docs/reliability.md. Training on two machines
 # (processes with a disk each), one of which is killed. Takes about half an hour; 'make test' has a short form.
 faults: setup
-	pytest --numprocesses 0 tests/components/cluster/train_distributed/faults.py
-	python -m tests.faults
+	pytest --numprocesses 0 tests/rehearsals/train_distributed.py
+	python -m tests.rehearsals.faults
 
 # The images serve and cpu in real containers: installs podman from Debian, see containers/test.sh.
 containers-test: setup
@@ -58,7 +58,7 @@ docs: setup
 # Its links, and every marked code block; 'make test' follows the links alone.
 docs-test: docs
 	pytest tests/docs --numprocesses 0
-	pytest tests/docs/run_blocks.py --numprocesses 0
+	pytest tests/rehearsals/run_blocks.py --numprocesses 0
 
 # The model and the images of 'bifocal demo', which the wheel contains.
 demo-model: setup
@@ -66,7 +66,7 @@ demo-model: setup
 
 # The wheel in a fresh environment without torch, beside a package of the user; needs a network.
 wheel-test: setup
-	pytest tests/pipelines/app/wheel.py --numprocesses 0 --capture no
+	pytest tests/rehearsals/wheel.py --numprocesses 0 --capture no
 
 # All systems, or one: make leaderboard ONLY=SMILE
 leaderboard: setup

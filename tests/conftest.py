@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The two workers of 'make test' share two cores.
 torch.set_num_threads(1)
 
-LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/backend/", "tests/rehearsal/", "tests/examples/")
+LONG = ("tests/pipelines/", "tests/bifocal/serving/", "tests/rehearsals/", "tests/examples/")
 """Folders with tests of whole pipelines and trainings, whose files take up to minutes."""
 
 # The machine is shared, so a deadline per example would measure the neighbors.

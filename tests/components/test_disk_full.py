@@ -12,7 +12,7 @@ from bifocal.serialization import read_tensors
 from components.__main__ import main
 from runtime import artifacts, parameters
 from runtime.command_line.commands import run
-from tests.faults.rows import Record, record
+from tests.rehearsals.faults.rows import Record, record
 
 ROOT = Path(__file__).parents[2]
 

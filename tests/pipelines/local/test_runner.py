@@ -1,20 +1,15 @@
 """Local runs: the graph with a fake engine, then the small pipeline with real stages."""
 
-import os
 import signal
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
-from click.testing import CliRunner
 
-from components.__main__ import main as components
 from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
 from pipelines.local.engine import Exit, Pod
-from pipelines.local.host_engine import HostEngine
 from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
 from tests.pipelines.compiled import REVISION, compile_text
@@ -38,21 +33,6 @@ class InterruptedEngine(FakeEngine):
 
     def stop(self) -> None:
         self.killed.set()
-
-
-@dataclass
-class MixedEngine(HostEngine):
-    """Runs the steps in ``processes`` as processes, the others in this one: each process imports for seconds."""
-
-    processes: tuple[str, ...] = ("prepare_dataset", "notify")
-
-    def run(self, pod: Pod) -> Exit:
-        if pod.command[3] in self.processes:
-            return super().run(pod)
-        with patch.dict(os.environ, {**pod.environment, **self.environment}):
-            result = CliRunner().invoke(components, pod.command[3:])
-        pod.log.write_text(f"{result.output}\n{result.exception}\n")
-        return Exit(result.exit_code)
 
 
 def execute(

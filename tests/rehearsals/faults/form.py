@@ -1,0 +1,7 @@
+"""Long or short form of the faults."""
+
+import os
+
+VARIABLE = "BIFOCAL_FAULTS"
+LONG = os.environ.get(VARIABLE) == "long"
+"""Whether ``python -m tests.rehearsals.faults`` runs: 'make test' takes a part of the faults alone."""

@@ -1,0 +1,10 @@
+"""The corpus of the schedules, and the tasks that a run did not repeat."""
+
+from pipelines.local.metadata import State
+from tests.flickr8k_bucket import ADDRESS
+
+CORPUS = {"name": "Flickr8k", "root": ADDRESS}
+
+
+def cached(states: dict[str, State]) -> set[str]:
+    return {name for name, state in states.items() if state is State.CACHED}
