@@ -27,7 +27,7 @@ from runtime.torchrun import processes_of_one_machine
 from tests.components.cluster.train_distributed.pods import ROOT, Pods
 from tests.components.cluster.train_distributed.trainer import NODES, running_cluster
 from tests.components.train_embedding.conftest import Scened, scened
-from tests.components.train_embedding.test_run import PHASE, SECTION
+from tests.components.train_embedding.section import PHASE, SECTION
 
 __all__ = ["scened"]  # a fixture of this file, too
 VALUES: dict[str, Any] = (

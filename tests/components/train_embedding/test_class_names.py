@@ -18,7 +18,7 @@ from bifocal.text.vectorizers.base import FittedVectorizer, write_text
 from bifocal.training.initialization.class_names import ClassNames, imagenet_names
 from components.train_embedding.run import run
 from tests.components.train_embedding.conftest import Scened
-from tests.components.train_embedding.test_run import validated
+from tests.components.train_embedding.section import validated
 
 CHANNELS, DIM = 12, 8
 LINEAR = {"name": "TwoBranchModel", "dim": DIM, "image_encoder": "LinearEncoder", "text_encoder": "LinearEncoder"}

@@ -13,7 +13,7 @@ from bifocal.training.initialization.from_embedding import FromEmbedding
 from components.train_embedding.run import run
 from components.train_embedding.spec import TrainEmbeddingParams
 from tests.components.train_embedding.conftest import Scened
-from tests.components.train_embedding.test_run import validated
+from tests.components.train_embedding.section import validated
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from components.extract_features.spec import COMPONENT as EXTRACT_FEATURES
 from components.train_embedding.run import run
 from runtime import parameters
 from tests.components.train_embedding.conftest import Scened
-from tests.components.train_embedding.test_run import validated
+from tests.components.train_embedding.section import validated
 
 SMALL = {"channels": [8, 8, 12, 16], "stem_width": 8}
 IMAGES = {"backbone": "resnet10t", "size": 64, "model_arguments": SMALL}

@@ -18,7 +18,7 @@ from bifocal.training.checkpoints.hook import checkpoint_hook
 from components.train_embedding.run import run
 from components.train_embedding.spec import TrainEmbeddingParams
 from tests.components.train_embedding.conftest import Scened
-from tests.components.train_embedding.test_run import validated
+from tests.components.train_embedding.section import validated
 
 PHASE = {
     "batches": {"name": "DistinctImageBatches", "batch_size": 8},
