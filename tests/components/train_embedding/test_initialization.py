@@ -45,7 +45,7 @@ def test_without_phases_the_embedding_is_transferred_as_it_is(
     assert run(starting_from(first, phases=[]), **artifacts, embedding=tmp_path) == {"best_epoch": 0}
     theirs, ours = load_model(first).state_dict(), load_model(tmp_path).state_dict()
     assert all(theirs[name].equal(ours[name]) for name in theirs)
-    assert list(pd.read_csv(tmp_path / "history.csv")) == ["phase", "epoch", "loss", "recall_sum"]
+    assert list(pd.read_csv(tmp_path / "history.csv")) == ["phase", "epoch", "loss", "monitor"]
 
 
 def test_fine_tuning_keeps_the_embedding_unless_it_improves(
