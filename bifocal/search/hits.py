@@ -1,8 +1,8 @@
 """Results of a query."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
@@ -54,3 +54,18 @@ class Results(list[Hit]):
     def __init__(self, hits: Iterable[Hit] = (), relevance: float | None = None, found: bool = True) -> None:
         super().__init__(hits)
         self.relevance, self.found = relevance, found and len(self) > 0
+
+
+class Ranking(NamedTuple):
+    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none."""
+
+    rows: NDArray[Any]
+    scores: NDArray[Any]
+    probabilities: NDArray[Any] | None = None
+    boxes: Sequence[Box] | None = None
+
+    def take(self, positions: Sequence[int]) -> "Ranking":
+        """Return some of the rows."""
+        boxes = None if self.boxes is None else [self.boxes[position] for position in positions]
+        known = None if self.probabilities is None else self.probabilities[positions]
+        return Ranking(self.rows[positions], self.scores[positions], known, boxes)

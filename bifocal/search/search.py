@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from PIL import Image
 from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.collection.collection import Collection
 from bifocal.search.groups import GROUP_DEPTH, group_column, limit_groups
-from bifocal.search.hits import Box, Explain, Relevance, Results, SearchHit
+from bifocal.search.hits import Explain, Ranking, Relevance, Results, SearchHit
 from bifocal.search.index.exact import scores
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
@@ -33,15 +33,6 @@ class SentenceEmbedder(Protocol):
     def embed_sentences(self, sentences: Sequence[str]) -> Array:
         """Return the embeddings (B, d) of B sentences."""
         ...
-
-
-class Ranking(NamedTuple):
-    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none."""
-
-    rows: Array
-    scores: Array
-    probabilities: Array | None = None
-    boxes: Sequence[Box] | None = None
 
 
 class Search:
@@ -172,7 +163,7 @@ class Search:
             ranking = self._rank(query, min(asked, GROUP_DEPTH), allowed)
             kept = limit_groups(groups.take(ranking.rows).to_pylist(), query.per_group)
             if len(kept) >= count or len(ranking.rows) < asked:
-                return self._results(_take(ranking, kept), query, k, offset)
+                return self._results(ranking.take(kept), query, k, offset)
             asked *= 4
 
     def batch(
@@ -259,12 +250,6 @@ class Search:
         if probability is None or self.index.calibration is None:
             return None
         return "relevant" if probability >= self.index.calibration.relevant else "maybe"
-
-
-def _take(ranking: Ranking, positions: Sequence[int]) -> Ranking:
-    boxes = None if ranking.boxes is None else [ranking.boxes[position] for position in positions]
-    known = None if ranking.probabilities is None else ranking.probabilities[positions]
-    return Ranking(ranking.rows[positions], ranking.scores[positions], known, boxes)
 
 
 def _check_page(k: int, offset: int) -> None:

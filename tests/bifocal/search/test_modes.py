@@ -1,8 +1,7 @@
-"""Search by keywords, its fusion with vectors, results per group, and search for regions."""
+"""Hybrid search, and results per group."""
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,7 @@ from numpy.typing import NDArray
 
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.calibration import Calibration
-from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import Description, ModelIdentity
-from bifocal.search.collection.writer import CollectionWriter, Item
-from bifocal.search.keywords import Keywords, fuse
-from bifocal.search.regions import search_regions
+from bifocal.search.keywords import fuse
 
 CITIES = ["Rome", "Oslo", None, "Oslo harbor", "Rome"]
 ITEMS = pa.table(
@@ -41,26 +36,6 @@ def search() -> Search:
     angles = np.array([0.4, 0.3, 0.2, 0.5, 0.1])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float16)
     return Search(SearchIndex(ITEMS, vectors), Fixed())  # by vector: e, c, b, a, d
-
-
-def test_keywords_rank_by_words_of_captions_and_texts() -> None:
-    keywords = Keywords(ITEMS)
-    assert keywords.search("HARBOR", 5).tolist() == [3]
-    assert keywords.search("a dog", 5).tolist()[0] in (0, 1)
-    assert set(keywords.search("dog oslo", 5).tolist()) == {0, 1, 3}
-    assert keywords.search("dog oslo", 1).tolist() == [1]  # the only one with both words
-    assert keywords.search("dog", 5, np.arange(5) == 0).tolist() == [0]
-    assert keywords.search("zebra", 5).tolist() == []
-    assert Keywords(ITEMS.select(["item_id"])).search("dog", 5).tolist() == []
-
-
-def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:
-    first, second = [5, 2, 9], [9, 5, 1]
-    sums = {5: 1 / 61 + 1 / 62, 2: 1 / 62, 9: 1 / 63 + 1 / 61, 1: 1 / 63}
-    fused = fuse([first, second])
-    assert list(fused) == sorted(sums, key=lambda row: -sums[row])
-    assert fused == pytest.approx(sums)
-    assert fuse([]) == {}
 
 
 def test_hybrid_search_fuses_vectors_and_words(search: Search) -> None:
@@ -101,29 +76,3 @@ def test_groups_are_filled_from_deep_results() -> None:
     hits = search("x", group="kind", per_group=2, k=6)
     assert [hit.row for hit in hits] == [0, 1, 90, 91, 92, 93]
     assert max(Counter(values[hit.row] for hit in hits).values()) == 2
-
-
-def test_region_search_returns_the_best_region_of_each_item(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    writer = CollectionWriter(tmp_path, Description(ModelIdentity("m", None, "00"), ".", 2, 3), items_per_shard=3)
-    scores, phrase = {}, random.normal(size=3).astype(np.float32)
-    for number, count in enumerate([4, 1, 5, 2, 3]):
-        vectors = random.normal(size=(count, 3)).astype(np.float16)
-        boxes = np.arange(4.0 * count).reshape(count, 4)
-        writer.add(Item(f"i{number}", None, "", 9, 9), np.array([1.0, 0.0]), vectors, boxes)
-        of_regions = [float(np.dot(vector.astype(np.float32), phrase)) for vector in vectors]
-        best = max(range(count), key=of_regions.__getitem__)
-        scores[f"i{number}"] = of_regions[best], tuple((boxes[best] / 9).tolist())
-    writer.finish(deleted=[Item("gone", None, "", 9, 9)])
-    for k in (1, 3, 9):
-        hits = search_regions(Collection.open(tmp_path), lambda vectors: vectors @ phrase, k)
-        expected = sorted(scores, key=lambda name: -scores[name][0])[:k]
-        assert [f"i{hit.row}" for hit in hits] == expected
-        assert [hit.box for hit in hits] == [scores[name][1] for name in expected]
-        assert [hit.score for hit in hits] == pytest.approx([scores[name][0] for name in expected], rel=1e-5)
-
-
-def test_region_search_needs_regions(tmp_path: Path) -> None:
-    CollectionWriter(tmp_path, Description(ModelIdentity("m", None, "00"), ".", 2, None)).finish()
-    with pytest.raises(ValueError, match="the collection has no regions"):
-        search_regions(Collection.open(tmp_path), lambda vectors: vectors[:, 0], 1)
