@@ -15,7 +15,7 @@ from bifocal.monitoring.queries import KnownWords, query_languages, sample
 from bifocal.monitoring.significance import Count
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.search import SentenceEmbedder
+from bifocal.search.query import SentenceEmbedder
 
 Array = NDArray[Any]
 

@@ -15,7 +15,8 @@ from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.calibration.caption_relevance import relevant_rows
 from bifocal.search.calibration.fitting import calibration_error, first_results
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.search import Search, SentenceEmbedder
+from bifocal.search.query import SentenceEmbedder
+from bifocal.search.search import Search
 from bifocal.search.vectors import unit_vectors
 
 Array = NDArray[Any]

@@ -1,16 +1,24 @@
-"""Encoded queries."""
+"""Encoded queries, and the model that encodes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 from PIL import Image
 
 Array = NDArray[Any]
 Mode = Literal["vectors", "hybrid", "regions"]
+
+
+class SentenceEmbedder(Protocol):
+    """A model that embeds sentences: an ``Embedder`` of ONNX graphs, or a ``TorchEmbedder``."""
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Array:
+        """Return the embeddings (B, d) of B sentences."""
+        ...
 
 
 @dataclass(frozen=True)

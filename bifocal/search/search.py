@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +19,12 @@ from bifocal.search.hits import Explain, Ranking, Relevance, Results, SearchHit
 from bifocal.search.index.exact import scores
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.keywords import FUSED, Keywords, fuse, has_texts
-from bifocal.search.query import Mode, Query, encode_file
+from bifocal.search.query import Mode, Query, SentenceEmbedder, encode_file
 from bifocal.search.regions import REGION_ITEMS, phrase_scores, search_regions
 from bifocal.search.vectors import unit_vectors
 from bifocal.serving.heatmaps import HeatmapModel
 
 Array = NDArray[Any]
-
-
-class SentenceEmbedder(Protocol):
-    """A model that embeds sentences: an ``Embedder`` of ONNX graphs, or a ``TorchEmbedder``."""
-
-    def embed_sentences(self, sentences: Sequence[str]) -> Array:
-        """Return the embeddings (B, d) of B sentences."""
-        ...
 
 
 class Search:
