@@ -142,6 +142,11 @@ class FeatureStore:
             torch.from_numpy(self._boxes[index]),
         )
 
+    def unpadded(self, image_ids: Iterable[str]) -> list[NDArray[Any]]:
+        """Return the features (R, D) of the R regions of each image."""
+        regions = self.gather(self.rows(image_ids))
+        return [features[mask].numpy() for features, mask in zip(regions.features, regions.mask, strict=True)]
+
     def batches(self, rows: NDArray[np.int64], size: int) -> Iterator[RegionBatch]:
         """Yield the regions of the images in ``rows``, ``size`` images at a time, in that order."""
         return (self.gather(rows[start : start + size]) for start in range(0, len(rows), size))

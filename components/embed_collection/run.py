@@ -1,7 +1,6 @@
 """Stage embed_collection: run."""
 
-from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, partial
 from pathlib import Path
 
 from bifocal.datasets import read_dataset
@@ -9,7 +8,7 @@ from bifocal.features import FeatureStore
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.sources import dataset_source, files_source
-from bifocal.serving.encoders import Array, scores_pairs
+from bifocal.serving.encoders import scores_pairs
 from components.embed_collection.spec import EmbedCollectionParams
 from runtime.artifacts import artifact_hash, read_manifest
 from runtime.s3.remote_files import address_of_copy
@@ -49,12 +48,14 @@ def run(
     else:
         source = files_source(params.source, collection, address_of_copy(params.source))
     known = former or params.former
+    # Opened when the model needs it: a model of images does not.
+    stored = None if features is None or params.source is not None else cache(partial(FeatureStore, features))
     embedder = CollectionEmbedder(
         onnx,
         params.name,
         source,
         former=None if known is None else Collection.open(known),
-        features=None if features is None or params.source is not None else _StoredFeatures(features),
+        features=None if stored is None else lambda image_ids: stored().unpadded(image_ids),
         same_features=features is not None
         and read_manifest(onnx).get("inputs", {}).get("features") == artifact_hash(features),
         batch_size=params.batch_size,
@@ -64,19 +65,3 @@ def run(
         regions=params.regions,
     )
     return embedder.write(collection, items_of_shard(source.entries, shard), first_shard=parse_shard(shard)[0] == 1)
-
-
-class _StoredFeatures:
-    """Features of the dataset's images, opened when the model needs them."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    @cached_property
-    def store(self) -> FeatureStore:
-        """The feature store."""
-        return FeatureStore(self.directory)
-
-    def __call__(self, image_ids: Sequence[str]) -> Sequence[Array]:
-        batch = self.store.gather(self.store.rows(image_ids))
-        return [features[mask].numpy() for features, mask in zip(batch.features, batch.mask, strict=True)]

@@ -1,4 +1,4 @@
-"""Gradients of a whole batch, computed in micro-batches."""
+"""Gradients of a whole batch in micro-batches, and with recomputed activations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from bifocal.features import RegionBatch
+from bifocal.image_encoders import BEANEncoder
 from bifocal.losses import InfoNCELoss, SigmoidLoss
 from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World
-from bifocal.training.gradients import Precision, backward
+from bifocal.training.gradients import Precision, backward, recompute_activations
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
@@ -121,3 +122,33 @@ def test_frozen_encoder_gets_no_gradient(pairs: ImageCaptionPairs, new_model: Ne
     model.word_embedding.requires_grad_(False)
     _, actual = gradients(model, InfoNCELoss(), pairs, 3)
     assert actual.keys() == {name for name, _ in model.named_parameters() if name.startswith("image")}
+
+
+def backbone_gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
+    """Return the number of forward passes of one block of the backbone, and the gradients."""
+    torch.manual_seed(0)
+    narrow = {"channels": [8, 8, 8, 8], "stem_width": 8}
+    encoder = BEANEncoder(dim=4, maps=6, backbone="resnet10t", crop=None, eval_resize="as_is", model_arguments=narrow)
+    encoder.train()
+    if recompute:
+        recompute_activations(encoder)
+    assert encoder.backbone is not None
+    calls: list[int] = []
+    # A pre-hook, because recomputation stops inside the block after the last saved activation.
+    encoder.backbone.network.layer2[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    pixels, mask = 255 * torch.rand(2, 3, 64, 64), torch.ones(2, 64, 64, dtype=torch.bool)
+    (encoder(pixels, mask) * torch.randn(2, 4)).sum().backward()
+    return len(calls), {name: p.grad for name, p in encoder.named_parameters() if p.grad is not None}
+
+
+def test_recompute_activations_gives_the_same_gradients_with_two_forward_passes() -> None:
+    (once, expected), (twice, actual) = backbone_gradients(recompute=False), backbone_gradients(recompute=True)
+    assert (once, twice) == (1, 2)
+    assert actual.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(actual[name], gradient, msg=name)
+
+
+def test_recompute_activations_rejects_a_model_without_a_backbone() -> None:
+    with pytest.raises(ValueError, match="no backbone that trains; turn it off"):
+        recompute_activations(nn.Linear(2, 2))
