@@ -19,9 +19,7 @@ def encode_images(
         return encoders.encode_images([dataset.image_path(image_id).read_bytes() for image_id in image_ids])
     if features is None or "features" not in encoders.inputs:
         raise ValueError(f"the graphs take {', '.join(encoders.inputs)}: images need the features they read")
-    regions = features.gather(features.rows(image_ids))
-    rows = zip(regions.features, regions.mask, strict=True)
-    return encoders.encode_features([image[mask].numpy() for image, mask in rows])
+    return encoders.encode_features(features.unpadded(image_ids))
 
 
 def in_batches(encode: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:
