@@ -67,7 +67,7 @@ class Result:
         score: the number that sorts the results: the cosine with the query, plus the item's hubness bias if the query
             is a sentence; in the mode "hybrid", the sum of the reciprocal ranks; in the mode "regions", the score of
             the best region.
-        probability: probability that the item is relevant; null without a calibration, for images and sums, and for regions.
+        probability: probability that the item is relevant; null if uncalibrated, for images, sums and regions.
         relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the calibration; else
             "maybe"; null without a probability.
         captions: sentences of the item.
