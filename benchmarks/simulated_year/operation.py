@@ -9,9 +9,9 @@ from typing import Any
 from bifocal.monitoring import Artifacts, Monitor, Thresholds, Week
 from components.catalog import final_component
 from components.cluster.promote.run import Decision, promote
-from pipelines.app.backbones import demo_section
 from pipelines.app.run_folder import ARTIFACTS, shipped_file, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
+from pipelines.app.training.backbones import demo_section
 from pipelines.policies import load_promotion, load_thresholds
 from runtime import parameters
 from runtime.artifacts import artifact_hash

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT, Report, wall_seconds
 from bifocal.datasets.corpora import Flickr8k
-from pipelines.app.budget import FILE, parse_budget
+from pipelines.app.training.budget import FILE, parse_budget
 
 MINUTES, TIMES_CHANCE, K = 8.0, 5.0, 10
 """Bars of a training without a budget: wall time, and R@K of the val split relative to chance."""

@@ -3,20 +3,15 @@
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
-from bifocal.datasets import read_dataset
 from bifocal.search.collection.collection import Collection
-from pipelines.app.backbones import DEMO_WARNING, demo_section, download_problem, features_section, weights_file
-from pipelines.app.budget import SAMPLE, choose, measure, parse_budget, read_choice, write_choice
-from pipelines.app.budget import settings as budget_settings
-from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, shipped_file, use_store_of, write_parameters
+from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
+from pipelines.app.training.budget import fit_budget, parse_budget
+from pipelines.app.training.parameters import training_parameters
 from pipelines.metrics import metrics_table
-from runtime import parameters
-from runtime.s3.uri import is_remote
 
 
 @click.command()
@@ -68,7 +63,7 @@ def train_command(
     write_parameters(folder, values)
     use_store_of(folder)
     if seconds is not None:
-        values = _within(seconds, start, folder, values)
+        values = fit_budget(seconds, start, folder, values)
         write_parameters(folder, values)
     run_stages(folder, values, stages_of_run())
     images = Collection.open(folder / ARTIFACTS / "collection").description.items
@@ -79,54 +74,3 @@ def train_command(
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
     click.echo(f'Next: bifocal search "..." --run {folder}')
-
-
-def _within(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters whose training takes about ``seconds``, and print them."""
-    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name == "prepare_dataset"])
-    images = read_dataset(folder / ARTIFACTS / "dataset")
-    count, training = len(images.images), len(images.split("train").images)
-    features, training_section = values["extract_features"], values["train_embedding"]
-    key = {"seconds": seconds, "images": count, "extract_features": features, "train_embedding": training_section}
-    choice = read_choice(folder, key)
-    if choice is None:
-        files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
-        costs = measure(features, training_section["model"]["dim"], files)
-        choice = choose(seconds - (time.monotonic() - start), count, training, costs)
-        write_choice(folder, key, choice)
-    click.echo(
-        f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} epochs, expected "
-        f"{choice.seconds / 60:.1f} minutes. All {count:,} images are used, {training:,} of them for training.",
-        err=True,
-    )
-    if choice.seconds > seconds:
-        click.secho("warning: the budget is too short even for the smallest choice", fg="yellow", err=True)
-    return parameters.merge(values, budget_settings(choice, training_section["phases"]))
-
-
-def training_parameters(
-    directory: str, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return the parameters of a training on a folder of images.
-
-    Args:
-        directory: absolute path, or address on S3.
-
-    Raises:
-        ValueError: the weights belong to no known backbone.
-        FileNotFoundError: the file of weights does not exist.
-    """
-    values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
-    values["prepare_dataset"]["corpus"]["root"] = directory
-    values["prepare_dataset"]["copy_images"] = is_remote(directory)  # later commands need no S3
-    downloaded = values["extract_features"]
-    file = weights_file(weights)
-    if file is not None:
-        values = parameters.merge(values, {"extract_features": features_section(file)})
-    for recipe in recipes:
-        values = parameters.overlay(values, recipe)
-    values = parameters.with_settings(values, settings)
-    if values["extract_features"] == downloaded and (problem := download_problem(downloaded)) is not None:
-        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
-        values = parameters.merge(values, {"extract_features": demo_section()})
-    return values

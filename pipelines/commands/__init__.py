@@ -44,5 +44,3 @@ for command in (
     plan,
 ):
     main.add_command(command)
-# The name of version 0.1.
-main.add_command(metrics, "figures")

@@ -8,8 +8,8 @@ import torch
 
 from bifocal.backbones.state import load_weights_file
 from bifocal.registry import build
-from pipelines.app.backbones import demo_section
-from pipelines.app.train import training_parameters
+from pipelines.app.training.backbones import demo_section
+from pipelines.app.training.parameters import training_parameters
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("pipelines.app.backbones.getproxies", dict)
+    monkeypatch.setattr("pipelines.app.training.backbones.getproxies", dict)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.delenv("BIFOCAL_WEIGHTS", raising=False)
 

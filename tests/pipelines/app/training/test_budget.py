@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from bifocal.datasets.corpora import Scenes
 from components.catalog import configurable_components
-from pipelines.app.budget import (
+from pipelines.app.run_folder import shipped_file
+from pipelines.app.training.budget import (
     EPOCHS,
     FIXED,
     PER_IMAGE,
@@ -20,7 +21,6 @@ from pipelines.app.budget import (
     parse_budget,
     settings,
 )
-from pipelines.app.run_folder import shipped_file
 from runtime import parameters
 
 

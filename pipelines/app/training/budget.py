@@ -8,6 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
+from bifocal.datasets import read_dataset
+from pipelines.app.run_folder import ARTIFACTS
+from pipelines.app.stages import run_stages, stages_of_run
+from runtime import parameters
+
 SIZES, EPOCHS = (224, 192, 160, 128), (3, 20)
 """Image sizes below that of the parameters, pixels, the largest first; fewest and most epochs."""
 RESERVE = 0.15
@@ -86,15 +93,9 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
 
 
 def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Costs:
-    """Measure the features of a few images, and two steps of the image encoder.
+    """Measure the features of a few images, and two steps of an image encoder of ``dim`` dimensions.
 
-    Args:
-        section: section ``extract_features``; the weights, which do not change the time, are not loaded.
-        dim: d of the embedding.
-        files: some images of the dataset.
-
-    Raises:
-        ValueError: the extractor has no image size.
+    The weights, which do not change the time, are not loaded.
     """
     import torch
 
@@ -125,11 +126,7 @@ def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Cost
 
 
 def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the parameters of a choice; the schedule keeps its shape.
-
-    Args:
-        phases: of ``train_embedding``; the first one gets the epochs.
-    """
+    """Return the parameters of a choice; the first phase gets the epochs, and its schedule keeps its shape."""
     first, *others = phases
     factor, schedule = choice.epochs / first["epochs"], first["schedule"]
     if isinstance(schedule, Mapping) and "milestones" in schedule:
@@ -152,3 +149,26 @@ def read_choice(folder: Path, key: Mapping[str, Any]) -> Choice | None:
 def write_choice(folder: Path, key: Mapping[str, Any], choice: Choice) -> None:
     """Write a choice and what it depends on."""
     (folder / FILE).write_text(json.dumps({"key": dict(key), "choice": asdict(choice)}, indent=2) + "\n")
+
+
+def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters whose training takes about ``seconds``, and print them."""
+    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name == "prepare_dataset"])
+    images = read_dataset(folder / ARTIFACTS / "dataset")
+    count, training = len(images.images), len(images.split("train").images)
+    features, training_section = values["extract_features"], values["train_embedding"]
+    key = {"seconds": seconds, "images": count, "extract_features": features, "train_embedding": training_section}
+    choice = read_choice(folder, key)
+    if choice is None:
+        files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
+        costs = measure(features, training_section["model"]["dim"], files)
+        choice = choose(seconds - (time.monotonic() - start), count, training, costs)
+        write_choice(folder, key, choice)
+    click.echo(
+        f"Budget {seconds / 60:.1f} minutes: images of {choice.size} pixels, {choice.epochs} epochs, expected "
+        f"{choice.seconds / 60:.1f} minutes. All {count:,} images are used, {training:,} of them for training.",
+        err=True,
+    )
+    if choice.seconds > seconds:
+        click.secho("warning: the budget is too short even for the smallest choice", fg="yellow", err=True)
+    return parameters.merge(values, settings(choice, training_section["phases"]))

@@ -7,7 +7,7 @@ import pytest
 
 from bifocal.datasets import read_dataset
 from pipelines.app.stages import run_stages, stages_of_run
-from pipelines.app.train import training_parameters
+from pipelines.app.training.parameters import training_parameters
 from tests.pipelines.app.conftest import Command
 
 

@@ -1,0 +1,1 @@
+"""Choices of ``bifocal train``: backbone, parameters, image size and epochs."""

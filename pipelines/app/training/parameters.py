@@ -1,0 +1,37 @@
+"""Parameters of ``bifocal train``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.app.run_folder import shipped_file
+from pipelines.app.training.backbones import (
+    DEMO_WARNING,
+    demo_section,
+    download_problem,
+    features_section,
+    weights_file,
+)
+from runtime import parameters
+from runtime.s3.uri import is_remote
+
+
+def training_parameters(
+    directory: str, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the parameters of a training on ``directory``, an absolute path or an address on S3."""
+    values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
+    values["prepare_dataset"]["corpus"]["root"] = directory
+    values["prepare_dataset"]["copy_images"] = is_remote(directory)  # later commands need no S3
+    downloaded = values["extract_features"]
+    file = weights_file(weights)
+    if file is not None:
+        values = parameters.merge(values, {"extract_features": features_section(file)})
+    for recipe in recipes:
+        values = parameters.overlay(values, recipe)
+    values = parameters.with_settings(values, settings)
+    if values["extract_features"] == downloaded and (problem := download_problem(downloaded)) is not None:
+        click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
+        values = parameters.merge(values, {"extract_features": demo_section()})
+    return values
