@@ -21,8 +21,7 @@ INSTALL = "open_clip is not installed: pip install 'bifocal-vse[clip]'"
 class OpenClipBackbone:
     """Both towers of a frozen contrastive model of open_clip ("ViT-B-32") with random weights.
 
-    The ``tag`` of its published weights ("laion2b_s34b_b79k") also states mean, standard deviation and resizing; None
-    for the values of the model. Its input is a square of ``size`` pixels, by the resizing "crop" or "square".
+    ``tag`` names published weights ("laion2b_s34b_b79k"), which also state mean, standard deviation and resizing.
     """
 
     classifier_prefix = ""

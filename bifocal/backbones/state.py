@@ -42,10 +42,7 @@ def load_library_weights(backbone: Backbone) -> str:
 
 
 def load_feature_weights(network: nn.Module, directory: Path, classifier_prefix: str = "") -> dict[str, Tensor]:
-    """Load the weights that a feature directory keeps into ``network``; return other modules' tensors by name.
-
-    The extractors ImageFiles, Pixels and RMAC keep them.
-    """
+    """Load the weights that a feature directory keeps into ``network``; return other modules' tensors by name."""
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise FileNotFoundError(
@@ -77,11 +74,7 @@ def extra_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, classifier_prefix: str = "") -> None:
-    """Load ``tensors``, which were read from ``path``, into ``network``.
-
-    Tensors of a classifier (``classifier_prefix``) and of other modules (``EXTRA_PREFIXES``) are ignored if the network
-    has no weights of these names.
-    """
+    """Load ``tensors`` from ``path``; a classifier and ``EXTRA_PREFIXES`` that the network lacks are ignored."""
     expected, optional = network.state_dict(), {classifier_prefix, *EXTRA_PREFIXES}
     state = {name: tensor for name, tensor in tensors.items() if name in expected or name.split(".")[0] not in optional}
     problems = [

@@ -11,10 +11,7 @@ MIN_RELATIVE_VARIANCE = 1e-7
 
 
 class Whitening(NamedTuple):
-    """The affine map ``projection (x - mean)``.
-
-    On the vectors it was learned from, the components of its output are uncorrelated and have unit variance.
-    """
+    """The affine map ``projection (x - mean)`` to uncorrelated components of unit variance."""
 
     mean: Tensor  # (C,)
     projection: Tensor  # (D, C), rows in order of decreasing variance
@@ -25,9 +22,7 @@ class Whitening(NamedTuple):
 
 
 def learn_whitening(batches: Iterable[Tensor], dim: int) -> Whitening:
-    """Learn a whitening to D = ``dim`` directions from batches (n, C). Memory is C x C for any number of vectors.
-
-    Jegou, Chum, "Negative evidences and co-occurrences in image retrieval", ECCV 2012.
+    """Learn a whitening to D = ``dim`` directions from batches (n, C): Jegou, Chum, ECCV 2012.
 
     Example:
         >>> learn_whitening([torch.randn(50, 4), torch.randn(30, 4)], dim=3).projection.shape

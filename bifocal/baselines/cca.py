@@ -33,13 +33,10 @@ class Moments(NamedTuple):
 def cca_projections(
     moments: Moments, dim: int, *, regularization: float = 1e-4, power: float = 4.0
 ) -> tuple[Tensor, Tensor]:
-    """Return projections (dim, D) of x and (dim, K) of y with the highest correlations, each scaled by
-    correlation^``power``.
+    """Return projections (dim, D) and (dim, K) with the highest correlations, scaled by correlation^``power``.
 
-    Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and their semantics",
-    IJCV 2014, eq. (3) and section 3.4: the scores are cosines of the scaled projections ("normalized CCA", p = 4). This
-    is the baseline of Wang et al., CVPR 2016. ``regularization`` is added to the variances, as a fraction of their
-    mean.
+    Normalized CCA: Gong et al., "A multi-view embedding space for modeling internet images, tags, and their semantics",
+    IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean variance.
     """
     if dim > min(moments.xy.shape):
         raise ValueError(
@@ -54,10 +51,7 @@ def cca_projections(
 def fit_cca(
     model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
 ) -> dict[str, float]:
-    """Fit a model of two ``LinearEncoder``, in place, by CCA; return the number of pairs and the mean correlation.
-
-    Sums are float64, block by block, on the device of the model: the features need not fit into memory.
-    """
+    """Fit two ``LinearEncoder`` in place by CCA, block by block; return the number of pairs and mean correlation."""
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments, count = _moments(blocks, model.device)
     a, b = cca_projections(moments, image.out_features, regularization=regularization, power=0.0)

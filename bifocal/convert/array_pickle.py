@@ -52,10 +52,7 @@ _MARK = _Mark()
 
 
 def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
-    """Return the arrays of numbers that a pickled object array holds, as NumPy and Python 2 and 3 write it.
-
-    The opcodes are read by ``pickletools``. Strings, numbers, tuples, lists and arrays are built; four names of NumPy
-    are recognized and never imported. Every other opcode or name is refused, so no code of the file can run.
+    """Return the arrays of numbers that a pickled object array of NumPy holds, without running code of the file.
 
     Example:
         >>> import pickle

@@ -29,9 +29,8 @@ UNUSED = (
 def convert_bottom_up(checkpoint: Path, target: Path, network: BottomUpNetwork | None = None) -> int:
     """Write the weights that ``BottomUp`` loads with ``FromFile`` to ``target``; return the number of tensors.
 
-    The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` (R101-k36), or ``bua-caffe-frcn-r101-k10-100.pth``, which Yu et
-    al. publish (github.com/MILVLG/bottom-up-attention.pytorch): the weights of Anderson et al., CVPR 2018, converted
-    from Caffe. It is read with ``torch.load(weights_only=True)``: no code of the checkpoint runs.
+    The checkpoint is ``bua-caffe-frcn-r101-k36.pth`` or ``bua-caffe-frcn-r101-k10-100.pth`` of Yu et al.
+    (github.com/MILVLG/bottom-up-attention.pytorch); no code in it runs.
     """
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)

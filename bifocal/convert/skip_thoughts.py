@@ -14,11 +14,9 @@ BLOCK = 4096
 
 
 def convert_skip_thoughts(table: Path, dictionary: Path, target: Path) -> tuple[int, int]:
-    """Write ``target`` (.npy) and its word list (.txt), which ``PretrainedWordVectors`` reads; return their shape (V,
-    K).
+    """Write ``target`` (.npy) and its word list (.txt) for ``PretrainedWordVectors``; return their shape (V, K).
 
-    Kiros et al., "Skip-thought vectors", NIPS 2015: 930,913 words of 620 dimensions (``utable.npy`` or ``btable.npy``),
-    one UTF-8 word per line of ``dictionary.txt``. No code is unpickled.
+    ``table`` is ``utable.npy`` or ``btable.npy`` of Kiros et al., NIPS 2015; ``dictionary.txt`` has a word per line.
     """
     if target.suffix != ".npy":
         raise ValueError(f"{target} must end with .npy: its words are written beside it as .txt")

@@ -26,10 +26,7 @@ class DuplicatePair(NamedTuple):
 
 
 def shared_captions(captions: pd.DataFrame) -> pd.DataFrame:
-    """Return ``text`` and number of ``images`` of each caption with several images, the most frequent first.
-
-    Retrieval counts only one of these images as correct. Case and white space are ignored.
-    """
+    """Return ``text`` and number of ``images`` of captions with several images, ignoring case and white space."""
     text = captions["text"].str.lower().str.split().str.join(" ")
     counts = captions["image_id"].groupby(text).nunique()
     shared = counts[counts > 1].sort_values(ascending=False, kind="stable")
@@ -42,11 +39,10 @@ def near_duplicates(
     read: Callable[[str, int], Image.Image],
     threads: int = 4,
 ) -> list[DuplicatePair]:
-    """Return the pairs across two lists of images that look the same, in descending order of correlation.
+    """Return pairs across two lists of images that look the same, by the correlation of gray 16 x 16 thumbnails.
 
-    Gray thumbnails of 16 x 16 pixels are compared by their correlation, which brightness and contrast do not change.
-    This finds copies in other sizes and compressions, not crops. An image without contrast has no near-duplicate.
-    ``read`` opens an image with at least the given pixels per side.
+    This finds copies in other sizes and compressions, not crops. ``read`` opens an image with at least the given pixels
+    per side.
     """
     with ThreadPoolExecutor(threads) as pool:
         left, right = (

@@ -18,10 +18,9 @@ def drawn_splits(
     fractions: Mapping[str, float],
     seed: int,
 ) -> dict[str, str]:
-    """Return the split of every image: the given one, or one that is drawn.
+    """Return the given or drawn split of every image; images of one group, and near-duplicates, stay together.
 
-    The splits of ``fractions`` that have no image are drawn from the images of train and from images without a split.
-    Images of one group, and near-duplicates, stay together.
+    Splits of ``fractions`` without images are drawn from the images of train and from images without a split.
     """
     given = {split for split in splits.values() if split is not None}
     missing = {split: fraction for split, fraction in fractions.items() if split not in given and fraction > 0}

@@ -48,11 +48,7 @@ def open_image(path: Path, max_pixels: int | None = None, side: int | None = Non
 def inspect_image(
     path: Path, max_pixels: int, size: tuple[int, int] | None = None, copy: Path | None = None
 ) -> ImageFile:
-    """Decode an image file, hash it and copy it to ``copy``, in one pass.
-
-    A file that is not a complete image, or not of ``size`` (width, height) after EXIF rotation, raises ``ValueError``
-    without its path.
-    """
+    """Decode, hash and optionally copy an image file in one pass; a bad image or size (after EXIF) is an error."""
     with _open(path) as file:
         width, height = decode_image(file, max_pixels).size
         if size not in (None, (width, height)):

@@ -13,8 +13,6 @@ S = TypeVar("S")
 def prefetch(function: Callable[[T], S], items: Iterable[T], ahead: int, threads: int | None = None) -> Iterator[S]:
     """Yield ``function(item)`` for each item, in order, computed by threads: at most ``ahead`` before they are needed.
 
-    ``threads`` is their number; None: one for each core.
-
     Example:
         >>> list(prefetch(abs, [-1, 2, -3], ahead=2))
         [1, 2, 3]

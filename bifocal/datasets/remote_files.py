@@ -1,7 +1,4 @@
-"""Files at addresses, such as ``s3://bucket/key``: the program that can read them sets the function that does.
-
-The library itself has no client of any server.
-"""
+"""Files at addresses, such as ``s3://bucket/key``, which the program reads with a function that it sets."""
 
 from collections.abc import Callable
 from pathlib import Path

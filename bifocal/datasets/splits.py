@@ -7,10 +7,7 @@ import numpy as np
 
 
 def check_fractions(corpus: str, val: str | float, test: str | float, name: str, unit: str) -> None:
-    """Check the arguments ``val`` and ``test`` of a reader: each a published subset, or a fraction of train.
-
-    ``name`` describes a subset's name, and ``unit`` an element of train, for the message.
-    """
+    """Check ``val`` and ``test`` of a reader: each a published subset, called ``name``, or a fraction of train."""
     fractions = [part for part in (val, test) if not isinstance(part, str)]
     if any(fraction < 0 for fraction in fractions) or sum(fractions) >= 1:
         raise ValueError(
@@ -20,10 +17,7 @@ def check_fractions(corpus: str, val: str | float, test: str | float, name: str,
 
 
 def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
-    """Return the split of every item after moving fractions of train to other splits.
-
-    The draw depends on the seed and the set of ids, not on their order. ``subsets`` gives the name of a published
-    subset, or a fraction of train, for each split.
+    """Return the split of every item after moving fractions of train to other splits, by the seed and the set of ids.
 
     Example:
         >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)
@@ -42,10 +36,7 @@ def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], s
 
 
 def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
-    """Return a split for every item; the items of a group are in the same split.
-
-    Groups come in random order. Each split takes groups that fit into its share of the items; the rest is train. The
-    draw depends on the seed and the groups, not on their order.
+    """Return a split for every item, one per group: groups in random order fill the fractions, the rest is train.
 
     Example:
         >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
@@ -68,9 +59,7 @@ def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed:
 
 
 def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
-    """Return the split of randomly drawn items, ``counts`` for each split; the others have none.
-
-    The draw depends on the seed and the set of ids, not on their order.
+    """Return the split of ``counts`` drawn items per split, by the seed and the set of ids.
 
     Example:
         >>> draw_counts(["a", "b", "c"], {"train": 1, "val": 1}, seed=0)

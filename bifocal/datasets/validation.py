@@ -34,10 +34,7 @@ class ValidatedCorpus:
 
 
 def validate_corpus(corpus: Corpus, copy_to: Path | None, max_pixels: int) -> ValidatedCorpus:
-    """Check every entry of ``corpus``; open each image once, and copy valid images to ``copy_to`` if given.
-
-    Images of more than ``max_pixels`` are rejected by their header, before they are decoded.
-    """
+    """Check every entry; open each image of at most ``max_pixels`` once; copy valid images to ``copy_to``."""
     images, unlisted = _validate_listing(corpus)
     rejected = [*corpus.rejected, *unlisted]
     files, broken = _inspect_images(images, corpus.image_root, copy_to, max_pixels)

@@ -23,8 +23,7 @@ class ImageRegions(NamedTuple):
 class FeatureExtractor(Protocol):
     """Extractor of an image's features with the network ``backbone``.
 
-    ``keeps_weights`` says whether the feature directory keeps the network's weights, for an encoder that starts from
-    them or for an exported graph.
+    If ``keeps_weights``, the feature directory keeps the weights for trained encoders and exported graphs.
     """
 
     keeps_weights: bool

@@ -28,9 +28,6 @@ def mirrored(boxes: Tensor) -> Tensor:
 
 
 def coordinates(boxes: Tensor) -> Tensor:
-    """Return the geometry of boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area, each in [0, 1].
-
-    Hu et al., "Natural language object retrieval", CVPR 2016, append such features to the features of a region.
-    """
+    """Return boxes (n, 4) as features (n, 7): x0 y0 x1 y1, width, height, area (Hu et al., CVPR 2016)."""
     sides = boxes[:, 2:] - boxes[:, :2]
     return torch.cat([boxes, sides, sides.prod(dim=1, keepdim=True)], dim=1)

@@ -26,11 +26,7 @@ def write_features(records: Iterable[tuple[str, ImageRegions]], writer: FeatureW
 
 
 class NetworkFeatures:
-    """Features that an extractor computes from a dataset's images, on the device of its backbone.
-
-    Images are decoded in threads while the network runs; at most three batches are in memory. On a GPU the network runs
-    in mixed precision.
-    """
+    """Features that an extractor computes from a dataset's images; at most three batches are in memory."""
 
     def __init__(self, extractor: FeatureExtractor, dataset: Dataset, batch_size: int) -> None:
         self.extractor, self.dataset, self.batch_size = extractor, dataset, batch_size

@@ -30,11 +30,7 @@ def image_sizes(dataset: Dataset) -> dict[str, tuple[float, float]]:
 
 
 def training_boxes(dataset: Dataset, maximum: int) -> dict[str, Tensor]:
-    """Return the distinct boxes (t, 4) of the phrases of each training image, relative to its width and height.
-
-    Images of other splits have none: evaluation ranks proposals only. The boxes of an image are in the order of its
-    phrases; a message counts boxes beyond ``maximum``, which get no features.
-    """
+    """Return the distinct boxes (t, 4), relative, of each training image's phrases; at most ``maximum`` per image."""
     train = dataset.split(TRAIN)
     sizes = image_sizes(train)
     boxes: dict[str, dict[tuple[float, ...], None]] = {image_id: {} for image_id in sizes}

@@ -31,11 +31,7 @@ def open_features(directory: Path, dataset: Dataset) -> FeatureStore:
 
 
 class ImageFileStore(FeatureStore):
-    """Random access to the pixels of image files, with the interface of the feature store.
-
-    Files are decoded by threads; ``batches`` decodes a batch while its consumer works on the one before. A batch is as
-    high and wide as its largest image. ``directory`` is the output of the extractor ``ImageFiles``.
-    """
+    """Pixels of image files behind the interface of the feature store; threads decode one batch ahead."""
 
     def __init__(self, directory: Path, dataset: Dataset) -> None:
         super().__init__(directory)

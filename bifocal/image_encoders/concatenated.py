@@ -17,11 +17,7 @@ from bifocal.localization.smile import SMILERegions
 
 
 class ConcatenatedImages(ImageEncoder):
-    """Vectors of n encoders of one class, one after the other, divided by the square root of n.
-
-    The cosine of two such vectors is the mean of the cosines of the n encoders. It has no name of its own in a recipe:
-    ``build_model`` makes it for ``members`` above 1.
-    """
+    """Vectors of n encoders of one class, concatenated and divided by sqrt(n): their cosine is the mean cosine."""
 
     def __init__(self, members: Sequence[ImageEncoder]) -> None:
         first = members[0]
@@ -56,10 +52,7 @@ class ConcatenatedImages(ImageEncoder):
         return join([member.region_embeddings(features) for member in self.members if isinstance(member, SMILEEncoder)])
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
-        """Return the regions in the joint space (B, R, n d) before normalization.
-
-        The regions of each member are divided by the norm of their mean, so that all members count equally.
-        """
+        """Return regions (B, R, n d) before normalization, each member divided by the norm of its mean."""
         members: list[Any] = self._encoders
         if not hasattr(members[0], "activation_maps"):
             raise ValueError(f"{type(members[0]).__name__} has no activation_maps(): choose another localizer")

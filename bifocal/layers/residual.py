@@ -6,10 +6,7 @@ from torch.nn.functional import normalize, pad
 
 
 class ResidualMap(nn.Module):
-    """``normalize(x + blend * residual(x))`` with x of unit norm; the identity until the last layer is trained.
-
-    The input (B, input_dim) is cut, or filled with zeros, to ``dim``. ``blend`` is a buffer, 1 in training.
-    """
+    """``normalize(x + blend * residual(x))``, x of unit norm cut or filled to ``dim``; ``blend`` is 1 in training."""
 
     blend: Tensor
 

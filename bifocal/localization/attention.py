@@ -17,11 +17,9 @@ EPSILON = 1e-12
 
 @dataclass(frozen=True)
 class AttentionOptions:
-    """How words and sentences attend to cells. The defaults are the full model; table 3 of the paper changes them.
+    """How words and sentences attend to cells; other values than the defaults are ablations of table 3.
 
-    ``softmax`` replaces eq. (1) by a softmax over the cells of a level. A level of None is the best one. With
-    ``unit_sentence``, a sentence's attended feature is divided by its norm, as eq. (2) does for words; eq. (6b) as
-    printed does not.
+    ``softmax`` replaces eq. (1); a level of None is the best one; ``unit_sentence`` adds a norm to eq. (6b).
     """
 
     softmax: bool = False

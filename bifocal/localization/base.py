@@ -14,18 +14,14 @@ TextContext = Literal["phrase", "sentence"]
 
 
 class RegionScores(NamedTuple):
-    """Score (N, R) of one text for each region of N images, -inf for padding, and the relative boxes x0 y0 x1 y1 (N, R,
-    4).
-    """
+    """Score (N, R) of a text for each region, -inf for padding, and relative boxes x0 y0 x1 y1 (N, R, 4)."""
 
     scores: Tensor
     boxes: Tensor
 
 
 class RegionVectors(NamedTuple):
-    """Text-independent vectors (N, R, d), or (N, L, R, d) of several levels, with a mask and relative boxes x0 y0 x1
-    y1.
-    """
+    """Text-independent vectors (N, R, d) or (N, L, R, d), with a mask and relative boxes x0 y0 x1 y1."""
 
     vectors: Tensor
     mask: Tensor

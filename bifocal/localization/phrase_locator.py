@@ -83,10 +83,7 @@ class PhraseLocator:
 
 
 def phrases_in_context(dataset: Dataset) -> pd.DataFrame:
-    """Return the phrases of ``dataset`` with their ``sentence`` and their ``occurrence`` in it, from 0.
-
-    The sentence is None for a phrase without one, and for a phrase that equals its sentence, as in ReferIt.
-    """
+    """Return the phrases with ``sentence`` (None if it equals the phrase) and ``occurrence`` in it, from 0."""
     texts = dict(zip(dataset.captions["caption_id"], dataset.captions["text"], strict=True))
     sentences = [None if pd.isna(caption) else texts[caption] for caption in dataset.phrases["caption_id"]]
     context = [

@@ -43,8 +43,8 @@ class HingeAveragePrecisionLoss(nn.Module):
 def _hinge(matches: Tensor, negatives: Tensor) -> Tensor:
     """Return the loss of one class.
 
-    Placing the j-th negative above the i-th match lowers the match's precision from i / (i + j - 1) to i / (i + j), and
-    changes S by -2 (s_i - s_j) / (P N). A negative above match i is above all matches after it.
+    The j-th negative above the i-th match changes precision from i / (i + j - 1) to i / (i + j), and S by
+    -2 (s_i - s_j) / (P N).
     """
     positive, negative = matches.sort(descending=True).values, negatives.sort(descending=True).values
     i = torch.arange(1, len(positive) + 1, device=positive.device, dtype=positive.dtype).unsqueeze(1)

@@ -54,10 +54,7 @@ class SorterRanks(nn.Module):
 
 
 class AuxiliaryLoss(nn.Module):
-    """Loss on scores beside a loss on ranks; it keeps the scores in the range of the sorter (thesis, section 5.5).
-
-    It is 0 after ``steps`` training steps, which a buffer counts.
-    """
+    """Loss on scores that keeps them in the sorter's range (thesis, section 5.5); 0 after ``steps`` training steps."""
 
     def __init__(self, loss: Callable[[Scores, Tensor], Tensor], weight: float, steps: int | None) -> None:
         super().__init__()

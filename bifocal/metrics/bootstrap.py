@@ -1,7 +1,6 @@
-"""Bootstrap over images: uncertainty of a mean metric, or of a difference between two models on the same queries.
+"""Percentile bootstrap over images, because captions of an image are not independent.
 
-Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3 (the percentile interval). Images are
-resampled, not queries: the captions of an image are not independent.
+Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +17,9 @@ MEDIANS = 16
 
 
 def bootstrap_difference(first: Tensor, second: Tensor, counts: Tensor, resamples: int, seed: int) -> Tensor:
-    """Return the sum over S metrics of the difference of means, first - second, for each resample of the images.
+    """Return the summed difference of means, first - second, over S metrics for each resample of the images.
 
-    ``first`` and ``second`` (G, S) are the total of each image and metric over its queries, such as hits among the
-    first K for R@K; ``counts`` (G, S) are its queries, which may be none. Both models get the same resamples.
+    ``first`` and ``second`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S).
 
     Example:
         >>> hits = torch.ones(10, 1)

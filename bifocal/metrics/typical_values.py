@@ -19,8 +19,7 @@ BLOCK = 256
 def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: int) -> float:
     """Return the lower bound, of one-sided level ``alpha``, of the sum of mean differences of several metrics.
 
-    ``differences`` (G, S) are the total of each image and metric over its queries, first model minus second; ``counts``
-    (G, S) are the queries.
+    ``differences`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S), first minus second.
 
     Example:
         >>> gains = torch.tensor([[1.0], [1.0], [1.0], [0.0]])

@@ -46,10 +46,7 @@ class BatchSource(Protocol):
 
 
 class ImageCaptionPairs:
-    """The captions of a dataset, mostly one split, with their images, features and text.
-
-    ``image_ids`` are in the dataset's order; ``image_of_caption`` (M,) int64 has the row of each caption's image.
-    """
+    """Captions of a dataset with images, features and text; ``image_of_caption`` (M,) has rows of ``image_ids``."""
 
     def __init__(self, dataset: Dataset, features: FeatureStore, text: TextStore) -> None:
         self.image_ids = [str(image) for image in dataset.images["image_id"]]
@@ -69,11 +66,7 @@ class ImageCaptionPairs:
         return len(self.image_of_caption)
 
     def batch(self, captions: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
-        """Return the captions of the given rows (m,) with the images they describe, each image once.
-
-        Of ``world_size`` processes that share the batch, each reads its part of the images and captions, in the order
-        of the ranks; each gets all matches.
-        """
+        """Return the captions of the rows (m,) with their images; a rank reads its share and gets all matches."""
         images, column = self.image_of_caption[captions].unique(return_inverse=True)
         if len(images) < world_size:
             raise ValueError(f"a batch has {len(images)} images for {world_size} processes: raise batch_size")

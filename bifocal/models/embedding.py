@@ -49,10 +49,7 @@ def dual_encoder(model: Any, instead: str = "use a TwoBranchModel") -> DualEncod
 
 
 def embed(model: DualEncoder, pairs: ImageCaptionPairs) -> tuple[Tensor, Tensor]:
-    """Return the embeddings of all images (N, d) and captions (M, d), float32 on the CPU.
-
-    The model is left in evaluation mode.
-    """
+    """Return embeddings (N, d) of images and (M, d) of captions, float32 on the CPU; the model stays in eval mode."""
     return embed_images(model, pairs.image_batches(BATCH)), embed_texts(model, pairs.caption_batches(BATCH))
 
 

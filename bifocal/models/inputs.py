@@ -12,10 +12,7 @@ FEATURE_KEYS = ("extractor", "backbone", "layer", "weights", "preprocessing")
 
 
 def input_identity(features: FeatureStore, text: TextStore) -> dict[str, object]:
-    """Return what a model must remember of its inputs: how features are computed, and the fitted vectorizer.
-
-    The images and captions are not part of it, so a model can be evaluated on another dataset.
-    """
+    """Return how features are computed and the fitted vectorizer, which a model must remember to be evaluated."""
     return {**feature_identity(features), "vectorizer": vectorizer_digest(text.directory)}
 
 

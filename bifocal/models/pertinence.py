@@ -13,11 +13,9 @@ ARRAYS = 8
 def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Tensor:
     """Cosine of each text (K, d) with its attended feature, for each image and level of cells (N, L, R, d).
 
-    Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(3) for
-    words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is not computed: <a, s> is the sum of H_n
-    <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G. This takes less memory if d > R. Texts s and cells v
-    have unit norm, padding is zero. ``unit`` divides a by its norm, as eq. (2) does and eq. (6b) does not; ``softmax``
-    replaces eq. (1) by a softmax over the cells of a level, the ablation of table 3.
+    Akbari et al., CVPR 2019, eq. (1)-(3) for words, (6a)-(6c) for sentences. The attended feature a = sum of H_n v_n is
+    not computed, to save memory: <a, s> is the sum of H_n <v_n, s>, and |a|^2 is H G H' with the cells' Gram matrix G.
+    ``unit`` divides a by its norm; ``softmax`` replaces eq. (1) by a softmax over the cells of a level.
     """
     similarity = texts @ cells.transpose(2, 3)  # (N, L, K, R)
     if softmax:
@@ -36,10 +34,9 @@ def pertinence(texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool) -> Te
 def best_pertinence(
     texts: Tensor, cells: Tensor, *, unit: bool, softmax: bool, level: int | None, memory: int
 ) -> Tensor:
-    """Pertinence (N, K) at the best level, eq. (4) and (6d), or at one ``level``, in blocks of bounded memory.
+    """Pertinence (N, K) at the best level, eq. (4) and (6d), or at one ``level``, in blocks of ``memory`` MiB.
 
-    With more than one block, the backward pass computes the activations again. ``memory`` is in MiB for a block and its
-    backward pass, in addition to texts, cells and their Gram matrices.
+    With more than one block, the backward pass computes the activations again.
     """
     if level is not None:
         cells = cells[:, level : level + 1]
@@ -69,8 +66,7 @@ def _sizes(images: int, texts: int, pairs: int) -> tuple[int, int]:
 def sentence_from_words(pertinences: Tensor, present: Tensor, sharpness: float) -> Tensor:
     """Return R_w (N, M) of eq. (5): log((sum over the words of exp(gamma_1 R_t)) ^ (1 / gamma_1)).
 
-    The pertinences R_t (N, K) are of all words, one caption after the other; ``present`` (M, T) marks the K words, at
-    least one per caption; ``sharpness`` is gamma_1.
+    ``pertinences`` (N, K) are of the K words that ``present`` (M, T) marks; ``sharpness`` is gamma_1.
     """
     padded = pertinences.new_full((len(pertinences), *present.shape), -torch.inf)
     padded[:, present] = pertinences

@@ -18,10 +18,9 @@ class RankGap(NamedTuple):
 def run_adversary(
     sorter: nn.Module, *, length: int, rows: int, steps: int, learning_rate: float, seed: int
 ) -> tuple[RankGap, RankGap]:
-    """Minimize the rank that ``sorter`` predicts for the first score of every row, eq. (5.13), over all scores.
+    """Minimize the rank that ``sorter`` predicts for each row's first score by Adam, eq. (5.13), over all scores.
 
-    The scores start uniform over [-1, 1], as in the training of sorters, and Adam updates them. A sorter is fooled if
-    the predicted rank falls while the actual rank does not. Return the ranks before and after.
+    A sorter is fooled if the predicted rank falls while the actual rank does not. Return the ranks before and after.
 
     Example:
         >>> from bifocal.sorters import BifocalSorter

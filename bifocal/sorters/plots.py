@@ -46,10 +46,7 @@ def plot_depths(ax: Axes, errors: Mapping[int, Sequence[float]]) -> None:
 
 
 def plot_behavior(ax: Axes, sorters: Mapping[str, nn.Module], length: int, seed: int) -> None:
-    """Draw figure 5.6 on ``ax``: the rank of the first of ``length`` scores as it moves from -1 to 1.
-
-    The other scores are uniform over [-1, 1], drawn with ``seed``.
-    """
+    """Draw figure 5.6: the rank of the first of ``length`` uniform scores as it moves from -1 to 1."""
     scores = torch.rand(1, length, generator=Generator().manual_seed(seed)) * 2 - 1
     value = torch.linspace(-1, 1, 2001)
     scores = torch.cat([value[:, None], scores[:, 1:].expand(len(value), -1)], dim=1)

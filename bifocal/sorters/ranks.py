@@ -82,11 +82,9 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums along a row in which values decay with their distance, from the left and from the right.
+    """Return left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i over j >= i.
 
-    left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i is the same sum over j >= i,
-    for values (..., n) and steps (..., n - 1), not negative. The reach of the sums doubles log2(n) times. All decays
-    are at most 1, so long rows do not overflow, unlike a cumulative sum of exponentials.
+    Shapes (..., n) and (..., n - 1). The reach doubles log2(n) times; decays are at most 1, so nothing overflows.
     """
     left, right = values.clone(), values.clone()
     decay = torch.exp(-steps)

@@ -9,8 +9,7 @@ DISTRIBUTIONS = ("uniform", "normal", "even", "mixture")
 def synthetic_scores(count: int, length: int, generator: Generator) -> Tensor:
     """Draw vectors (count, length), each from one of the four distributions of thesis 5.3.1 with equal probability.
 
-    Uniform over [-1, 1]; standard normal; evenly spaced numbers in random order over a random interval in [-1, 1]; a
-    mixture, in which each score comes from one of these three, in proportions that are drawn uniformly for each vector.
+    Uniform over [-1, 1]; standard normal; evenly spaced in random order; a mixture of these in random proportions.
 
     Example:
         >>> synthetic_scores(2, 5, Generator().manual_seed(0)).shape

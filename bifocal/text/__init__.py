@@ -1,7 +1,4 @@
-"""Text: tokens, vocabulary and the text store. One vectorizer per file in ``vectorizers``.
-
-``tokens`` and ``vocabulary`` load without torch, for ``bifocal.serving``.
-"""
+"""Text: tokens, vocabulary and the text store. One vectorizer per file in ``vectorizers``."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,6 @@
-"""Fisher vectors of words under a mixture. Loads without torch and SciPy, for ``bifocal.serving``.
+"""Fisher vectors of words under a mixture; loads without torch and SciPy, for ``bifocal.serving``.
 
-Klein et al., "Associating neural word embeddings with deep image representations using Fisher vectors", CVPR 2015;
-Perronnin, Sanchez, Mensink, "Improving the Fisher kernel", ECCV 2010.
+Klein et al., CVPR 2015; Perronnin, Sanchez, Mensink, "Improving the Fisher kernel", ECCV 2010.
 """
 
 from collections.abc import Sequence
@@ -50,10 +49,9 @@ class Mixture:
         return probabilities
 
     def fisher_terms(self, x: Array) -> Array:
-        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D).
+        """Return the contribution of each word to the Fisher vector: (N, D) -> (N, 2 K D), centers, then scales.
 
-        The derivative of ln p(x) with respect to all centers, then all scales, times the inverse square root of the
-        Fisher information, approximated as if the centers did not overlap.
+        The Fisher information is approximated as if the centers did not overlap.
         """
         first, second = [], []
         for k, probability in enumerate(self.responsibilities(x).T):

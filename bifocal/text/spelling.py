@@ -23,10 +23,7 @@ def spell(token: str | int, length: int) -> list[int]:
 
 
 def spell_sentences(sentences: Sequence[Sequence[str]], length: int) -> tuple[Array, Array, Array]:
-    """Return the arguments of ``bifocal.text.elmo.Elmo`` for B sentences of tokens: symbols, words and lengths.
-
-    Symbols (N, length) have the N different words, words (T, B) rows of them. Each sentence has a boundary before and
-    after its tokens; after its end, ``words`` is 0.
+    """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,), with boundaries.
 
     Example:
         >>> symbols, words, lengths = spell_sentences([["a", "dog", "a"], []], 5)

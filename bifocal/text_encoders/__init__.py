@@ -1,9 +1,4 @@
-"""Text encoders, one per file: ``forward(values, lengths) -> (B, d)``, of unit norm.
-
-SRU, GRU and LSTM read the vectors of tokens (B, T, K), the mixtures and the encoders of ELMo read contextual vectors
-(B, L, T, K), ``TransformerEncoder`` reads ids of subwords (B, T), and the others
-read one vector per caption (B, K).
-"""
+"""Text encoders, one per file: ``forward(values, lengths) -> (B, d)``, of unit norm."""
 
 from bifocal.text_encoders.bag_of_words import BagOfWordsEncoder
 from bifocal.text_encoders.contextual.elmo_bilstm import ElmoBiLSTMEncoder

@@ -6,10 +6,7 @@ from torch import Tensor, nn
 
 
 class TextEncoder(nn.Module):
-    """Encoder of captions: ``forward(values, lengths) -> (B, d)``, of unit norm.
-
-    ``input_dim`` K is the dimension of a word's or a caption's vector, ``dim`` d of the embedding.
-    """
+    """Encoder of captions from vectors of ``input_dim``: ``forward(values, lengths) -> (B, dim)``, of unit norm."""
 
     def __init__(self, input_dim: int, dim: int) -> None:
         super().__init__()

@@ -10,11 +10,7 @@ from bifocal.text_encoders.base import TextEncoder
 
 
 class ConcatenatedTexts(TextEncoder):
-    """Vectors of n encoders of one class, one after the other, divided by the square root of n.
-
-    See ``bifocal.image_encoders.concatenated.ConcatenatedImages``. With ``own_words``, each member has its own word
-    vectors: ``values`` then holds n K numbers for each token, one member after the other.
-    """
+    """Vectors of n encoders, concatenated as ``ConcatenatedImages``; with ``own_words``, a token has n K values."""
 
     def __init__(self, members: Sequence[TextEncoder], own_words: bool) -> None:
         inputs = sum(member.input_dim for member in members) if own_words else members[0].input_dim

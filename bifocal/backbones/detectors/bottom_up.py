@@ -17,11 +17,7 @@ MAX_LOG_SCALE = 4.135166556742356
 
 
 class BottomUpBackbone:
-    """The detector with random weights, frozen; ``model_arguments`` are of ``BottomUpNetwork``.
-
-    Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1. The published weights are converted by
-    ``python -m pipelines convert bottom-up``.
-    """
+    """The frozen detector of Anderson et al., CVPR 2018, section 3.1, with random weights."""
 
     classifier_prefix = ""
 
@@ -75,11 +71,10 @@ class Bottleneck(nn.Module):
 
 
 class BottomUpNetwork(nn.Module):
-    """Map, proposals and regions of the detector, without its heads for boxes and attributes.
+    """Map, proposals and regions of the detector: BGR pixels (1, 3, H, W) less ``MEAN_BGR`` -> (1, 16 width, h, w).
 
-    It maps BGR pixels (1, 3, H, W) less ``MEAN_BGR`` to (1, 16 width, h, w). ``blocks`` are the residual blocks of the
-    stages res2 to res5, ``width`` the channels of the stem; a region has 32 times as many features. The first of the
-    ``classes`` is the background.
+    ``blocks`` are the residual blocks of res2 to res5, ``width`` the channels of the stem; a region has 32 times as
+    many features. The first of the ``classes`` is the background.
     """
 
     def __init__(self, blocks: Sequence[int] = (3, 4, 23, 3), width: int = 64, classes: int = 1601) -> None:
@@ -105,11 +100,7 @@ class BottomUpNetwork(nn.Module):
         return features
 
     def proposals(self, maps: Tensor, height: int, width: int, scale: float) -> Tensor:
-        """Return the boxes (P, 4) that probably hold an object, in pixels of the resized image, best first.
-
-        The map is (1, C, h, w). ``scale`` is the scale of the resizing; a box has at least 16 pixels of the original
-        image per side.
-        """
+        """Return the boxes (P, 4) that probably hold an object, best first, in pixels of the resized image."""
         hidden = relu(self.rpn["conv"](maps))
         # The channels of the background come first, then the channels of the objects.
         logits = self.rpn["objectness_logits"](hidden).unflatten(1, (2, -1))
@@ -131,10 +122,9 @@ class BottomUpNetwork(nn.Module):
 
 
 def resize(pixels: Tensor, shorter: int, longer: int) -> tuple[Tensor, float]:
-    """Return the network's input (1, 3, H, W) for RGB pixels (3, h, w) from 0 to 255, and the scale of the resizing.
+    """Return RGB pixels (3, h, w) from 0 to 255 as the network's input (1, 3, H, W), and the scale of the resizing.
 
-    The shorter side becomes ``shorter`` pixels, but the longer side at most ``longer``. As OpenCV's bilinear resizing:
-    without antialiasing.
+    The shorter side becomes ``shorter`` pixels, the longer at most ``longer``; as OpenCV, without antialiasing.
     """
     height, width = pixels.shape[1:]
     scale = shorter / min(height, width)

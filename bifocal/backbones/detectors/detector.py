@@ -8,11 +8,7 @@ from bifocal.registry import suggest
 
 
 class Detector:
-    """A frozen detector of torchvision ("fasterrcnn_resnet50_fpn_v2") with random weights.
-
-    ``two_stage`` says whether it has a head for boxes that it proposes, as Faster R-CNN, and not for the cells of its
-    maps.
-    """
+    """A frozen detector of torchvision with random weights; ``two_stage`` if its head classifies proposed boxes."""
 
     classifier_prefix = ""
 

@@ -19,10 +19,8 @@ class Detections(NamedTuple):
 def detect(network: Any, images: Sequence[Tensor], overlap: float, count: int) -> list[Detections]:
     """Return the best detections, at most ``count``, of each of the images (3, H, W) in [0, 1] of one shape.
 
-    The features of a box are the means of 7 x 7 bins, which RoIAlign pools from the layers of the head before the
-    classifier of cells (RetinaNet, FCOS), or from the lowest map (SSD, whose head is only the classifier). Of two boxes
-    whose intersection over union exceeds ``overlap``, the box with the lower score is dropped; their classes are not
-    compared.
+    RoIAlign pools a box from the head's layers before the classifier (RetinaNet, FCOS) or from the lowest map (SSD).
+    Non-maximum suppression at ``overlap`` compares boxes of all classes.
     """
     from torchvision.ops import nms
 

@@ -99,11 +99,7 @@ class TimmBackbone:
         return torch.zeros(1, 3, self.size, self.size, dtype=torch.uint8)
 
     def feature_map(self, pixels: Tensor, stage: int | None) -> Tensor:
-        """Map images (B, 3, H, W) uint8 to the feature map (B, C, h, w) of a stage, counted from 0 as in timm.
-
-        None is the output of ``forward_features``. Tokens of a transformer are normalized; class tokens and registers
-        are left out.
-        """
+        """Map images (B, 3, H, W) uint8 to a stage's (B, C, h, w); None for ``forward_features``."""
         inputs = self.normalize(pixels)
         if stage is not None:
             norm = {"norm": True} if is_transformer(self.network) else {}
@@ -118,11 +114,7 @@ class TimmBackbone:
         return cast(Tensor, features if channels_first else features.permute(0, 3, 1, 2))
 
     def pooled(self, pixels: Tensor, pooling: Pooling) -> Tensor:
-        """Map images (B, 3, H, W) uint8 to one vector each (B, C).
-
-        The pooling "network" gives the input of timm's classifier, "class_and_mean" the class token and the mean of the
-        patches' tokens, concatenated.
-        """
+        """Map images (B, 3, H, W) uint8 to vectors (B, C): "network" pools as for timm's classifier."""
         features = self.network.forward_features(self.normalize(pixels))
         if pooling == "class_and_mean":
             return class_and_mean(self.network, features)
@@ -166,11 +158,7 @@ class TimmBackbone:
             return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
 
     def class_maps(self, features: Tensor) -> Tensor:
-        """Apply the classifier to every cell of the last map: (B, C, h, w) -> class probabilities (B, K, h, w).
-
-        Class activation mapping: Zhou et al., "Learning deep features for discriminative localization", CVPR 2016,
-        section 2.
-        """
+        """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et al., CVPR 2016."""
         classifier = self.network.get_classifier() if self.with_classifier else None
         if not isinstance(classifier, nn.Linear) or classifier.in_features != features.shape[1]:
             raise ValueError(

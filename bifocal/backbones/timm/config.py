@@ -8,11 +8,7 @@ from bifocal.datasets.resizing import ResizeOrCrop
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    """A timm model and the preprocessing of its images.
-
-    Extractors take these values as arguments of their own: ``Grid(backbone="resnet10t", size=128)``. None stands for
-    the value that timm states for the weights.
-    """
+    """A timm model and the preprocessing of its images; None stands for the value that timm states for the weights."""
 
     backbone: str  # with or without the tag of the weights ("resnet152.a1_in1k")
     size: int | None = None  # side in pixels; the longer side with the resize "aspect"

@@ -17,10 +17,7 @@ def prefix_tokens(network: nn.Module) -> int:
 
 
 def token_map(network: nn.Module, tokens: Tensor, height: int, width: int) -> Tensor:
-    """Return the normalized tokens (B, T, C) of the patches as a map (B, C, rows, columns).
-
-    Class tokens and registers are left out. ``height`` and ``width`` of the images are in pixels.
-    """
+    """Return the normalized tokens (B, T, C) of the patches, without class tokens, as a map (B, C, rows, columns)."""
     patches = normalized(network, tokens[:, prefix_tokens(network) :])
     rows, columns = _grid_size(network, patches.shape[1], height, width)
     cells: Tensor = patches.transpose(1, 2).unflatten(2, (rows, columns))

@@ -74,8 +74,7 @@ def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
 def random_crops(images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
     """Return a random crop of each of B images (3, H, W), resized to (B, 3, size, size).
 
-    A crop has ``min_area`` to 100 % of the area, by default 8 % as in VSE++ and BEAN (section 4.1), and an aspect ratio
-    of 3/4 to 4/3.
+    A crop has an area from ``min_area`` to 1, as in VSE++ and BEAN (section 4.1), and an aspect ratio of 3/4 to 4/3.
     """
     from torchvision.transforms.v2 import RandomResizedCrop  # imported here: it takes seconds
 

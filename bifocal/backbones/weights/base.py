@@ -22,10 +22,7 @@ class PreparedWeights(NamedTuple):
 
 
 class Weights(CheckedByConstruction, ABC):
-    """A source of an extractor's weights.
-
-    If it is ``shardable``, every shard of an extraction can prepare the weights itself, with the same result.
-    """
+    """A source of an extractor's weights; ``shardable`` if every shard can prepare the same weights itself."""
 
     shardable: ClassVar[bool]
 

@@ -26,9 +26,7 @@ class Folder:
     def find(self, name: str) -> str:
         r"""Return the path of the image that a table calls ``name``; ``name`` itself if there is none.
 
-        A table may have backslashes, a leading "./", the name of the folder in front, or other Unicode composition than
-        the file system: ``images\é.jpg`` for ``images/é.jpg``. The case of letters may differ, and the suffix may be
-        missing, if only one image fits.
+        Backslashes, "./", the folder's name, Unicode composition, case and a missing suffix may differ.
         """
         plain = unicodedata.normalize("NFC", name.strip().replace("\\", "/").removeprefix("./"))
         if plain in self._by_name:

@@ -12,8 +12,7 @@ CHOICES = ("first", "second", "neither")
 def read_triplets(path: Path) -> pd.DataFrame:
     """Read the votes of a CSV file: image ids ``query``, ``first``, ``second`` and counts ``o1``, ``o2``, ``o3``.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 3: o1 and o2 people chose the first
-    and the second image, o3 people chose neither. A file of single decisions, see ``read_decisions``, is counted.
+    Gordo and Larlus, CVPR 2017, section 3: people who chose the first image, the second, neither.
     """
     decisions = read_decisions(path)
     if decisions is not None:
@@ -29,11 +28,7 @@ def read_triplets(path: Path) -> pd.DataFrame:
 
 
 def read_decisions(path: Path) -> pd.DataFrame | None:
-    """Read the single decisions of a CSV file of triplets; None if the file has no column ``user``.
-
-    The columns are ``query``, ``first``, ``second`` (image ids), ``user``, and ``choice``: "first", "second" or
-    "neither". A user decides on a triplet once.
-    """
+    """Read single decisions: ``query``, ``first``, ``second``, ``user``, ``choice``; None without a column ``user``."""
     table = _read_csv(path)
     if "user" not in table.columns:
         return None

@@ -1,7 +1,4 @@
-"""Karpathy's ``dataset_*.json``: images, sentences and splits of Flickr30k and COCO in one file.
-
-Karpathy and Fei-Fei, "Deep visual-semantic alignments for generating image descriptions", CVPR 2015.
-"""
+"""Karpathy's ``dataset_*.json`` of Flickr30k and COCO: Karpathy and Fei-Fei, CVPR 2015."""
 
 from pathlib import Path, PurePosixPath
 
@@ -10,11 +7,7 @@ from bifocal.datasets.formats.files import read_json
 
 
 def read_karpathy(path: Path, image_root: Path, corpus: str, *, restval: bool = True) -> Corpus:
-    """Read the file at ``path``; an image file is ``filepath/filename`` below ``image_root``.
-
-    The image id is its ``cocoid`` if it has one, otherwise its file name; the caption id is its ``sentid``. With
-    ``restval``, the images of this split join train; otherwise they are excluded and listed.
-    """
+    """Read images ``filepath/filename`` below ``image_root``; the images of restval join train or are excluded."""
     images: list[ImageEntry] = []
     captions: list[CaptionEntry] = []
     excluded: list[RejectedEntry] = []

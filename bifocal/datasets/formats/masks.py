@@ -19,9 +19,7 @@ _OFFSET, _BITS, _SIGN, _CONTINUES = 48, 5, 0x10, 0x20
 
 
 def union_mask(segmentations: Sequence[Segmentation], width: int, height: int) -> str | None:
-    """Encode the pixels that at least one of COCO's segmentations covers.
-
-    Return None if there is no segmentation or if one is empty, because the union would be incomplete.
+    """Encode the pixels that at least one of COCO's segmentations covers; None if one is empty or none is given.
 
     Example:
         >>> union_mask([[[0, 0, 2, 0, 2, 1, 0, 1]]], width=3, height=2)
@@ -81,10 +79,7 @@ def decode_mask(encoded: str, width: int, height: int) -> Mask:
 
 
 def fill_polygon(mask: Mask, polygon: Sequence[float]) -> None:
-    """Set the pixels of ``mask`` (height, width) whose centers lie inside ``polygon`` (even-odd rule).
-
-    The polygon is x0, y0, x1, y1, ... in pixels; a pixel center is at .5.
-    """
+    """Set the pixels of ``mask`` whose centers (at .5) lie inside the polygon x0, y0, x1, y1, ... (even-odd rule)."""
     values = np.asarray(polygon, dtype=np.float64)
     if values.ndim != 1 or len(values) < 6 or len(values) % 2 or not np.isfinite(values).all():
         raise ValueError(f"polygon {str(polygon)[:80]}: expected at least three points x, y")

@@ -15,10 +15,9 @@ KEYS = ("caption", "text", "captions", "texts")
 
 
 def read_sidecars(folder: Folder) -> CaptionTable:
-    """Return one row per image that has a text file or a JSON file of its own name.
+    """Return one row per image that has a text file (a caption per line) or a JSON file of its own name.
 
-    A text file has one caption per line. In a JSON file, ``caption`` or ``text`` is the caption unless there is a text
-    file too; its other values are kept as metadata.
+    In a JSON file, ``caption`` or ``text`` is the caption unless there is a text file; other values are metadata.
     """
     root, table = folder.root, CaptionTable(folder.root, ["image", "caption"])
     beside = {name for name in (*folder.texts, *folder.others) if name.endswith(SUFFIXES)}

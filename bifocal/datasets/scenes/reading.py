@@ -24,11 +24,7 @@ def check_sizes(name: str, counts: Sequence[int], size: int) -> None:
 def read_scenes(
     scene: Callable[[str, int], tuple[Scene, list[Sentence]]], counts: Sequence[int], size: int, output_dir: Path
 ) -> Corpus:
-    """Draw every scene, save it below ``output_dir`` as ``<split>/<number>.jpg``, and return the corpus.
-
-    ``scene`` returns a scene of a split, by its number from 0, with its captions; ``counts`` are for train, val and
-    test.
-    """
+    """Save every scene of ``scene(split, number)`` as ``<split>/<number>.jpg``; ``counts`` are train, val and test."""
     numbers = [(split, number) for split, count in zip(SPLITS, counts, strict=True) for number in range(count)]
 
     def draw(item: tuple[str, int]) -> tuple[Scene, list[Sentence]]:

@@ -102,10 +102,7 @@ def draw_twins(kind: Kind, random: Generator) -> tuple[Scene, Scene]:
 def describe_twins(
     kind: Kind, twins: tuple[Scene, Scene], count: int, random: Generator
 ) -> tuple[list[Sentence], list[Sentence]]:
-    """Return ``count`` different sentences about each of two twins; sentence i of both has the same words.
-
-    Up to "a" and "an", and the singular and plural of a noun.
-    """
+    """Return ``count`` sentences about each twin; sentence i of both has the same words, up to a/an and plurals."""
     pairs: dict[str, tuple[Sentence, Sentence]] = {}
     while len(pairs) < count:
         words = _words(kind, twins, random)

@@ -92,10 +92,7 @@ class BottomUp:
 
 
 def class_scores(boxes: Tensor, probabilities: Tensor) -> Tensor:
-    """Return the highest probability of each box among the classes in which it survives non-maximum suppression.
-
-    Shapes: boxes (P, 4) in pixels, probabilities (P, classes), background first -> (P,); 0 if it survives in none.
-    """
+    """Return the highest probability (P,) of each box (P, 4) among classes in which it survives suppression, or 0."""
     from torchvision.ops import box_iou  # imported here: it takes seconds
 
     # The boxes of all classes are the same, so that all classes take a step of the greedy suppression together.

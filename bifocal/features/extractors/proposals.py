@@ -138,10 +138,7 @@ class Proposals(TimmExtractor):
 
 
 def selective_search(pixels: np.ndarray) -> np.ndarray:
-    """Return the boxes (n, 4) of selective search in an RGB image (H, W, 3) uint8, x0 y0 x1 y1 in pixels.
-
-    The boxes are sorted, and the whole image is one of them.
-    """
+    """Return the sorted boxes (n, 4) of selective search in pixels (H, W, 3) uint8, with the whole image."""
     try:
         from cv2.ximgproc import segmentation
     except ImportError as error:

@@ -106,9 +106,7 @@ class Regions:
         ]
 
     def _select(self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Return the best boxes (n, 4), and their scores (n,), of boxes (m, classes, 4) with probabilities (m,
-        classes).
-        """
+        """Return the best boxes (n, 4) and scores (n,) of (m, classes, 4) with probabilities (m, classes)."""
         from torchvision.ops import clip_boxes_to_image, nms
 
         scores, classes = probabilities[:, 1:].max(dim=1)  # class 0 is the background

@@ -10,10 +10,8 @@ EXTRA_REGIONS = range(1, 7)
 def grid_regions(height: int, width: int, scales: int) -> list[tuple[int, int, int]]:
     """Return the squares (top, left, side) of R-MAC over a map, in cells.
 
-    Tolias, Sicre, Jegou, "Particular object retrieval with integral max-pooling of CNN activations", ICLR 2016,
-    section 3.2, with the rounding of their code: at scale l the side is 2 min(h, w) / (l + 1); l regions lie along
-    the shorter side and l + m along the longer one. m is 0 on a square map; otherwise it is chosen so that the overlap
-    of neighbors at l = 1 is as close as possible to 40 %.
+    Tolias, Sicre, Jegou, ICLR 2016, section 3.2, with the rounding of their code: at scale l, l regions of side
+    2 min(h, w) / (l + 1) lie along the shorter side and l + m along the longer; m sets the overlap at l = 1 to 40 %.
 
     Example:
         >>> grid_regions(2, 2, scales=2)
@@ -44,13 +42,9 @@ def region_maxima(maps: Tensor, scales: int) -> Tensor:
 
 
 def region_maxima_of_any_size(maps: Tensor, scales: int) -> tuple[Tensor, Tensor]:
-    """Return ``region_maxima`` by operations that do not depend on the size of the maps, for a graph of any image size.
+    """Return ``region_maxima`` in a graph of any image size: maps (B, C, h, w) -> maxima (B, n, C), present (n,).
 
-    The output has room for the regions of every map size. The second output marks the regions that this map has. A map
-    that is too small for a scale has no regions of it; ``grid_regions`` rejects such a map.
-
-    Shapes: maps (B, C, h, w) -> maxima (B, n, C), minus infinity where there is no region; whether there is a region,
-    (n,).
+    The output has room for the regions of every map size; absent regions are minus infinity.
 
     Example:
         >>> maxima, present = region_maxima_of_any_size(torch.rand(1, 8, 18, 12), scales=2)

@@ -1,7 +1,6 @@
-"""Localization of objects of known categories by heatmaps: mAP of points and of masks.
+"""Localization of known categories by heatmaps: mAP of points and of masks.
 
-Oquab et al., "Is object localization for free?", CVPR 2015 (points); Xiao et al., CVPR 2017, and BEAN, section 4.2
-(masks at IoU 0.3, 0.4 and 0.5).
+Oquab et al., CVPR 2015 (points); Xiao et al., CVPR 2017, and BEAN, section 4.2 (masks).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,4 @@
-"""Phrase localization over proposals: which of an image's proposals is the box of a phrase?
-
-Plummer et al., "Flickr30k Entities", ICCV 2015, as reported by Wang, Li and Lazebnik, CVPR 2016, section 3.3.
-"""
+"""Phrase localization over proposals: Plummer et al., ICCV 2015; Wang, Li and Lazebnik, CVPR 2016, section 3.3."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass

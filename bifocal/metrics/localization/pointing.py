@@ -1,8 +1,6 @@
-"""Pointing game: does the predicted point of a phrase lie in one of its boxes?
+"""Pointing game: does the predicted point of a phrase lie in one of its boxes? #hit / (#hit + #miss) over phrases.
 
-Xiao, Sigal and Lee, "Weakly-supervised visual grounding of phrases with linguistic structures", CVPR 2017; BEAN, table
-3; Engilberge's thesis, section 4.3.1; Akbari et al., CVPR 2019, table 2. Accuracy is #hit / (#hit + #miss) over
-phrases.
+Xiao et al., CVPR 2017; BEAN, table 3; Engilberge's thesis, section 4.3.1; Akbari et al., CVPR 2019, table 2.
 """
 
 from collections.abc import Hashable, Sequence

@@ -48,10 +48,9 @@ def meteor_sentence(text: str) -> MeteorSentence:
 
 
 def meteor(hypothesis: MeteorSentence, reference: MeteorSentence) -> float:
-    """Return METEOR of a sentence against a reference, in [0, 1].
+    """Return METEOR, in [0, 1], by word forms and Snowball stems, without synonyms and paraphrases.
 
-    Denkowski and Lavie, "Meteor Universal", WMT 2014, section 3, with the parameters for English. Words match by form
-    or by Snowball stem; the synonyms and paraphrases of the published tables are left out.
+    Denkowski and Lavie, "Meteor Universal", WMT 2014, section 3, with the parameters for English.
 
     Example:
         >>> round(meteor(meteor_sentence("a red dog"), meteor_sentence("the dogs")), 3)
@@ -71,11 +70,7 @@ def meteor(hypothesis: MeteorSentence, reference: MeteorSentence) -> float:
 
 
 def align(hypothesis: MeteorSentence, reference: MeteorSentence) -> tuple[Sequence[tuple[int, int]], int]:
-    """Return matches (word of the hypothesis, word of the reference), and the number of their chunks.
-
-    A word is in at most one match. Of all alignments with the most matches it is one with the fewest chunks, which are
-    runs of matches that are adjacent and in the same order in both sentences.
-    """
+    """Return matches (hypothesis word, reference word) and their chunks: most matches, then fewest chunks."""
     positions: dict[str, list[int]] = {}
     for j, stem in enumerate(reference.stems):
         positions.setdefault(stem, []).append(j)

@@ -1,8 +1,4 @@
-"""Semantic image retrieval: agreement of an image ranking with graded relevance.
-
-Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to learn a global visual representation
-for semantic retrieval", CVPR 2017, sections 3, 4 and 6.
-"""
+"""Semantic image retrieval with graded relevance: Gordo and Larlus, CVPR 2017, sections 3, 4 and 6."""
 
 from collections.abc import Iterable
 from itertools import pairwise

@@ -1,8 +1,4 @@
-"""Ground-truth relevance for semantic retrieval: tf-idf similarity of the images' captions.
-
-Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to learn a global visual representation
-for semantic retrieval", CVPR 2017, section 4.
-"""
+"""Ground truth of semantic retrieval: tf-idf similarity of captions (Gordo and Larlus, CVPR 2017, section 4)."""
 
 import numpy as np
 import torch
@@ -16,10 +12,7 @@ from bifocal.text.vectorizers.base import Vectorizer
 
 
 def image_vectors(vectorizer: Vectorizer, dataset: Dataset) -> csr_matrix:
-    """Return the unit sums (N, K) of the fitted vectorizer's caption vectors of each image.
-
-    With ``TFIDF(documents="images")`` this is the proxy of the paper: the tf-idf of all words of an image.
-    """
+    """Return each image's unit sum (N, K) of caption vectors; ``TFIDF(documents="images")`` is the paper's proxy."""
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     image = np.array([row_of_image[image_id] for image_id in dataset.captions["image_id"]], dtype=np.int64)
     encoded = vectorizer.transform(list(dataset.captions["text"]))

@@ -1,8 +1,6 @@
-"""Ranks of both directions in one pass over blocks of scores: each score is computed once and compared in the cache.
+"""Ranks of both directions in one pass over blocks of scores, without sorting and with one block in memory.
 
-A query's rank is the number of candidates that score higher than its best correct candidate. Blocks with correct pairs
-come first and set the threshold of every query; all other blocks are counted against it. Nothing is sorted, and memory
-holds one block of the N x M scores.
+Blocks with correct pairs come first and set the threshold of every query; the other blocks are counted against it.
 """
 
 from collections.abc import Callable, Iterator

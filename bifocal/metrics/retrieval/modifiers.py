@@ -1,7 +1,4 @@
-"""Text modifiers: does adding a word to a query image, or subtracting it, change the answers accordingly?
-
-Gordo and Larlus, CVPR 2017, section 6 and figure 5, show examples; the metrics here are this project's.
-"""
+"""Text modifiers added to a query image or subtracted, after Gordo and Larlus, CVPR 2017, section 6 and figure 5."""
 
 import torch
 from torch import Tensor

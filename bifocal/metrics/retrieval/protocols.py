@@ -1,8 +1,6 @@
-"""Protocols of cross-modal retrieval: images that are ranked together, and captions per image.
+"""Protocols of cross-modal retrieval: Karpathy and Fei-Fei, CVPR 2015; Faghri et al., "VSE++", BMVC 2018.
 
-Karpathy and Fei-Fei, CVPR 2015, and Faghri et al., "VSE++", BMVC 2018: COCO's 5,000 test images together or in five
-folds of 1,000 whose metrics are averaged, Flickr30k's 1,000; of a COCO image with six or seven captions the first five.
-Wang, Li, Lazebnik, CVPR 2016, report one fold of 1,000 images of COCO.
+COCO's 5,000 test images together or in folds of 1,000, Flickr30k's 1,000; the first five captions of an image.
 """
 
 from collections.abc import Callable, Iterable, Sequence

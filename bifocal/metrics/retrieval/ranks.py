@@ -1,8 +1,6 @@
-"""Ranks of each query's best correct candidate, and metrics of them: R@K, median and mean rank.
+"""Ranks of each query's best correct candidate, and R@K, median and mean rank.
 
-Tied candidates count as if each of their orders were equally likely: R@K of a query is the probability that a correct
-candidate is among the first K, and its rank is the expected one. The result depends neither on a sorting algorithm nor
-on the order of rows.
+Tied candidates count as if each order were equally likely, so metrics do not depend on the order of rows.
 """
 
 from collections.abc import Iterable

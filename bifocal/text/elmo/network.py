@@ -1,7 +1,6 @@
 """ELMo: a bidirectional language model over words that are spelled in letters.
 
-Peters et al., "Deep contextualized word representations", NAACL 2018, section 3; the network of Jozefowicz et al.,
-"Exploring the limits of language modeling", 2016, and Kim et al., "Character-aware neural language models", 2016.
+Peters et al., NAACL 2018, section 3; Jozefowicz et al., 2016; Kim et al., 2016.
 """
 
 from collections.abc import Sequence
@@ -19,10 +18,7 @@ from bifocal.text.spelling import SYMBOLS, spell_sentences
 
 
 class CharCNN(nn.Module):
-    """Vectors of words from their letters: (N, symbols) -> (N, P).
-
-    Convolutions over the symbols, maximum over their positions, highway layers, projection.
-    """
+    """Vectors of words from their letters by convolutions and highway layers: (N, symbols) -> (N, P)."""
 
     def __init__(self, options: ElmoOptions) -> None:
         super().__init__()
@@ -46,10 +42,7 @@ class CharCNN(nn.Module):
 
 
 class ProjectedLSTM(nn.Module):
-    """LSTM with projected output that clips its cell and its output: (T, B, P) -> (T, B, P).
-
-    The gates have the order of the published weights: input, candidate, forget, output.
-    """
+    """LSTM (gates: input, candidate, forget, output) that clips cell and projected output: (T, B, P) -> (T, B, P)."""
 
     def __init__(self, options: ElmoOptions) -> None:
         super().__init__()
@@ -126,11 +119,7 @@ class Elmo(nn.Module):
         return 2 * self.options.projection_dim
 
     def forward(self, symbols: Tensor, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the 1 + layers outputs (2, T, B, P) of a batch of padded sentences, forward and backward.
-
-        ``symbols`` (N, symbols) has each different word, see ``bifocal.text.spelling``; ``words`` (T, B) has rows of
-        it, including the two boundaries of a sentence. Values after the ``lengths`` (B,) are undefined.
-        """
+        """Return the 1 + layers outputs (2, T, B, P), undefined after ``lengths``; see ``bifocal.text.spelling``."""
         x = self.tokens(symbols)[words]
         mirror = mirrored(lengths, words.shape[0])[..., None].expand_as(x)
         ahead, back = x, x.gather(0, mirror)
@@ -143,10 +132,7 @@ class Elmo(nn.Module):
 
     @torch.inference_mode()
     def layers(self, sentences: Sequence[Sequence[str]], batch_size: int = 64) -> list[NDArray[np.float32]]:
-        """Return the layers (3, T, 2 P) float32 of every sentence: forward, then backward, each from a zero state.
-
-        Tokens keep their case. Layer 0 is the vector of the token, twice.
-        """
+        """Return layers (3, T, 2 P) of every sentence; layer 0 is the token's vector, twice."""
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         results: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(sentences)
         for start in range(0, len(order), batch_size):

@@ -1,4 +1,1 @@
-"""Pretrained transformers of text: their folders, their tokenizers and their networks.
-
-``folder`` and ``tokenizer`` load without torch.
-"""
+"""Pretrained transformers of text; ``folder`` and ``tokenizer`` load without torch."""

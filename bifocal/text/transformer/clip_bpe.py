@@ -12,11 +12,9 @@ QUOTES = {"‘": "'", "’": "'", "“": '"', "”": '"'}
 
 
 def clip_tokenizer(simple: Any, context_length: int) -> "Tokenizer | None":
-    """Return a tokenizer of the package ``tokenizers`` that is equal to one of open_clip for plain text.
+    """Return a fast byte-pair tokenizer equal to open_clip's for plain text; None for other than its default cleaning.
 
-    Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016, over the bytes of UTF-8.
-    open_clip also repairs wrongly decoded text and entities of HTML; this tokenizer only straightens quotes. The result
-    is None unless ``simple`` is a ``SimpleTokenizer`` with its default cleaning, unlike SigLIP's.
+    Unlike open_clip, it straightens quotes but does not repair wrongly decoded text and HTML entities.
     """
     merges = getattr(simple, "bpe_ranks", None)
     if merges is None or simple.reduction_fn is not None or getattr(simple.clean_fn, "__name__", "") != "_clean_lower":

@@ -21,10 +21,7 @@ MISSING = "text by a transformer needs the package transformers: pip install 'bi
 
 
 class Transformer(nn.Module):
-    """The L + 1 hidden states (B, T, K) of a transformer: the embeddings of the tokens, then each layer.
-
-    ``network`` is a network of the package ``transformers`` without a head; the inputs are ids (B, T) and lengths (B,).
-    """
+    """The L + 1 hidden states (B, T, K) of a headless transformer for ids (B, T) and lengths (B,), embeddings first."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -74,9 +71,9 @@ def transformers_library() -> Any:
 
 
 class SentenceTower(nn.Module):
-    """Vectors of sentences: a transformer, poolings, fully connected layers, and the norm if ``unit``.
+    """Vectors of sentences: transformer, poolings, fully connected layers; ids (B, T), lengths (B,) -> (B, K).
 
-    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3: ids (B, T) int64, lengths (B,) in [1, T] -> (B, K).
+    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3.
     """
 
     def __init__(self, transformer: Transformer, poolings: Sequence[str], dense: nn.Sequential, unit: bool) -> None:
@@ -103,11 +100,9 @@ class SentenceTower(nn.Module):
 
 
 class TokenStates(nn.Module):
-    """States (B, L, T - before, K) of the tokens of a sentence without special tokens, and their lengths (B,).
+    """States (B, L, T - before, K) of a sentence without ``before`` and ``after`` special tokens, and lengths (B,).
 
-    A state of the ``layers`` 0 is the embedding of a token, -1 the last layer. ``before`` and ``after`` are the numbers
-    of special tokens before and after a sentence. States are rounded to float16, as in the text store, and zero after
-    the end of a sentence; a length is at least 1.
+    Layer 0 is the embedding, -1 the last. States are rounded to float16, as in the text store, and zero after the end.
     """
 
     def __init__(self, transformer: Transformer, layers: Sequence[int], before: int, after: int) -> None:
@@ -150,10 +145,7 @@ def pool(name: str, states: Tensor, mask: Tensor) -> Tensor:
 
 
 def token_vectors(folder: TransformerFolder, tokenizer: SubwordTokenizer, batch_size: int = 1024) -> Vectors:
-    """Return a vector (V, K) float64 for each token: the mean of the last states of the token and the special tokens.
-
-    Tulkens and van Dongen, "Model2Vec", 2024: a single token stands between the special tokens of a sentence.
-    """
+    """Return a vector (V, K) for each token: mean of the last states with special tokens (Model2Vec, 2024)."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     transformer = Transformer.load(folder.transformer).to(device)
     before, after = tokenizer.special_ids()

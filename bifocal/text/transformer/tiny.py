@@ -18,11 +18,7 @@ MAX_TOKENS = 24
 def write_tiny_transformer(
     sentences: Sequence[str], dim: int = 16, layers: int = 2, seed: int = 0, folder: Path | None = None
 ) -> Path:
-    """Write a BERT with random weights as sentence-transformers does, and return its folder.
-
-    The vocabulary is the set of the sentences' words. ``dim`` is a multiple of 2, the number of heads; ``folder`` is by
-    default a new one in the directory of temporary files.
-    """
+    """Write a BERT of random weights and 2 heads, whose vocabulary is the sentences' words; return its folder."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel
 

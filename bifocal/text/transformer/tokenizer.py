@@ -15,10 +15,7 @@ Array = NDArray[Any]
 
 
 class SubwordTokenizer:
-    """Ids of subwords, with the special tokens of the network, truncated and not padded.
-
-    ``tokenizer`` is of the package ``tokenizers``; ``unknown`` is the id of unknown tokens, 0 without one.
-    """
+    """Ids of subwords with special tokens, truncated, not padded; ``unknown`` is the id of unknown tokens or 0."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self.tokenizer = tokenizer

@@ -19,10 +19,7 @@ ARTIFACT_FILES, CHECKPOINTS = ("manifest.json", "fingerprint.json"), "checkpoint
 
 
 class Vectorizer(Protocol):
-    """A part of ``bifocal.text.vectorizers``: a dataclass whose ``__init__`` fields are its arguments.
-
-    The argument ``path``, if there is one, is a file or folder that only ``fit`` reads.
-    """
+    """A dataclass whose ``__init__`` fields are its arguments; only ``fit`` reads the file or folder ``path``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -57,11 +54,7 @@ class FittedVectorizer:
 
 @dataclass(frozen=True)
 class CachedVectorizer(FittedVectorizer):
-    """A fitted vectorizer that keeps the encoded sentences in memory.
-
-    For sentences that are vectorized again and again, such as validation captions in every epoch. A sentence of ELMo
-    takes 6 kB per token.
-    """
+    """A fitted vectorizer that keeps encoded sentences in memory (6 kB per token of ELMo), for repeated use."""
 
     _encoded: dict[str, tuple[Array, Array | None]] = field(default_factory=dict, init=False, repr=False)
 
@@ -128,10 +121,7 @@ def load_vectorizer(directory: Path) -> FittedVectorizer:
 
 
 def vectorizer_digest(directory: Path) -> str:
-    """SHA-256 of the fitted vectorizer of a text: of all its files but the captions.
-
-    Two texts with one digest encode a sentence in the same way.
-    """
+    """SHA-256 of all files of the fitted vectorizer but the captions: equal digests encode equally."""
     digest = sha256()
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)

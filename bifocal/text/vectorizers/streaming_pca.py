@@ -13,9 +13,8 @@ def streaming_pca(
 ) -> tuple[Array, Array]:
     """Return the mean (D,) and the leading components (D, k), by a randomized range finder and a Rayleigh-Ritz step.
 
-    Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 2011, algorithms 4.3 (one power) and 5.3.
-    The function reads the data three times: ``blocks`` returns it (n, D) block by block, at each call. Memory holds one
-    block, three matrices (D, k) and two (k, k). The result has fewer components if the rank of the data is lower.
+    Halko, Martinsson, Tropp, SIAM Review 2011, algorithms 4.3 (one power) and 5.3; the data (n, D) are read three
+    times, block by block. A lower rank gives fewer components.
     """
     total, count = np.zeros(0), 0
     for block in blocks():

@@ -23,11 +23,7 @@ class WordVectorFile:
 
 
 def read_word_vectors(path: Path, words: Iterable[str]) -> WordVectorFile:
-    """Read the vectors of ``words``; vectors of other words are skipped, so that memory does not limit the file.
-
-    The suffix determines the format: ``.bin`` is word2vec binary; ``.npy`` is a matrix (V, K) with one word per line in
-    a ``.txt`` of the same name; other files are text: word2vec and fastText .vec (V and K on the first line), or GloVe.
-    """
+    """Read the vectors of ``words`` from word2vec ``.bin``, ``.npy`` with a ``.txt`` of words, or text (GloVe)."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected a file of word vectors")
     requested = {word.encode(): word for word in words}

@@ -1,7 +1,4 @@
-"""Which weights of a pretrained transformer train: ``tuning(transformer)`` changes it in place.
-
-Weights that never train become buffers: no phase can thaw them, and the optimizer does not hold them.
-"""
+"""Which weights of a pretrained transformer train; all others become buffers, which no phase can thaw."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

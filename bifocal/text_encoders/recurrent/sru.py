@@ -41,10 +41,7 @@ class SRULayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2 * dim))
 
     def forward(self, x: Tensor, sizes: list[int] | None) -> Tensor:
-        """Map packed x (N, n), of which ``sizes[t]`` rows belong to step t, to (N, d).
-
-        Without ``sizes``, map padded x (T, B, n) to (T, B, d), without dropout, in operations that ONNX supports.
-        """
+        """Map packed x (N, n), ``sizes[t]`` rows in step t, to (N, d); without ``sizes``, padded (T, B, n) for ONNX."""
         if sizes is None:
             return self._forward_padded(x)
         input_mask = self._mask(x, sizes[0], x.shape[1], self.input_dropout)

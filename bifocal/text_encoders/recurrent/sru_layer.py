@@ -12,10 +12,7 @@ from bifocal.text_encoders.recurrent.sru_recurrence import multiply_steps_
 
 
 class SRULayerFunction(torch.autograd.Function):
-    """SRU layer: x (N, n), weight (3 d or 4 d, n), bias (2 d) -> h (N, d), over packed sequences.
-
-    A weight of 4 d rows projects x for the highway; with 3 d rows, n = d and the highway carries x itself.
-    """
+    """SRU layer on packed sequences: x (N, n), weight (3 d, n) or with highway (4 d, n), bias (2 d) -> (N, d)."""
 
     @staticmethod
     def forward(

@@ -1,8 +1,4 @@
-"""Recurrence of an SRU layer over packed sequences, forward and backward.
-
-All that does not depend on the previous step is computed for all steps at once. The recurrence itself is one fused
-operation on (B, d) rows per step.
-"""
+"""Recurrence of an SRU layer over packed sequences, forward and backward, one fused operation per step."""
 
 from collections.abc import Iterator
 
@@ -35,8 +31,8 @@ def recurrence_forward(
 ) -> tuple[Tensor, Tensor]:
     """Return states c and outputs h, both (N, d); replaces the gates in ``u`` by their sigmoids.
 
-    ``u`` (N, at least 3 d) holds candidates, forget gates and reset gates before bias (2 d) and sigmoid, ``skip`` (N,
-    d) the input of the highway, ``mask`` (B, d) the dropout mask of tanh(c). ``sizes`` of the steps never increase.
+    ``u`` (N, at least 3 d) holds candidates, forget and reset gates, ``skip`` (N, d) the highway, ``mask`` (B, d) the
+    dropout of tanh(c); ``sizes`` never increase.
     """
     dim = skip.shape[1]
     u[:, dim : 3 * dim].add_(bias).sigmoid_()
@@ -56,10 +52,7 @@ def recurrence_forward(
 def recurrence_backward(
     grad_output: Tensor, u: Tensor, skip: Tensor, state: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of ``u`` before its sigmoids, and of ``skip``, (N, d).
-
-    If ``u`` has 4 d columns, the last d are the highway, and the gradient of ``skip`` is a view of them.
-    """
+    """Return gradients of ``u`` before its sigmoids, and of ``skip`` (N, d), which may be a view of ``u``."""
     dim = skip.shape[1]
     forget, reset = u[:, dim : 2 * dim], u[:, 2 * dim : 3 * dim]
     grad_u = torch.empty_like(u)

@@ -1,8 +1,6 @@
-"""Recurrence of an SRU layer as Triton kernels: one for the forward pass, one for the backward pass.
+"""Recurrence of an SRU layer as Triton kernels with the interface of ``sru_recurrence``.
 
-The functions have the arguments and results of ``sru_recurrence``. One program holds a block of one sequence's state in
-registers and loops over its steps. The kernels are tested with Triton's interpreter against the plain form, and compile
-for sm_80 and sm_90; their speed on a GPU is not measured.
+One program keeps a block of one sequence's state in registers. Compiled for sm_80 and sm_90; speed not measured.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators

@@ -12,10 +12,7 @@ from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 
 @dataclass
 class PretrainedTransformer:
-    """A transformer that the text holds a copy of, given by its name on the hub or by its folder.
-
-    ``folder`` and ``tokenizer`` are known after ``fit`` or ``load``.
-    """
+    """A transformer, by hub name or folder, that the text copies; it has ``tokenizer`` after ``fit`` or ``load``."""
 
     model: str | None = None
     path: Path | str | None = None

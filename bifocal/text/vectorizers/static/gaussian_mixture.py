@@ -1,7 +1,4 @@
-"""Fit of mixtures of Gaussians, or of Gaussians and Laplacians.
-
-Klein et al., "Associating neural word embeddings with deep image representations using Fisher vectors", CVPR 2015.
-"""
+"""Fit of mixtures of Gaussians and Laplacians: Klein et al., CVPR 2015."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +13,9 @@ Array = NDArray[np.float64]
 def fit_mixture(
     x: Array, counts: Array, centers: int, laplacian: bool, seed: int, iterations: int, min_scale: float = 1e-3
 ) -> tuple[Mixture, list[float]]:
-    """Fit a mixture of K centers by EM, starting from k-means; also return the mean ln p(x) before each iteration.
+    """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each mean ln p(x).
 
-    The N distinct points ``x`` (N, D) occur ``counts`` (N,) times. With ``laplacian``, each dimension of each center
-    takes the likelier distribution. ``min_scale`` bounds the scales, relative to the standard deviation of the data.
+    With ``laplacian``, each dimension of each center takes the likelier distribution; ``min_scale`` is relative.
     """
     from sklearn.cluster import KMeans  # imported here: scikit-learn takes seconds
 
