@@ -12,11 +12,7 @@ DIRECTIONS = {"caption_retrieval": "caption retrieval", "image_retrieval": "imag
 
 
 def ranking_table(folder: Path) -> RenderableType:
-    """Return the table of ``folder/artifacts/ranking_metrics/metrics.json``.
-
-    Raises:
-        FileNotFoundError: no ranking head has been trained.
-    """
+    """Return the table of ``folder/artifacts/ranking_metrics/metrics.json``."""
     metrics = _read(folder / "artifacts" / "ranking_metrics" / "metrics.json")
     table = Table(title=f"{metrics['task']}: {metrics['measure'].replace('_', ' ')}, times 100")
     for column in ("loss", "val", "test"):
@@ -32,9 +28,6 @@ def metrics_table(folder: Path) -> RenderableType:
     """Return the table of ``folder/artifacts/metrics/metrics.json``, and the path of the report.
 
     An evaluation without retrieval, such as semantic retrieval alone, has the table of its ``summary.json``.
-
-    Raises:
-        FileNotFoundError: the run has not been evaluated.
     """
     metrics = _read(folder / "artifacts" / "metrics" / "metrics.json")
     report = f"report: {(folder / 'artifacts' / 'report' / 'index.html').as_posix()}"

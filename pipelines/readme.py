@@ -23,9 +23,6 @@ def render(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     Args:
         root: of the repository.
         values: of ``params.yaml``.
-
-    Raises:
-        ValueError: a component has no README, or its README lacks a block.
     """
     texts = {root / "README.md": {"stages": stages_table()}}
     for component in all_components().values():
@@ -104,11 +101,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def fill(readme: Path, blocks: Mapping[str, str]) -> str:
-    """Return the text of ``readme`` with the contents of its blocks replaced.
-
-    Raises:
-        ValueError: the file is missing or has other blocks.
-    """
+    """Return the text of ``readme`` with the contents of its blocks replaced."""
     if not readme.is_file():
         raise ValueError(f"{readme} is missing: every component has a README with the blocks {', '.join(blocks)}")
     text = readme.read_text(encoding="utf-8")

@@ -15,9 +15,6 @@ def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
 
     Args:
         validate: a validation of pydantic, such as ``Model.model_validate``.
-
-    Raises:
-        ValueError: the file is not YAML, or has invalid entries; the message lists all of them, one per line.
     """
     try:
         return validate(yaml.safe_load(path.read_text()))

@@ -46,11 +46,7 @@ class LazyGroup(click.Group):
         return [*COMMANDS, *GROUPS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; None if there is none of this name.
-
-        Raises:
-            click.ClickException: a package of the command is not installed.
-        """
+        """Return a command; None if there is none of this name."""
         if cmd_name not in COMMANDS and cmd_name not in GROUPS:
             return None
         try:
@@ -64,11 +60,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command.
-
-        Raises:
-            click.ClickException: a package of the command is not installed.
-        """
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:

@@ -34,11 +34,7 @@ WORDS = "ten shapes, eight colors, three sizes, four textures, numbers up to fou
 
 
 def unpack(folder: Path) -> TrainedModel:
-    """Write the demo as a run folder, unless ``folder`` has it; return its model.
-
-    Raises:
-        FileExistsError: the folder holds something else.
-    """
+    """Write the demo as a run folder, unless ``folder`` has it; return its model."""
     table = json.loads((SHIPPED / TABLE).read_text())
     written = folder / COLLECTION
     if (written / DESCRIPTION).is_file() and Collection.open(written).model.version == table["model"]:

@@ -29,11 +29,7 @@ class FolderOrAddress(click.Path):
 
 
 def latest_run(folder: Path | None) -> Path:
-    """Return ``folder``, or else the run below ``runs/`` that was written last.
-
-    Raises:
-        FileNotFoundError: there is no run; the message says how to make one.
-    """
+    """Return ``folder``, or else the run below ``runs/`` that was written last."""
     if folder is not None:
         if not (folder / PARAMETERS).is_file():
             raise FileNotFoundError(f"{folder} is no run folder: it has no {PARAMETERS}; 'bifocal train DIR' makes one")

@@ -27,9 +27,6 @@ def run_stages(folder: Path, values: Mapping[str, Any], stages: Iterable[Compone
 
     Args:
         values: all parameters.
-
-    Raises:
-        ValueError: a parameter is wrong, or a stage fails.
     """
     parameters.validate(values, configurable_components().values())
     workspace = Workspace((folder / ARTIFACTS).as_posix())

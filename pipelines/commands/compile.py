@@ -78,11 +78,7 @@ def load_parameters(recipes: Sequence[Path], settings: Sequence[str] = ()) -> di
 
 
 def head_commit() -> str:
-    """Return the commit of this checkout.
-
-    Raises:
-        ValueError: the working directory is not a git checkout with a commit.
-    """
+    """Return the commit of this checkout."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"this folder has no git commit ({done.stderr.strip()}): name one with --revision")

@@ -48,11 +48,7 @@ def check_cluster(
     skipped: Sequence[str],
     flows: Collection["FlowName"],
 ) -> None:
-    """Run the checks for the flows of pipelines with some parameters.
-
-    Raises:
-        ValueError: the cluster cannot run one of them.
-    """
+    """Run the checks for the flows of pipelines with some parameters."""
     from pipelines.kubeflow.preflight import check_all
     from pipelines.kubeflow.preflight.subject import Subject
 

@@ -27,10 +27,6 @@ def kfp_client() -> Iterator[kfp.Client]:
       whose service account token for Kubeflow Pipelines is mounted, that token is used;
     - ``KFP_COOKIES``: cookies of a session, such as those of Dex in front of Kubeflow;
     - ``KFP_CA``: file with the certificates of the authorities that sign the server's.
-
-    Raises:
-        ValueError: ``KFP_ENDPOINT`` is not set, or a multi-user server needs a namespace.
-        OSError: the server does not answer, or rejects a request.
     """
     endpoint = os.environ.get("KFP_ENDPOINT")
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"
@@ -64,9 +60,6 @@ def namespace_of(client: kfp.Client) -> str | None:
 
     The calls of kfp's client do not all fall back to the client's namespace (``list_recurring_runs`` does not), so
     each of ours gets it.
-
-    Raises:
-        ValueError: the server has several users and no namespace is set.
     """
     namespace = os.environ.get("KFP_NAMESPACE") or client.get_user_namespace() or None
     if namespace is None and client.get_kfp_healthz().multi_user:

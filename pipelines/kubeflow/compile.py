@@ -37,10 +37,6 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
         values: validated values of ``params.yaml``.
         revision: commit of ``resources.repository`` that user files are read from; a run may override it.
         flow: graph of the stages, see ``pipelines.kubeflow.flows``.
-
-    Raises:
-        ParameterError: a user path is outside the repository, or an output refers to files of one machine.
-        ValueError: the flow needs a collection, which the pipeline does not make.
     """
     components = stages_of(flow, values["pipeline"])
     sources = {component.name: user_paths(component, values) for component in components}
@@ -71,11 +67,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
 
 
 def user_paths(component: Component, values: Mapping[str, Any]) -> list[str]:
-    """Return the user files of a stage: paths relative to the root, and s3:// addresses.
-
-    Raises:
-        ParameterError: a path is outside the repository, or the outputs of the stage refer to files of one machine.
-    """
+    """Return the user files of a stage: paths relative to the root, and s3:// addresses."""
     section = values.get(component.name, {})
     for reason in _typed_section(component, values).local_files():
         raise parameters.ParameterError(f"{component.name}: {reason}")

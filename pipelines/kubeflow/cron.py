@@ -20,9 +20,6 @@ def check_cron(expression: str) -> str:
 
     >>> check_cron("0 30 3 * * mon-fri")
     '0 30 3 * * mon-fri'
-
-    Raises:
-        ValueError: a field is invalid, or no month has the day; the message names the field.
     """
     parts = expression.split()
     if len(parts) != len(FIELDS):

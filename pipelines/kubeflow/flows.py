@@ -157,11 +157,7 @@ class Flow:
 
 
 def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
-    """Return the stages that a flow may run, in order.
-
-    Raises:
-        ValueError: the flow needs a collection, which the pipeline does not make.
-    """
+    """Return the stages that a flow may run, in order."""
     components = pipeline_components(pipeline)
     names = {component.name for component in components}
     if flow != "train" and not names >= set(SEARCH):

@@ -101,9 +101,6 @@ def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: S
     Args:
         images: replace images of the file.
         overlays: files with the keys of this cluster that differ, such as its repository.
-
-    Raises:
-        ValueError: the file is not YAML, or has an unknown key, an unknown step or an invalid quantity.
     """
 
     def validate(values: Any) -> Resources:
@@ -119,11 +116,7 @@ def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: S
 
 
 def load_images(path: Path) -> dict[str, str]:
-    """Read the image digests that ``containers/build.py`` wrote.
-
-    Raises:
-        ValueError: the file is not JSON, or has an unknown image name.
-    """
+    """Read the image digests that ``containers/build.py`` wrote."""
     digests = load_yaml_model(path, TypeAdapter(dict[ImageName, str]).validate_python)
     return {str(name): digest for name, digest in digests.items()}
 

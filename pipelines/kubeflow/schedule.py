@@ -51,11 +51,7 @@ class Change:
 
 
 def load(path: Path = FILE) -> dict[str, Schedule]:
-    """Read the file.
-
-    Raises:
-        ValueError: the file is not YAML, or an entry is invalid.
-    """
+    """Read the file."""
     names = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     return load_yaml_model(path, lambda values: TypeAdapter(dict[names, Schedule]).validate_python(values or {}))
 

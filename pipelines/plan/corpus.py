@@ -35,11 +35,7 @@ def published() -> dict[str, Any]:
 
 
 def corpus_size(values: Mapping[str, Any]) -> CorpusSize:
-    """Return the size of the corpus that ``prepare_dataset`` reads.
-
-    Raises:
-        ValueError: the corpus is neither on this machine nor in the table.
-    """
+    """Return the size of the corpus that ``prepare_dataset`` reads."""
     ref = values["prepare_dataset"]["corpus"]
     if ref["name"] in DRAWN:
         images = sum(all_arguments(CORPORA, ref)[split] for split in SPLITS)

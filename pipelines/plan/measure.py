@@ -51,11 +51,7 @@ class Processes:
         return time.monotonic() - start
 
     def run(self, stage: str, values: Mapping[str, Any], folder: Path) -> Usage:
-        """Run a stage on the artifacts below ``folder``.
-
-        Raises:
-            ValueError: the stage fails, or its process is killed.
-        """
+        """Run a stage on the artifacts below ``folder``."""
         try:
             usage: Usage = self._call(_run, stage, dict(values), folder)
             return usage

@@ -42,11 +42,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def weights_file(option: Path | None) -> Path | None:
-    """Return the file of weights: ``--weights``, or else ``BIFOCAL_WEIGHTS``; None if neither is given.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-    """
+    """Return the file of weights: ``--weights``, or else ``BIFOCAL_WEIGHTS``; None if neither is given."""
     named = option or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
     if named is not None and not named.is_file():
         raise FileNotFoundError(f"{named}: no such file; expected a safetensors file with the weights of a timm model")
@@ -54,11 +50,7 @@ def weights_file(option: Path | None) -> Path | None:
 
 
 def features_section(weights: Path) -> dict[str, Any]:
-    """Return the section ``extract_features`` for a file of weights.
-
-    Raises:
-        ValueError: the file is no safetensors file, or belongs to none of the known backbones.
-    """
+    """Return the section ``extract_features`` for a file of weights."""
     name = recognize(weights)
     extractor = {"name": "Hypercolumns", "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
     return {"extractor": extractor, "weights": {"name": "FromFile", "path": str(weights.resolve())}}
@@ -105,11 +97,7 @@ def demo_section() -> dict[str, Any]:
 
 
 def recognize(weights: Path) -> str:
-    """Return the name of the known backbone whose weights have the names and shapes of the file's.
-
-    Raises:
-        ValueError: the file is no safetensors file, or belongs to none of them.
-    """
+    """Return the name of the known backbone whose weights have the names and shapes of the file's."""
     import timm
     import torch
 

@@ -58,9 +58,6 @@ class Choice:
 def parse_budget(text: str) -> float:
     """Return the seconds of a time such as "30m".
 
-    Raises:
-        ValueError: the text is no time.
-
     Example:
         >>> parse_budget("90s"), parse_budget("30m"), parse_budget("1.5h")
         (90.0, 1800.0, 5400.0)

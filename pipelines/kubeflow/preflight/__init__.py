@@ -27,9 +27,6 @@ def check_all(subject: Subject, skipped: Collection[str] = ()) -> None:
 
     Args:
         skipped: names of checks, or ``ALL``.
-
-    Raises:
-        ValueError: something is missing; the message lists all problems.
     """
     checks: dict[str, Any] = {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
     problems = [f"{name}: {redact(problem)}" for name, check in checks.items() for problem in check(subject)]
