@@ -19,11 +19,7 @@ _locks: dict[Path, int] = {}
 
 
 def open_partial(final: Path, fingerprint: Mapping[str, Any]) -> Path:
-    """Return the partial directory of artifact ``final``, to write its files in.
-
-    The files of a killed run are kept if that run had the same ``fingerprint``; otherwise the directory is empty.
-    This process keeps a lock on the directory until ``commit``.
-    """
+    """Return the locked partial directory of ``final``; it keeps a killed run's files with the same ``fingerprint``."""
     partial, text = partial_path(final), _json(fingerprint)
     file = partial / FINGERPRINT
     partial.mkdir(parents=True, exist_ok=True)
@@ -41,10 +37,7 @@ def partial_path(final: Path) -> Path:
 
 
 def commit(partial: Path, final: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of ``partial`` and rename the directory to ``final``.
-
-    The top-level folder ``checkpoints`` is deleted: a complete artifact does not need it.
-    """
+    """Write the manifest of ``partial``, delete its ``checkpoints`` and rename the directory to ``final``."""
     shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
     (partial / FINGERPRINT).unlink()
     write_json(partial / MANIFEST, {"schema_version": SCHEMA_VERSION, **manifest, "files": hash_files(partial)})
@@ -78,10 +71,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
 
 
 def check_files(artifact: Path) -> None:
-    """Compare the files of a complete artifact with the hashes of its manifest; other files are ignored.
-
-    This reads every file: docs/reliability.md has the time.
-    """
+    """Compare the files of a complete artifact with the hashes of its manifest; other files are ignored."""
     manifest = read_manifest(artifact)
     writer = manifest.get("component", "a stage")
     for name, digest in manifest["files"].items():
@@ -116,10 +106,7 @@ def hash_files(root: Path) -> dict[str, str]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON; a crash leaves the old file or the complete new one.
-
-    NaN and infinity become null: JSON has no such numbers, and most readers reject them.
-    """
+    """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or the whole new one."""
     write_text(path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 

@@ -1,7 +1,4 @@
-"""Import closure: the files and packages that a stage runs, found in the sources without importing them.
-
-The hash of a module is the hash of its meaning: another comment, docstring or layout repeats no stage.
-"""
+"""Import closure: files and packages that a stage runs, hashed by meaning, found without importing them."""
 
 import ast
 import sys
@@ -25,12 +22,7 @@ WITHOUT_MEANING = ("ctx", "kind", "type_comment")
 
 @dataclass(frozen=True)
 class Closure:
-    """Sources of a stage.
-
-    Attributes:
-        files: hash of each module and data file by its path relative to the root of the repository, sorted.
-        packages: import names of all other packages, without the standard library, sorted.
-    """
+    """Sources of a stage: the sorted hash of each file by relative path, and sorted import names of packages."""
 
     files: Mapping[str, str]
     packages: tuple[str, ...]
@@ -38,13 +30,8 @@ class Closure:
 
 @dataclass(frozen=True)
 class Module:
-    """Contents of one file.
-
-    Attributes:
-        hash: SHA-256 of its meaning.
-        imports: names of modules; for ``from package import name`` also ``package.name``, which may not be a module.
-        deferred: module of each name imported under ``TYPE_CHECKING`` only, see ``lazy_attributes``: the file that
-            imports such a name from this one imports that module.
+    """One file: the SHA-256 of its meaning, the names it imports, and the module of each name imported under
+    ``TYPE_CHECKING`` only (``deferred``), which an importer of that name imports, see ``lazy_attributes``.
     """
 
     hash: str
@@ -53,11 +40,8 @@ class Module:
 
 
 def import_closure(root: Path, modules: Iterable[str]) -> Closure:
-    """Return the files and packages that importing and running ``modules``, below ``root``, needs.
-
-    Every import counts, also one in a function. A string that names a module counts as an import, because parts are
-    built by the name of their package: ``build("bifocal.losses", ...)``. Files of a package that are not modules, such
-    as a style sheet, belong to each module in their folder.
+    """Return the files and packages that running ``modules`` needs. Imports in functions count, strings that name a
+    module (``build("bifocal.losses", ...)``), and data files in a module's folder.
     """
     files, packages = dict[str, str](), set[str]()
     waiting, seen = list(modules), set[str]()

@@ -51,10 +51,8 @@ def packages(component: Component) -> tuple[str, ...]:
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the installed version of each package, "none" if it is missing, and Python's.
-
-    Versions are without their local part, so that torch 2.15.0+cpu equals 2.15.0+cu128, and Python's without its
-    patch level: a colleague with another card or patch level shares the cache.
+    """Return versions of packages ("none" if missing) and Python, without local part and patch level of Python, so that
+    machines with different cards share the cache.
     """
     versions = {name: _installed_version(name) for name in names}
     return {PYTHON: f"{sys.version_info.major}.{sys.version_info.minor}", **versions}
@@ -80,10 +78,7 @@ def pinned_versions(names: Iterable[str], image: str, root: Path = ROOT) -> dict
 
 
 def image_key(component: Component) -> str:
-    """Key of a component in its image: its sources and the pinned versions, which the image installs.
-
-    It is the same on every machine with these files, whatever is installed there.
-    """
+    """Key of a component in its image: sources and pinned versions, the same on every machine with these files."""
     return _digest(source_hash(component), pinned_versions(packages(component), component.image))
 
 

@@ -13,10 +13,7 @@ TIMEOUT_SECONDS = 20
 
 
 def send_notice(text: str) -> int:
-    """Print a notice, and send ``{"text": ...}`` to the web hook ``BIFOCAL_NOTICE_URL``; return 1 if it has been sent.
-
-    Without the variable, the notice is only printed, and the result is 0.
-    """
+    """Print a notice; return 1 if it was sent as ``{"text": ...}`` to ``BIFOCAL_NOTICE_URL``, else 0."""
     text = redact(text)
     click.secho(text, fg="red", err=True)
     url = os.environ.get(VARIABLE)

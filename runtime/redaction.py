@@ -20,10 +20,7 @@ SECRET_NAME = re.compile(
 
 
 def redact(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return ``text`` with every credential replaced by ``***``.
-
-    Credentials are the user info of URLs, values after ``password=``, ``token=`` and the like, authorization headers,
-    and the values of secret variables of the environment, wherever they appear.
+    """Return ``text`` with ``***`` for credentials: URL user info, ``password=``, headers, secret environment values.
 
     Example:
         >>> redact("no answer from postgresql://bifocal:S3cret@db:5432/mlflow", {})

@@ -48,10 +48,7 @@ def items_of_shard(items: Sequence[T], shard: str) -> Sequence[T]:
 
 
 def read_shards(paths: Iterable[Path], stage: str) -> dict[Path, dict[str, Any]]:
-    """Return the manifests of all shards of a stage, in the order of their numbers.
-
-    ``stage`` is a verb for messages, such as "extract".
-    """
+    """Return the manifests of all shards of a stage in order; ``stage`` is a verb for messages ("extract")."""
     listed = [(path, artifacts.read_manifest(path)) for path in paths]
     shards = [(path, manifest["arguments"].get("shard", "1/1")) for path, manifest in listed]
     count = parse_shard(shards[0][1])[1]

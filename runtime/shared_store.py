@@ -1,11 +1,7 @@
-"""Shared store: large artifacts on a volume that every step of a cluster mounts, at ``BIFOCAL_STORE``.
-
-Kubeflow's launcher copies every input of a step into its pod, file by file, and every output back (kubeflow/pipelines
-2.17, backend/src/v2/objectstore/object_store.go:176). With a store, it copies a reference instead: the manifest of the
-artifact and its place in the store. Readers map the files there to memory.
-
-A workspace of Kubeflow does not serve: its volume belongs to one run (backend/src/v2/driver/k8s.go, function
-``GetWorkspacePVCName``), and a later run takes references from the cache.
+"""Shared store: large artifacts on a volume of all steps, at ``BIFOCAL_STORE``. Kubeflow's launcher copies every input
+and output of a step, file by file (kubeflow/pipelines 2.17, backend/src/v2/objectstore/object_store.go:176); with a
+store, it copies a reference: manifest and place. A workspace of Kubeflow belongs to one run, but later runs use cached
+references.
 """
 
 import json
@@ -23,10 +19,7 @@ REFERENCE = "reference.json"
 
 
 def stored_path(output: str, fingerprint: Mapping[str, Any]) -> Path | None:
-    """Return the place in the store of the output of a stage with ``fingerprint``; None without a store.
-
-    A retried step finds the partial directory of the killed one there.
-    """
+    """Return the output's place for ``fingerprint``, where a retry finds its partial files; None without a store."""
     store = os.environ.get(VARIABLE)
     if not store:
         return None
@@ -35,10 +28,7 @@ def stored_path(output: str, fingerprint: Mapping[str, Any]) -> Path | None:
 
 
 def commit_stored(partial: Path, place: Path, manifest: Mapping[str, Any], output: Path) -> None:
-    """Complete the artifact at ``place``, and write the reference to it at ``output``.
-
-    An artifact that is complete already stays: other steps may have mapped its files to memory.
-    """
+    """Complete the artifact at ``place``, unless it is complete already, and write its reference at ``output``."""
     if (place / artifacts.MANIFEST).is_file():
         shutil.rmtree(partial)
     else:

@@ -1,8 +1,4 @@
-"""Declaration of a component. One ``Component`` gives its command line, its DVC stage and its Kubeflow component.
-
-This module, ``runtime.marks`` and every ``spec.py`` import only the standard library and pydantic, so a graph compiles
-without torch.
-"""
+"""Declaration of a component: its command line, DVC stage and Kubeflow component; imports pydantic, not torch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -33,10 +29,7 @@ class Params(StrictModel):
         return True
 
     def conflicts(self) -> Iterable[str]:
-        """Return contradictions between parts of the section; called when each part is valid by itself.
-
-        In contrast to a pydantic validator, it may import the parts' classes, and so torch.
-        """
+        """Return contradictions between valid parts; unlike a pydantic validator, it may import their classes."""
         return ()
 
     def local_files(self) -> Iterable[str]:

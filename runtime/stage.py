@@ -61,11 +61,9 @@ def run_stage(
     arguments: Mapping[str, Any] | None = None,
     sources: Mapping[str, str] | None = None,
 ) -> StageResult:
-    """Run ``component``, commit its outputs and return its result.
-
-    Under ``torchrun``, only the main process commits, tracks and returns a result. ``values`` are all parameters of the
-    pipeline, for MLflow; ``arguments`` such as ``shard`` belong to a cluster step and are not parameters. A killed
-    run whose user files have other digests in ``sources`` since does not resume.
+    """Run ``component``, commit its outputs and return its result; under ``torchrun``, only in the main process.
+    ``values`` are all parameters, for MLflow, ``arguments`` of a cluster step; a killed run with other ``sources`` does
+    not resume.
     """
     # With pages of 4 KB, a training spends up to half of its processor time in page faults.
     os.environ.setdefault(HUGE_PAGES, "1")

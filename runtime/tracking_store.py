@@ -16,11 +16,7 @@ def project_store() -> str:
 
 
 def project_folder() -> Path:
-    """Top level of the git checkout; the working directory outside of one.
-
-    'dvc exp run --temp' and queued experiments run in a copy of the checkout below .dvc/tmp, which DVC deletes at the
-    end. For their stages, DVC sets DVC_ROOT to the project itself (dvc/repo/experiments/queue/base.py:336).
-    """
+    """Top level of the git checkout, else the working directory; ``DVC_ROOT`` for copies that DVC deletes."""
     if "DVC_ROOT" in os.environ:
         return Path(os.environ["DVC_ROOT"]).resolve()
     process = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False)

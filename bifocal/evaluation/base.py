@@ -160,10 +160,7 @@ def scalar_metrics(results: Iterable[Result]) -> dict[str, float]:
 
 
 def summary_metrics(results: Iterable[Result]) -> dict[str, float]:
-    """Return the scalars that compare experiments at a glance: headlines, or else the first, of each result.
-
-    At most ``MAX_SUMMARY``: a table of experiments has one column for each.
-    """
+    """Return at most ``MAX_SUMMARY`` scalars to compare experiments: headlines, or the first metric, of each result."""
     chosen: list[MetricRow] = []
     for result in results:
         rows = result.metric_rows()

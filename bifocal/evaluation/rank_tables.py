@@ -55,11 +55,8 @@ def pool_hash(contents: Iterable[str]) -> str:
 def write_rank_tables(
     directory: Path, results: Sequence[Result], dataset: Dataset, split: str, features: FeatureStore
 ) -> None:
-    """Write ``ranks.parquet``, ``trained_on.parquet`` and ``evaluated_on.parquet``.
-
-    The first joins the queries of all results. The second holds the SHA-256 of every image file outside ``split``. The
-    third has one row per image of ``split``: image_id, ``content`` (SHA-256 of the file, "" without one) and
-    ``features`` (SHA-256 of the stored features).
+    """Write ``ranks.parquet`` (queries of all results), ``trained_on.parquet`` (SHA-256 of image files outside
+    ``split``) and ``evaluated_on.parquet`` (image_id and SHA-256 of file and features of the images of ``split``).
     """
     tables = [result.queries for result in results if result.queries is not None]
     ranks = pd.concat(tables, ignore_index=True) if tables else query_ranks("", [], [], [], [], [])

@@ -25,11 +25,7 @@ GRAPH, PREPROCESSING = "backbone.onnx", "preprocessing.json"
 def export_images(
     features: Path, folder: Path, encoder: ImageEncoder | RankingBackbone | None, seed: int
 ) -> list[Parity]:
-    """Write what an encoder of these features needs to read an image, and compare graphs with torch.
-
-    This is ``backbone.onnx`` if one graph can compute the features. An encoder that reads pixels, or stretches original
-    images to a square, only needs the resizing in ``preprocessing.json``.
-    """
+    """Write how an encoder reads images, with ``backbone.onnx`` if one graph can compute the features; check parity."""
     parities: list[Parity] = []
     if exportable_extractor(features) is not None:
         export_backbone(features, folder)
@@ -53,11 +49,7 @@ def keeps_pixels(encoder: ImageEncoder | RankingBackbone, resize: str, size: int
 
 
 def exportable_extractor(features: Path) -> GridExtractor | None:
-    """Return the extractor of a feature store, with its weights; None if no graph can compute these features.
-
-    A graph computes the cells of a map of images of one size. It cannot compute published features, proposals, pixels,
-    or features of images that keep their aspect ratio.
-    """
+    """Return a store's extractor with weights; None for published features, proposals, pixels, kept aspect ratios."""
     metadata = FeatureStore(features).metadata
     one_size = metadata.get("preprocessing", {}).get("resize") in ("square", "crop")
     if not one_size or "arguments" not in metadata or not (features / WEIGHTS_FILE).is_file():
@@ -70,10 +62,8 @@ def exportable_extractor(features: Path) -> GridExtractor | None:
 
 
 def export_backbone(features: Path, folder: Path) -> None:
-    """Write ``backbone.onnx`` and ``preprocessing.json``.
-
-    Input: ``pixels`` (batch, 3, size, size) uint8, RGB, resized and cropped as in extraction. Output: ``features``
-    (batch, R, D) float32; the store holds them as float16.
+    """Write ``backbone.onnx``, from ``pixels`` (batch, 3, size, size) uint8 to ``features`` (batch, R, D) float32, and
+    ``preprocessing.json``.
     """
     run_in_fresh_process(_export, features, folder / GRAPH)
     (pixels,) = onnx.load(folder / GRAPH).graph.input
@@ -84,10 +74,7 @@ def export_backbone(features: Path, folder: Path) -> None:
 
 
 def write_preprocessing(features: Path, folder: Path, stretched_side: int | None = None) -> None:
-    """Write ``preprocessing.json``: size in pixels, interpolation, decoded side, crop, resizing.
-
-    An encoder with a ``stretched_side`` stretches the original images itself, bilinearly.
-    """
+    """Write ``preprocessing.json``: size in pixels, interpolation, decoded side, crop and resizing."""
     preprocessing = FeatureStore(features).metadata["preprocessing"]
     # Without a crop, "scaled" is missing.
     content = {name: preprocessing[name] for name in ("size", "interpolation", "scaled") if name in preprocessing}

@@ -34,11 +34,8 @@ class _Layers(nn.Module):
 
 
 def export_elmo(text: Path, file: Path) -> None:
-    """Write the network of a text that ``ElmoLayers`` vectorized.
-
-    Inputs: ``symbols`` (words, symbols of a word), ``words`` (steps, batch) and ``lengths`` (batch,), all int64, see
-    ``bifocal.text.spelling.spell_sentences``. Output: ``values`` (batch, L, steps - 2, K) float32, without the
-    boundaries of the sentences and zero after their ends; the text store holds them as float16.
+    """Write the network of ``ElmoLayers``: ``symbols`` (words, symbols of a word), ``words`` (steps, batch) and
+    ``lengths`` (batch,), int64, to ``values`` (batch, L, steps - 2, K) float32, zero after the ends of sentences.
     """
     run_in_fresh_process(_export, text, file)
     check_shapes(file, _shapes(_load(text)))

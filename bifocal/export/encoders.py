@@ -74,17 +74,9 @@ def region_localizer(model: Model, localizer: Any = None) -> Localizer | None:
 
 
 def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer: Any = None) -> None:
-    """Write one graph of a saved model.
-
-    Inputs of the image encoder: ``features`` (batch, regions, D) float32 and ``mask`` (batch, regions) bool; if it
-    reads pixels: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation. Inputs of the text
-    encoder: ``values`` (batch, time) int64 token ids, or the vectors that the model was trained on, and ``lengths``
-    (batch,) int64. Output of both: ``embeddings`` (batch, d) float32, of unit norm. The image encoder of a model whose
-    localizer compares region vectors with a phrase also has the output ``regions`` (batch, regions, d).
-
-    A ``GroundingModel`` has other outputs: its image encoder has ``cells`` (batch, L, R, d), zero for padding, its text
-    encoder ``sentences`` (batch, d) and ``words`` (batch, time, d), zero after the end of a sentence. Its third graph,
-    "scores", maps these to ``scores`` (images, sentences) float32.
+    """Write one graph of a saved model. Outputs: ``embeddings`` (batch, d) of unit norm and, for a localizer of
+    regions, ``regions`` (batch, regions, d); of a ``GroundingModel``: ``cells`` (batch, L, R, d), ``sentences`` (batch,
+    d) and ``words`` (batch, time, d), and the ``scores`` (images, sentences) of a third graph.
     """
     run_in_fresh_process(_export, model_directory, branch, file, localizer)
     check_shapes(file, input_shapes(load_model(model_directory), branch))

@@ -26,10 +26,8 @@ def write_graph(
     *,
     any_size: bool = False,
 ) -> None:
-    """Write ``module`` as ONNX, with named inputs of given shapes; call it by ``bifocal.export.process``.
-
-    Each dynamic dimension of ``example`` needs at least two elements. ``any_size`` accepts a module that takes some
-    sizes only, such as multiples of a backbone's stride.
+    """Write ``module`` as ONNX; dynamic dimensions of ``example`` need at least two elements. ``any_size`` accepts a
+    module that takes some sizes only, such as multiples of a backbone's stride.
     """
     names = [name for shape in shapes.values() for name in shape if isinstance(name, str)]
     # torch.export allows such a module for a name, not for a Dim.

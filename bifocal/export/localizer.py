@@ -26,10 +26,7 @@ PATCHES = 5
 
 
 def export_localizer(model_directory: Path, features: Path, folder: Path, localizer: Any = None) -> None:
-    """Write ``localizer.json``, unless the model has no localizer or no graph reads images.
-
-    Call it after the encoders, the backbone and the preprocessing are in ``folder``.
-    """
+    """Write ``localizer.json`` after the graphs in ``folder``, if the model has a localizer and reads images."""
     model = load_model(model_directory)
     chosen = chosen_localizer(model, localizer)
     served = None if chosen is None else chosen.served()

@@ -26,10 +26,7 @@ from bifocal.text.vectorizers.contextual.open_clip_text import TOWER
 def export_model(
     embedding: Path, features: Path, text: Path, folder: Path, *, seed: int, localizer: Any | None = None
 ) -> list[Parity]:
-    """Write the graphs of a model that was trained with these features and this text, and compare them with torch.
-
-    ``localizer`` is a part of ``bifocal.localization``; None for the image encoder's own.
-    """
+    """Write a model's graphs and compare them with torch; ``localizer`` None is the image encoder's own."""
     model = load_model(embedding)
     check_inputs(model, FeatureStore(features), TextStore(text))
     parities = [

@@ -20,11 +20,7 @@ BATCHES, LENGTHS = (1, 2, 5), (1, 3, 20)
 
 @dataclass(frozen=True)
 class Parity:
-    """Largest difference of a graph's outputs and torch's, for one batch size and length (regions or words).
-
-    The differences of features, ELMo's layers, a localizer's scores and other values above 1 are relative to the
-    largest.
-    """
+    """Largest difference between a graph and torch for one batch size and length; relative for values above 1."""
 
     branch: str
     batch: int

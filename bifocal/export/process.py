@@ -20,11 +20,7 @@ PRELOAD = [
 
 
 def run_in_fresh_process(function: Callable[..., None], *arguments: Any) -> None:
-    """Run ``function`` in a new process and wait for it; an exception is raised here.
-
-    A second export in one process can silently freeze a dynamic axis, so every export gets its own process. The
-    processes are forks of one server that has imported torch but exported nothing.
-    """
+    """Run ``function`` in a new process: a second export in one process can silently freeze a dynamic axis."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as process:

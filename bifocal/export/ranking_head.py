@@ -35,10 +35,8 @@ def export_ranking_model(model_directory: Path, features: Path, folder: Path, *,
 
 
 def export_head(model_directory: Path, folder: Path) -> None:
-    """Write ``ranking_head.onnx`` and ``labels.json``: the task and the names of the scores.
-
-    Inputs: ``pixels`` (batch, 3, height, width) float32, 0 to 255, resized as in evaluation; or ``features`` (batch,
-    regions, D) float32 and ``mask`` (batch, regions) bool. Output: ``scores`` (batch, C) float32.
+    """Write ``ranking_head.onnx``, from the inputs of ``export_encoder`` to ``scores`` (batch, C) float32, and the
+    scores' names in ``labels.json``.
     """
     run_in_fresh_process(_export, model_directory, folder / GRAPH)
     check_shapes(folder / GRAPH, input_shapes(model_directory))

@@ -7,11 +7,8 @@ from bifocal.models.pertinence import pertinence
 
 
 class LateInteraction(nn.Module):
-    """Scores (N, M) of a ``GroundingModel``, R_w + R_s for all pairs, in operations that ONNX supports.
-
-    Akbari et al., CVPR 2019, eq. (1)-(6). Inputs: cells (N, L, R, d), sentences (M, d) and words (M, T, d), zero for
-    padding. Unlike ``GroundingModel.score``, it also computes the pertinence of padding, and leaves it out of the sum
-    over the words: the number of words in a batch is not a dimension of a graph.
+    """Scores (N, M) of a ``GroundingModel``, R_w + R_s for all pairs, in operations that ONNX supports. Akbari et al.,
+    CVPR 2019, eq. (1)-(6); cells (N, L, R, d), sentences (M, d) and words (M, T, d) are zero for padding.
     """
 
     def __init__(self, model: GroundingModel) -> None:

@@ -124,12 +124,8 @@ def has_network(text: Path) -> bool:
 
 
 def export_text_encoder(model_directory: Path, text: Path, file: Path) -> None:
-    """Write the text encoder of a saved model with the network of its vectorizer before it.
-
-    Inputs: ``values`` (batch, time) int64, ids of subwords as ``tokenizer.json`` gives them, and ``lengths`` (batch,)
-    int64; the tower of ``OpenClipText`` reads rows of one length, padded with 0. With ``Concatenated``, these or
-    ``values`` (batch, K) float32 of each vectorizer, from the second on with its number: ``values_1``. Outputs: as
-    ``bifocal.export.encoders.export_encoder``.
+    """Write the text encoder with its vectorizer's network: ``values`` (batch, time) int64 subwords and ``lengths``
+    (batch,), or with ``Concatenated`` also ``values_1`` (batch, K) float32 and so on.
     """
     run_in_fresh_process(_export, model_directory, text, file)
     check_shapes(file, _load(model_directory, text).front.shapes)

@@ -25,10 +25,7 @@ BATCH, REPETITIONS, WARM_UP = 32, 20, 3
 
 @dataclass(frozen=True)
 class Variant:
-    """Size in MB of exported graphs, median time in ms per input on one core, and R@1 in percent.
-
-    An image is timed from its file, or from its features if the graphs read no files.
-    """
+    """Size in MB of exported graphs, median time in ms per input (file or features) on one core, and R@1 in percent."""
 
     megabytes: float
     sentence_ms: float
@@ -43,10 +40,7 @@ class Variant:
 
 
 def quantize_and_measure(folder: Path, split: Dataset, features: FeatureStore, max_loss: float) -> dict[str, float]:
-    """Replace all graphs by graphs of int8, and write the measurements of both to ``quantization.json``.
-
-    Raise ``ValueError`` if they lose more than ``max_loss`` percentage points of R@1.
-    """
+    """Quantize all graphs, write ``quantization.json``; ``ValueError`` above a loss of ``max_loss`` points of R@1."""
     variants = {"float32": measure(folder, split, features)}
     for file in track(sorted(folder.glob("*.onnx")), "quantize"):
         quantize_graph(file)

@@ -19,10 +19,7 @@ FEW_WORDS = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is, or may be, wrong with entries of a dataset.
-
-    An "error" loses entries or leaks between splits, a "warning" makes a model or its results worse, a "note" informs.
-    """
+    """Possible problem of a dataset: an "error" loses or leaks entries, a "warning" harms results, a "note" informs."""
 
     severity: Severity
     title: str

@@ -10,10 +10,7 @@ SAMPLE = 500
 
 
 def caption_languages(captions_by_image: Sequence[Sequence[str]], seed: int = 0) -> dict[str, float]:
-    """Return the share of images by the language of their captions, the most frequent first.
-
-    A language is an ISO 639-1 code, or "unknown" for captions without letters. At most ``SAMPLE`` images are drawn.
-    """
+    """Return the share of images by caption language (ISO 639-1 or "unknown"), in at most ``SAMPLE`` drawn images."""
     from langdetect import DetectorFactory, LangDetectException, detect  # an extra
 
     DetectorFactory.seed = 0

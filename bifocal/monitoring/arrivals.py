@@ -87,10 +87,7 @@ def _images(collection: Collection) -> pd.DataFrame:
 
 
 def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspection, Dataset]:
-    """Inspect new images, see ``bifocal.inspection``; return the findings and the inspected dataset.
-
-    Near-duplicates are searched for among the images that have a file on this machine.
-    """
+    """Inspect new images, see ``bifocal.inspection``; return the findings and the inspected dataset."""
     root = collection.description.root
     items = collection.items.take(_rows(arrivals)).to_pandas()
     local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]

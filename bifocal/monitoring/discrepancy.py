@@ -66,10 +66,7 @@ def discrepancy_test(reference: Array, sample: Array, permutations: int = 999, s
 
 
 def gaussian_kernel(vectors: Array) -> NDArray[np.float64]:
-    """Return exp(-d^2 / (2 w^2)) of the distances d of vectors (N, D), (N, N); w is the median distance.
-
-    If most vectors are equal, w is the mean distance; if all are equal, the kernel is 1.
-    """
+    """Return exp(-d^2 / (2 w^2)) of the distances d of vectors (N, D); w is their median, or the mean if that is 0."""
     given = np.asarray(vectors, dtype=np.float64)
     norms = (given**2).sum(axis=1)
     squares: NDArray[np.float64] = np.maximum(norms[:, None] + norms[None, :] - 2 * given @ given.T, 0.0)
@@ -106,10 +103,8 @@ def _sequential_p_value(
 
 
 def unusual(reference: Array, sample: Array) -> NDArray[np.float64]:
-    """Return how much more like the sample than like the reference each vector of the sample is, (n,).
-
-    The witness function of Gretton et al., section 2.3: the difference of the mean kernels. A large value means that
-    a vector lies where the sample has many vectors, and the reference few.
+    """Return the witness function (n,) of Gretton et al., section 2.3: the difference of mean kernels, large where the
+    sample has many vectors and the reference few.
     """
     kernel = gaussian_kernel(np.concatenate([reference, sample]))[len(reference) :]
     others = (kernel[:, len(reference) :].sum(axis=1) - 1) / max(len(sample) - 1, 1)

@@ -96,11 +96,7 @@ def embed(model: SentenceEmbedder, sentences: Sequence[str]) -> NDArray[np.float
 
 
 def search_probes(model: SentenceEmbedder, index: SearchIndex, pairs: pd.DataFrame) -> Probes | None:
-    """Search every probe whose image is in the index; None if there is none.
-
-    Args:
-        pairs: columns ``item_id`` and ``caption``.
-    """
+    """Search every pair (``item_id``, ``caption``) whose image is in the index; None if there is none."""
     kept = pairs[pairs["item_id"].isin(set(compress(index.ids, ~index.removed)))]
     if not len(kept):
         return None

@@ -80,10 +80,7 @@ def sample(queries: Sequence[str], count: int, seed: int) -> list[str]:
 
 
 class KnownWords:
-    """Words that an exported model has learned.
-
-    A model that reads subwords or characters knows every word, and has no ``vocabulary``.
-    """
+    """Words that an exported model has learned; a model of subwords or characters has no ``vocabulary``."""
 
     def __init__(self, onnx: Path) -> None:
         self.vocabulary: Vocabulary | BagOfWords | None = None
@@ -106,21 +103,14 @@ class KnownWords:
 
 
 def query_languages(queries: Sequence[str], seed: int) -> dict[str, float]:
-    """Return the share of queries by language, see ``caption_languages``; empty without langdetect, or without queries.
-
-    The language of a short sentence is often guessed wrongly, in the reference as often as in a week.
-    """
+    """Return the share of queries by language, see ``caption_languages``; empty without langdetect or queries."""
     if not queries or find_spec("langdetect") is None:
         return {}
     return caption_languages([[query] for query in queries], seed)
 
 
 def other_languages(shares: Mapping[str, float], queries: int, expected: Sequence[str]) -> Count | None:
-    """Return how many queries have an unexpected language, among the queries whose language was guessed.
-
-    The result is None if the ``shares`` of ``query_languages`` are unknown, and empty; it reads a sample of the
-    queries.
-    """
+    """Count sampled queries in an unexpected language, among queries with a guess; None if ``shares`` are unknown."""
     if not shares:
         return None
     total = min(queries, SAMPLE)

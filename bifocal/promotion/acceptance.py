@@ -58,11 +58,8 @@ def assess(
     names: tuple[str, str] = ("", ""),
     looks: Sequence[Look] = (),
 ) -> Assessment:
-    """Rank the models on the test images of all of them and check the first one against ``criteria``.
-
-    The first model is the candidate, ``dataset`` is its dataset, and the second one, if there is one, is the model that
-    it would replace. A store has the features of the dataset's images for a model that does not read images. A repeated
-    comparison of two models with the same ``names`` spends no level.
+    """Check the first model, the candidate, against ``criteria`` on common test images; the second is the model that it
+    would replace. A repeated comparison with the same ``names`` spends no level.
     """
     result, candidate = Assessment(), models[0]
     result.checks += _graph_checks(candidate, criteria)

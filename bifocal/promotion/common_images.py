@@ -34,11 +34,7 @@ def common_images(
     stores: Sequence[FeatureStore | None],
     unseen_images: bool = False,
 ) -> CommonImages:
-    """Return the test images of ``dataset`` on which all models can be ranked.
-
-    The test split and the captions of the first model's ``dataset`` are used. ``unseen_images`` also counts images that
-    the other model was neither trained nor evaluated on.
-    """
+    """Return the test images of ``dataset`` on which all models can be ranked, with the captions of the first model."""
     test, others = dataset.split("test"), dataset.images[dataset.images["split"] != "test"]
     images = test.images.assign(content=_contents(test, next((store for store in stores if store is not None), None)))
     keep = images["image_id"].isin(test.captions["image_id"])

@@ -1,7 +1,4 @@
-"""Paired bootstrap: intervals of the differences between two models on the same queries.
-
-Images are resampled, not queries: the captions and phrases of one image are not independent.
-"""
+"""Paired bootstrap of the differences between two models; resamples images, whose queries are not independent."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -53,10 +50,7 @@ class Difference:
 def paired_interval(
     scores: Sequence[PairedScores], *, resamples: int, seed: int, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of the sum, over ``scores``, of mean differences.
-
-    Every resample draws the same images for all ``scores``; ``level`` is the confidence, in (0, 1).
-    """
+    """Return the bootstrap interval of summed mean differences; all ``scores`` share the drawn images."""
     return percentile_interval(bootstrap_difference(*image_totals(scores), resamples, seed), level)
 
 
@@ -93,11 +87,7 @@ def join_queries(current: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame
 def compare_ranks(
     current: pd.DataFrame, reference: pd.DataFrame, ks: Iterable[int], *, resamples: int, seed: int
 ) -> list[Difference]:
-    """Compare two models by direction: R@K of retrieval, and accuracy of every other direction, in percent.
-
-    Directions of the contrastive model below a model's heads are left out. Queries that only one table has are left
-    out.
-    """
+    """Compare two models by direction, R@K of retrieval and accuracy otherwise, in percent, on their common queries."""
     differences = []
     for direction, queries in join_queries(current, reference).groupby("direction", sort=True):
         if str(direction).startswith(ZERO_SHOT):

@@ -102,10 +102,7 @@ class ExportedModel:
 def score_matrix(
     scorer: PairScorer, image_ids: Sequence[str], sentences: Sequence[str], encode: Callable[[Sequence[str]], Array]
 ) -> NDArray[np.float32]:
-    """Return the scores (N, M) of N images and M sentences.
-
-    ``encode`` returns the cells (n, L, R, d) of images. The encoded words of all sentences stay in memory.
-    """
+    """Return the scores (N, M) of images and sentences; ``encode`` returns the cells (n, L, R, d) of images."""
     starts = range(0, len(sentences), SCORED_CAPTIONS)
     captions = [scorer.encode_captions(sentences[start : start + SCORED_CAPTIONS]) for start in starts]
     scores = np.empty((len(image_ids), len(sentences)), dtype=np.float32)

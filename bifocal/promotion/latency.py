@@ -12,11 +12,7 @@ SENTENCE = "a dog runs on the grass beside a child in a red coat"
 
 
 def latency_ratios(current: Encoders, reference: Encoders, image: bytes | None) -> dict[str, float]:
-    """Return the median time to encode one input, current over reference, by kind of input.
-
-    The models take turns and alternate which one is first, so that the speed and the load of the machine, which an
-    absolute time depends on, concern both. Without an ``image``, only sentences are timed.
-    """
+    """Return the median time per input, current over reference; the models take turns, so load concerns both."""
     ratios = {
         "text": _ratio(*(lambda model=model: model.encode_sentences([SENTENCE]) for model in (current, reference)))
     }

@@ -15,11 +15,7 @@ ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot with
 def zero_shot_check(
     ranks: pd.DataFrame, image_ids: set[str], ks: list[int], min_gain: float, alpha: float, seed: int
 ) -> Check | None:
-    """Check that a model has a higher recall sum than the contrastive model below it, by more than ``min_gain``.
-
-    A model with the same ranks is the contrastive model itself, and passes. The result is None if the table has no
-    ranks of a contrastive model.
-    """
+    """Check for a recall sum more than ``min_gain`` above the contrastive model below; None without such ranks."""
     compared = ranks[ranks["image_id"].isin(image_ids)]
     floor = compared[compared["direction"].str.startswith(ZERO_SHOT)]
     if not len(floor):

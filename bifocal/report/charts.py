@@ -16,10 +16,7 @@ def line_chart(
     y_label: str,
     dashed: Collection[str] = (),
 ) -> str:
-    """Return an SVG chart of lines in percent, each with one value for each of ``xs``.
-
-    The vertical axis ends at 100 and starts at the multiple of ten below the lowest value, at most at 80.
-    """
+    """Return an SVG chart of lines in percent, each with one value for each of ``xs``."""
     span = max(xs) - min(xs) or 1
     low = min(10 * (min(min(values) for values in lines.values()) // 10.0), 80.0)
 

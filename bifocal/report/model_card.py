@@ -1,7 +1,4 @@
-"""Model card: intended use, metrics and lineage of a model, as Markdown.
-
-Mitchell et al., "Model cards for model reporting", FAT* 2019.
-"""
+"""Model card as Markdown: intended use, metrics and lineage (Mitchell et al., FAT* 2019)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -52,10 +52,7 @@ def heatmap_overlay(heatmap: NDArray[np.floating]) -> str:
 
 
 def overlay(image: Image.Image, heatmap: NDArray[np.floating], point: tuple[float, float] | None = None) -> Image.Image:
-    """Return the image with the heatmap (h, w) stretched over it and a ring around ``point``.
-
-    ``point`` is a fraction of width and height; None is the center of the highest values, such as a cell.
-    """
+    """Return the image with a stretched heatmap (h, w) and a ring around ``point``, by default its highest values."""
     if point is None:
         rows, columns = np.nonzero(heatmap == heatmap.max())
         point = ((columns.mean() + 0.5) / heatmap.shape[1], (rows.mean() + 0.5) / heatmap.shape[0])

@@ -1,7 +1,4 @@
-"""Building blocks of a report: sections of tables, charts, galleries, query lists and details.
-
-Blocks hold texts, data URIs and SVG only, so any evaluator can fill them and ``bifocal.report.html`` can render all.
-"""
+"""Building blocks of a report, which hold only texts, data URIs and SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +14,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Table:
-    """Table whose first column holds names and whose second is emphasized, unless ``text`` says that all cells are
-    texts.
-    """
+    """Table with names in its first column and an emphasized second one, unless ``text`` marks all cells as texts."""
 
     title: str
     columns: Sequence[str]

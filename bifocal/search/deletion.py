@@ -1,8 +1,4 @@
-"""Delete items from the files of a collection and of an index, so that no byte of their vectors stays.
-
-Each file is written aside and renamed, so a process that has it open reads the former one until it opens it again. A
-deletion that was killed is repeated with the same ids.
-"""
+"""Delete items, so that no byte of their vectors stays; files are replaced by renaming: repeat a killed deletion."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,10 +32,7 @@ from bifocal.search.index.format import VECTORS as INDEX_VECTORS
 
 
 def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Description:
-    """Make items tombstones: zeros replace their vectors and regions, and nulls their captions and metadata.
-
-    An image that was unpacked into the collection is deleted too. Images elsewhere stay: they are not the collection's.
-    """
+    """Make items tombstones: zero vectors, null captions and metadata; delete images unpacked into the collection."""
     description, items = Description.read(directory / DESCRIPTION), read_items(directory / ITEMS)
     gone = _mask(items["item_id"].to_pylist(), item_ids, directory)
     shard, row = (items.column(name).to_numpy() for name in ("shard", "row"))
@@ -62,11 +55,7 @@ def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Descript
 
 
 def delete_from_index(directory: Path, item_ids: Sequence[str]) -> float:
-    """Remove items from the files of an index; return the share of removed items.
-
-    Zeros replace their vectors and biases, nulls their captions and metadata; the inverted lists of faiss lose their
-    codes. An index of faiss without inverted lists, such as HNSW, is built again, which takes its time.
-    """
+    """Remove items from an index and return their share; an index of faiss without inverted lists is built again."""
     index = read_index(directory, None)
     gone = _mask(index.items["item_id"].to_pylist(), item_ids, directory)
     removed = index.removed | gone

@@ -16,10 +16,8 @@ LIMITS = ("min", "max")
 
 
 def matching_rows(items: pa.Table, where: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return which items (N,) fulfill all conditions of a filter; an item without the value fulfills none.
-
-    A condition is a value (equality), a list (any of the values), or ``{"min": a, "max": b}`` (a range with both ends,
-    one of which may be missing).
+    """Return which items (N,) fulfill all conditions: a value, a list of values, or ``{"min": a, "max": b}``, one end
+    optional.
 
     Example:
         >>> items = pa.table({"meta.year": [1998, 2004, 2011], "meta.city": ["Oslo", "Rome", None]})

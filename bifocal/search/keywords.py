@@ -18,10 +18,7 @@ FUSED = 1001
 
 
 class Keywords:
-    """BM25 over the captions and the texts of the metadata of N items; words are compared without case.
-
-    Robertson and Zaragoza, "The probabilistic relevance framework: BM25 and beyond", 2009, as the package bm25s has it.
-    The index is built in memory.
+    """BM25 over captions and metadata texts of N items, ignoring case (Robertson and Zaragoza, 2009; package bm25s).
 
     Example:
         >>> items = pa.table({"item_id": ["1", "2"], "meta.city": ["Rome", "Oslo harbor"]})
@@ -53,10 +50,7 @@ class Keywords:
 
 
 def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:
-    """Return the sum of 1 / (60 + rank) of each row over the rankings, best first; equal sums by their row.
-
-    Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods",
-    SIGIR 2009.
+    """Return the sum of 1 / (60 + rank) of each row, best first, ties by row (Cormack et al., SIGIR 2009).
 
     Example:
         >>> {row: round(score, 4) for row, score in fuse([[4, 7], [7, 9]]).items()}

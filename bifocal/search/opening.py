@@ -12,10 +12,7 @@ from bifocal.serving.identity import model_hash
 
 
 def open_search(onnx: Path, embedder: Embedder, collection: Path, index: Path | None) -> Search:
-    """Return the search of an exported model in its collection, by its index or exactly in the collection's vectors.
-
-    Raise ``ValueError`` if collection or index belong to another model.
-    """
+    """Return a model's search by an index or the collection's vectors; ``ValueError`` if they have another model."""
     digest, opened = model_hash(onnx), Collection.open(collection)
     if opened.model.sha256 != digest:
         raise ValueError(f"the collection in {collection} was embedded by another model: embed it again")

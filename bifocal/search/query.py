@@ -38,10 +38,8 @@ class Query:
         cls, text: str | None, plus: Sequence[str], minus: Sequence[str], images: Sequence[Array], texts: Array,
         **options: Any,
     ) -> "Query":  # fmt: skip
-        """Return the query whose vector is the sum of its parts; ``minus`` is subtracted.
-
-        Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.2 and figure 5. ``texts`` has
-        the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
+        """Return the query whose vector is the sum of its parts, less ``minus`` (Gordo and Larlus, CVPR 2017, section
+        6.2); ``texts`` has the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
         """
         positive = (text is not None) + len(plus)
         parts = [*images, *texts[:positive], *(-texts[positive:])]

@@ -25,11 +25,7 @@ class RegionHit(NamedTuple):
 
 
 def phrase_scores(model: HeatmapModel, phrase: Vectors, vectors: Vectors) -> Vectors:
-    """Return the scores (R,) of regions (R, d) for a phrase (d,) that can be compared between images.
-
-    They are the localizer's scores, if these depend only on a region; else dot products with the phrase, because
-    ``SmoothedActivations`` standardizes the scores of each image.
-    """
+    """Return scores (R,) that compare images: dot products for ``SmoothedActivations``, which normalizes per image."""
     if model.name == "largest_dimensions":
         return largest_dimensions(vectors, phrase, **model.arguments)
     return dot_products(vectors, phrase)

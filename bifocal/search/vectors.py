@@ -37,10 +37,7 @@ class Vectors:
         return self._gather(shard, row)
 
     def batches(self, size: int) -> Iterator[NDArray[np.float16]]:
-        """Yield the vectors of ``size`` items each, in order; the last batch may be smaller.
-
-        A batch within one shard is a view of the file.
-        """
+        """Yield the vectors of ``size`` items each, in order; a batch within one shard is a view of the file."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
 
@@ -56,10 +53,7 @@ class Vectors:
 
 
 class FileVectors:
-    """Vectors (N, d) float16 in a file: slices are mapped, single rows are read.
-
-    A mapped row maps the cached pages around it too, so the rows of some hundred searches would map most of the file.
-    """
+    """Vectors (N, d) float16 in a file: slices are mapped, single rows read, because mapping caches nearby pages."""
 
     def __init__(self, file: Path, shape: tuple[int, int]) -> None:
         self.shape = shape

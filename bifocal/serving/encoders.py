@@ -26,11 +26,7 @@ Captions = tuple[Array, Array]
 
 
 class ImageGraph:
-    """An ONNX graph that reads images or their features, and the preprocessing of its inputs.
-
-    ``inputs`` has "image" if the graphs cover all preprocessing, and "features" unless the graph reads pixels.
-    ``feature_dim`` is D of the features (R, D) of an image, None if the graph accepts any.
-    """
+    """ONNX graph with the preprocessing of its ``inputs``, "image" or "features"; ``feature_dim`` None accepts any."""
 
     def __init__(self, directory: Path, file: str, threads: int = 0) -> None:
         self.images = open_session(directory / file, threads)
@@ -63,10 +59,7 @@ class ImageGraph:
         return self.run(inputs, output)[0]
 
     def run(self, inputs: Sequence[Array], output: str | Sequence[str] | None = None) -> list[Array]:
-        """Return the outputs of the graph, see ``run_graph``, for B features (R, D) or pixels (3, H, W).
-
-        Images of one size pass through the network together: padding would change their features.
-        """
+        """Return outputs (see ``run_graph``) for B features (R, D) or pixels (3, H, W); padding changes features."""
         if not self.reads_pixels:
             return run_graph(self.images, pad_features(inputs), output)
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -115,10 +108,7 @@ class Embedder(Encoders):
 
 
 class PairScorer(Encoders):
-    """A model that compares the words of a sentence with the cells of an image, and has no vector for either.
-
-    The features (R, D) of an image are R / L cells of each of L levels, one level after the other.
-    """
+    """A model that compares words with cells, without single vectors; features (R, D) are R / L cells per level."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -159,11 +149,7 @@ def read_pixels(
     decoded_side: int | None = None,
     resize: Resize = "square",
 ) -> Array:
-    """Return the pixels (3, H, W) uint8 of an image file.
-
-    A side of ``decoded_side`` pixels is enough of a JPEG. The shorter side becomes ``scaled`` pixels before a central
-    square of ``size`` is cropped; without ``scaled``, the image is resized.
-    """
+    """Return an image file's pixels (3, H, W) uint8: a central square of the shorter side ``scaled``, or resized."""
     try:
         decoded = decode_image(BytesIO(file_bytes(image)), MAX_PIXELS, decoded_side)
     except ValueError as error:

@@ -1,8 +1,4 @@
-"""Heatmaps of a phrase in an image from the ONNX graphs of a model, equal to the heatmaps of its torch localizer.
-
-``bifocal.localization`` has the papers' equations and their options; here they are computed with numpy for one image
-and one phrase.
-"""
+"""Heatmaps of a phrase in an image from ONNX graphs, by numpy, equal to the heatmaps of ``bifocal.localization``."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -76,10 +72,8 @@ def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tupl
 
 
 def image_vectors(encoder: ImageGraph, vectors: str, inputs: Sequence[Array]) -> list[Array]:
-    """Return the vectors of the regions of each image, from its features (R, D) or pixels (3, H, W).
-
-    ``vectors`` is "regions" for an output of its own (R, d), "cells" for the first output (L, R, d), and
-    "single_regions" for embeddings (R, d) of each region as an image of its own.
+    """Return the region vectors of each image: output ``regions`` (R, d), the first output's "cells" (L, R, d), or
+    "single_regions", embeddings (R, d) of each region as an image.
     """
     if vectors == "single_regions":
         return [encoder.encode_inputs([region[None] for region in image]) for image in inputs]

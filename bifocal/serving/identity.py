@@ -10,10 +10,7 @@ REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantiz
 
 
 def model_hash(directory: Path) -> str:
-    """Return the SHA-256 over the names and contents of an exported model's files.
-
-    A copy of the files, such as a registered version, has the same hash.
-    """
+    """Return the SHA-256 of the names and contents of an exported model's files."""
     if not any(directory.glob("*.onnx")):
         raise FileNotFoundError(f"{directory} holds no exported model: it has no graph *.onnx")
     files: dict[str, str] = {}

@@ -30,11 +30,7 @@ class Limits:
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] = os.environ) -> "Limits":
-        """Return the limits of this process: ``BIFOCAL_MAX_ROWS`` and so on replace the defaults.
-
-        A worker of Spark has no limits of a request: its rows come from the user's own cluster, in batches that Spark
-        chooses.
-        """
+        """Return limits with ``BIFOCAL_MAX_ROWS`` and so on; none for Spark, whose rows are the user's own."""
         if "pyspark.worker" in sys.modules:
             return cls(rows=0, total_pixels=0)
         values = {}

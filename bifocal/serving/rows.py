@@ -58,10 +58,7 @@ class Rows:
                 raise ValueError(f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}")
 
     def within(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> "Rows":
-        """Return the rows with image files as bytes; raise ``ValueError`` for the first row beyond the limits.
-
-        Equal images count once unless ``repeated_images``, because the model decodes each of them.
-        """
+        """Return rows with image files as bytes, or ``ValueError`` beyond limits; count equal images once."""
         limits.check_sentences(self.values["text"])
         images = self.values["image"]
         if repeated_images:

@@ -25,10 +25,7 @@ def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
 
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the threads of an operation: ``OMP_NUM_THREADS``, or 0 for one per core.
-
-    onnxruntime does not read the variable. Spark sets it to the cores of a task: without it, each of its workers would
-    have one thread per core of the machine.
+    """Return ``OMP_NUM_THREADS``, which Spark sets and onnxruntime does not read, or 0 for one thread per core.
 
     >>> default_threads({"OMP_NUM_THREADS": "1"}), default_threads({})
     (1, 0)

@@ -30,12 +30,8 @@ class Reader(Protocol):
 
 
 class SentenceReader:
-    """Converts sentences to the inputs of a text encoder, as the vectorizer of its training did.
-
-    A vocabulary gives token ids, ``elmo.onnx`` contextual vectors. Other vectorizers are in the folder ``text``: the
-    graph of the text encoder contains the networks of transformers, whose subwords are read by ``tokenizer.json``;
-    ``terms.json`` gives bags of words, ``static.safetensors`` means of token vectors, ``fisher.safetensors`` Fisher
-    vectors. A vectorizer that is not in ``READERS`` needs the whole library.
+    """Converts sentences to the inputs of a text encoder, as the vectorizer of its training did; a vectorizer that is
+    not in ``READERS`` needs the whole library.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -20,10 +20,7 @@ TERMINATION_LOG, TERMINATION_BYTES = Path("/dev/termination-log"), 4096
 
 
 class StageCommand(click.Command):
-    """Command that runs one component; its help shows the parameters with their descriptions and current values.
-
-    The merge step is one of ``components``; ``stages`` have a section in ``params.yaml``.
-    """
+    """Command of one component, with its parameters and their values in the help; ``stages`` are in ``params.yaml``."""
 
     def __init__(
         self, component: Component, components: Mapping[str, Component], stages: Mapping[str, Component]

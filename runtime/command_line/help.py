@@ -21,10 +21,7 @@ def write_artifacts(formatter: click.HelpFormatter, component: Component) -> Non
 
 
 def write_parameters(formatter: click.HelpFormatter, component: Component, file: Path) -> None:
-    """Write each parameter with its value in ``file``, its type and range, and its description.
-
-    A parameter that names a part is followed by the names that it may have and the arguments of the chosen part.
-    """
+    """Write each parameter's value in ``file``, type, range and description; for a part, its choices and arguments."""
     values = parameters.load(file) if file.is_file() else {}
     section = values.get(component.name)
     section = {"seed": values.get("seed"), **(section if isinstance(section, dict) else {})}

@@ -9,10 +9,8 @@ CONFIG = Path(__file__).with_name("login.config")
 
 
 def git_environment() -> dict[str, str]:
-    """Return the environment for git and DVC: no prompts, and the login of ``BIFOCAL_GIT_PASSWORD`` if that is set.
-
-    ``BIFOCAL_GIT_PASSWORD`` is a password or an access token, ``BIFOCAL_GIT_USERNAME`` its user, by default "git". A
-    file of git's configuration passes them on: DVC clones by dulwich, which ignores ``GIT_CONFIG_COUNT``.
+    """Return the environment for git and DVC: no prompts, and the login of ``BIFOCAL_GIT_PASSWORD`` in a file of git's
+    configuration, because DVC's dulwich ignores ``GIT_CONFIG_COUNT``.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     if environment.get("BIFOCAL_GIT_PASSWORD"):
@@ -22,10 +20,7 @@ def git_environment() -> dict[str, str]:
 
 
 def call(*command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command in ``folder``, by default the working directory, and return its output.
-
-    The process environment takes precedence over ``environment``. A failure is a ``ValueError`` with the error text.
-    """
+    """Return a command's output, or raise ``ValueError``; the process environment overrides ``environment``."""
     process = subprocess.run(
         command,
         cwd=folder,

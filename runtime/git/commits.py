@@ -8,11 +8,7 @@ from runtime.git.commands import call
 
 
 def last_commits(repository: str, revision: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the last commit up to ``revision`` that changed each path, or the files by which DVC tracks it.
-
-    ``repository`` is a URL or a folder, ``revision`` a commit or a branch. Without such a commit, for example if a
-    stage of a ``dvc.yaml`` writes the path, it is ``revision`` itself.
-    """
+    """Return the last commit up to ``revision`` that changed each path or its DVC files, else ``revision`` itself."""
     paths = sorted(paths)
     if not paths:
         return {}

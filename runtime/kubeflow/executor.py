@@ -1,8 +1,4 @@
-"""Kubeflow's executor protocol: run a stage from an ExecutorInput and write its ExecutorOutput.
-
-Both formats are defined in kfp's ``pipeline_spec.proto``. A message may have outputs that the component does not
-declare: the driver adds ``executor-logs`` (kubeflow/pipelines 2.17, backend/src/v2/driver/driver.go:747-760).
-"""
+"""Kubeflow's executor protocol, kfp's ``pipeline_spec.proto``: from an ExecutorInput to its ExecutorOutput."""
 
 import json
 import math
@@ -64,10 +60,8 @@ class ExecutorInput:
     def write_output(
         self, component: Component, metrics: Mapping[str, float], parameters: Mapping[str, str] | None = None
     ) -> None:
-        """Write the output parameters and the ExecutorOutput: metadata of the outputs that ``component`` declares.
-
-        The metrics are metadata of each artifact. The launcher rejects NaN and infinity (kubeflow/pipelines 2.17,
-        backend/src/v2/component/launcher_v2.go:1232), so they are left out.
+        """Write the outputs that ``component`` declares, without others from the driver, and without NaN and infinity:
+        the launcher rejects them in metrics (kubeflow/pipelines 2.17, launcher_v2.go:1232).
         """
         missing = sorted(
             {*component.outputs} - {*self.outputs} | {*component.parameter_outputs} - {*self.output_parameters}

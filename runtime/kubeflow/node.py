@@ -1,9 +1,4 @@
-"""Program of each machine of a TrainJob: download the inputs, train with ``torchrun``, upload the model.
-
-``torchrun`` reads the number of machines, its own rank and the address of the first machine from the variables
-``PET_*`` that the torch plugin of Kubeflow's Trainer sets (trainer
-``pkg/runtime/framework/plugins/torch/torch.go:141-165``).
-"""
+"""Program of each machine of a TrainJob: download, train with ``torchrun``, upload; Trainer sets ``PET_*``."""
 
 import json
 import os
@@ -26,11 +21,8 @@ MODEL, CHECKPOINTS = "embedding", "checkpoints"
 
 
 def main(job: Mapping[str, Any], folder: Path, secrets: Path) -> int:
-    """Train on this machine and return the exit code of ``torchrun``; the first machine uploads the model.
-
-    A machine that starts again after the end, because its pod was lost while another one uploaded, does nothing.
-    ``job`` is the description that the step ``train_distributed`` writes. The folder ``secrets`` has a folder for each
-    secret, with a file for each key.
+    """Train on this machine, return the exit code of ``torchrun``; a machine restarted after the upload does nothing.
+    ``job`` is the description by ``train_distributed``, ``secrets`` has a folder per secret with a file per key.
     """
     # This process is number 1 of its container: without a handler, the kernel ignores SIGTERM for it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

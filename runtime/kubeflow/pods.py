@@ -42,11 +42,8 @@ def create_train_job(
 
 
 def runtime_patch(settings: NodeSettings) -> patches.RuntimePatch:
-    """Return the patch of the pods with the container ``node``, as far as Trainer's API allows one.
-
-    The number of pod restarts is not patchable: it is ``backoffLimit`` of the runtime's Job, 6 by default. Nor are
-    variables of the container ``node`` (trainer ``pkg/runtime/framework/plugins/jobset/jobset.go:178``), which come
-    from the trainer's ``env``; the SDK's has no references to secrets, so secrets are mounted as files.
+    """Return the patch of the pods with the container ``node``. Trainer's API allows no patch of its variables (trainer
+    ``pkg/runtime/framework/plugins/jobset/jobset.go:178``), so secrets are mounted as files.
     """
     volumes, mounts = _volumes(settings)
     pod = patches.PodSpecPatch(

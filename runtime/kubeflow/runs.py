@@ -1,8 +1,6 @@
-"""State of a pipeline run by Kubeflow's API server: whether its tasks succeeded, and why one failed.
-
-The state that the exit handler gets is not enough. It never has a reason, and only the launcher updates it
-(kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go:227): a killed pod leaves RUNNING, and so does a run
-whose last tasks come from the cache; a task that succeeded in a retry may leave FAILED.
+"""State of a pipeline run by Kubeflow's API server. The state that the exit handler gets has no reasons, and only the
+launcher updates it (kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go:227): killed pods and cached last
+tasks leave RUNNING, retries FAILED.
 """
 
 import json
@@ -40,10 +38,8 @@ class RunState:
 
 
 def run_state(run_id: str, graph: str) -> RunState:
-    """Ask the API server at ``KFP_ENDPOINT`` for the graph ``graph`` of a run.
-
-    Only version 1 of the API has the workflow: version 2 has no messages (apiserver/server/api_converter.go:1701,
-    1876). In multi-user Kubeflow, the token of the service account is in the file ``KF_PIPELINES_SA_TOKEN_PATH``.
+    """Ask ``KFP_ENDPOINT`` for ``graph`` of a run, by version 1 of the API: version 2 has no messages
+    (apiserver/server/api_converter.go:1701). ``KF_PIPELINES_SA_TOKEN_PATH`` names the token.
     """
     endpoint = os.environ.get(ENDPOINT, "").rstrip("/")
     if not endpoint:
@@ -64,10 +60,8 @@ def run_state(run_id: str, graph: str) -> RunState:
 
 
 def parse_workflow(workflow: Mapping[str, Any], graph: str) -> RunState:
-    """Return the state of ``graph`` in Argo's status of a workflow.
-
-    A task is a node of type DAG with one pod ``executor``, or with one pod per attempt, ``executor(0)``; the pod of its
-    driver is a node ``TASK-driver`` (kubeflow/pipelines 2.17, backend/src/v2/compiler/argocompiler/container.go:425).
+    """Return the state of ``graph`` in Argo's status: a task is a DAG node with a pod ``executor`` per attempt and a
+    node ``TASK-driver`` (kubeflow/pipelines 2.17, backend/src/v2/compiler/argocompiler/container.go:425).
     """
     nodes = {node["name"]: node for node in (workflow.get("status", {}).get("nodes") or {}).values()}
     phase = next((node["phase"] for node in nodes.values() if node.get("displayName") == graph), "unknown")

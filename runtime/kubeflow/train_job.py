@@ -24,10 +24,8 @@ class JobError(ValueError):
 
 @dataclass(frozen=True)
 class TrainJob:
-    """The TrainJob ``name``, which may exist already: a killed step, started again, adopts the job that it created.
-
-    The step does not delete a job that still runs: neither after an error of the API nor when its own pod is killed.
-    ``activeDeadlineSeconds`` of the job bounds the time of a job that nobody adopts.
+    """TrainJob ``name``; a restarted step adopts it. Neither errors nor a killed step delete a running job,
+    ``activeDeadlineSeconds`` bounds its time.
     """
 
     client: Any
@@ -78,10 +76,7 @@ class TrainJob:
                 return
 
     def _get(self) -> dict[str, Any] | None:
-        """Return the job, None if there is none.
-
-        Not by the SDK's ``get_job``, which asks for runtime and pods too and hides a deletion in progress.
-        """
+        """Return the job or None; the SDK's ``get_job`` needs runtime and pods and hides a deletion in progress."""
         backend = self.client.backend
 
         def request() -> dict[str, Any]:

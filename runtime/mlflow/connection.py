@@ -22,11 +22,8 @@ def connect() -> mlflow.MlflowClient:
 
 
 def experiment_id(client: mlflow.MlflowClient) -> str:
-    """Return the id of the experiment ``MLFLOW_EXPERIMENT_NAME``, by default ``bifocal``; create it if necessary.
-
-    ``mlflow.set_experiment`` would leave the default experiment active if two processes create it at once.
-    The project's own database gets an absolute folder for logged files: MLflow's default is relative to the working
-    directory, which 'dvc exp run --temp' deletes.
+    """Return the id of ``MLFLOW_EXPERIMENT_NAME``; safe for two processes. The project's own database gets an absolute
+    folder of files: 'dvc exp run --temp' deletes relative ones.
     """
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     found = client.get_experiment_by_name(name)
@@ -42,10 +39,7 @@ def experiment_id(client: mlflow.MlflowClient) -> str:
 
 
 def run_page(run: Run) -> str:
-    """Return the address of a run's page, without credentials; "" if the store is a database.
-
-    ``BIFOCAL_MLFLOW_UI`` replaces the address of the server, which may be known only inside the cluster.
-    """
+    """Return a run's address without credentials, "" for a database; ``BIFOCAL_MLFLOW_UI`` replaces the server's."""
     server = os.environ.get("BIFOCAL_MLFLOW_UI", tracking_uri())
     if not server.startswith("http"):
         return ""
@@ -54,10 +48,7 @@ def run_page(run: Run) -> str:
 
 @contextmanager
 def mlflow_errors_as_oserror() -> Iterator[None]:
-    """Raise MLflow's errors as OSError with the server's address: the command line prints those without traceback.
-
-    MLflow does not wrap the errors of a locked database. Its own errors have the SQL statement, which is left out.
-    """
+    """Raise MLflow's errors, also of a locked database, as OSError with the server's address, without SQL."""
     try:
         yield
     except (MlflowException, DBAPIError) as error:

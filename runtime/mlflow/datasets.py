@@ -16,10 +16,7 @@ CONTEXT_TAG = "mlflow.data.context"
 
 
 def datasets_of(artifacts: Mapping[str, Path], stage: str) -> list[DatasetInput]:
-    """Return the artifacts that are data as inputs of a run: the digest is the artifact's hash, cut.
-
-    The stage is the context in MLflow, because one dataset is an input of several stages.
-    """
+    """Return data artifacts as a run's inputs, with a cut hash as digest and the stage as context."""
     return [
         DatasetInput(_dataset(name, artifacts[name]), [InputTag(CONTEXT_TAG, stage)])
         for name in DATASETS

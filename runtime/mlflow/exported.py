@@ -61,10 +61,8 @@ COLUMNS: dict[str, ColSpec | TensorSpec] = {
 def register_exported(
     model: str, alias: str, *, graphs: Path, evaluation: Path, tags: Mapping[str, str], description: str
 ) -> int:
-    """Register the graphs as a new version, unless a version has them already; return its number.
-
-    ``tags`` are results to show beside the version; the hash of every artifact behind it is added. The description is
-    the model card in Markdown. Promotion compares the files of the evaluation, which are logged as ``evidence``.
+    """Register the graphs as a new version, unless one has them; return its number. ``tags`` are results, the
+    description is the model card; files of the evaluation are logged as ``evidence`` for promotion.
     """
     registered = reuse_version(model, alias, artifact_hash(graphs), evaluation, artifact_hash(evaluation))
     if registered is not None:
@@ -86,10 +84,7 @@ def register_exported(
 
 
 def _log_model(model: str, graphs: Path) -> ModelInfo:
-    """Log the graphs with a loader, so that the model is not a pickle, and the few modules that serving needs.
-
-    A server then needs neither torch nor an installed bifocal.
-    """
+    """Log the graphs with a loader and the modules that serving needs: servers need neither torch nor bifocal."""
     opened = open_model(graphs)
     example = opened.example()
     inputs = Schema([COLUMNS[name] for name in opened.columns])

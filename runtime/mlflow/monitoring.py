@@ -13,10 +13,7 @@ TAG = "bifocal.monitoring"
 
 
 def log_monitoring(week: Week, reference: Reference, page: Path) -> None:
-    """Log the results of a week and their page to the run of its reference, which the first week creates.
-
-    The step is the number of days since the reference was written. Raise ``OSError`` if the server does not answer.
-    """
+    """Log a week's results and page to the run of its reference, at the days since it; ``OSError`` without a server."""
     step, folder = max((week.day - reference.day).days, 0), week.day.isoformat()
     tags = {"hash.model": reference.model, "monitoring.reference": reference.day.isoformat()}
     with mlflow_errors_as_oserror():

@@ -1,9 +1,6 @@
-"""Parent runs: one MLflow run per pipeline run, which the runs of its stages are nested in.
-
-On a cluster, the first step creates the parent and the exit handler ends it, so no two steps search for a parent and
-then create one. With Kubeflow's MLflow plugin, the API server does both (kubeflow/pipelines 2.17,
-``backend/src/apiserver/plugins/mlflow/handler.go:85`` and ``:191``). Stages that DVC or a user starts one by one have
-no first step: they find or create the parent under a lock of this machine.
+"""Parent runs: one MLflow run per pipeline run. On a cluster, the first step creates it and the exit handler ends it,
+or Kubeflow's MLflow plugin does both (kubeflow/pipelines 2.17, ``backend/src/apiserver/plugins/mlflow/handler.go:85``);
+stages that start one by one find or create it under a lock of this machine.
 """
 
 import os
@@ -37,11 +34,7 @@ class PipelineRun:
 
 
 def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None) -> PipelineRun:
-    """Create the parent run of a pipeline run, or return the one that an earlier attempt of this step created.
-
-    Call it in only one step, before every stage. Under Kubeflow's MLflow plugin, the parent is the plugin's. It links
-    to the run in Kubeflow if ``BIFOCAL_KFP_UI`` is set, see ``runtime.kubeflow.runs``.
-    """
+    """Create the parent run, before every stage and in only one step, or return the one of an earlier attempt."""
     tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
         client = connect()
@@ -57,11 +50,7 @@ def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str
 
 
 def end_pipeline_run(pipeline: str, succeeded: bool) -> None:
-    """End the parent run of a pipeline run with the status of the whole; do nothing if it has none.
-
-    The parent gets ``duration_seconds`` since its start, and the ``core_hours`` of its stages. Stages that were killed
-    still have the status RUNNING: they get FAILED. Under Kubeflow's MLflow plugin, the API server ends the run.
-    """
+    """End the parent run, if any, with ``duration_seconds`` and ``core_hours``; RUNNING (killed) stages get FAILED."""
     if under_plugin():
         return
     with mlflow_errors_as_oserror():

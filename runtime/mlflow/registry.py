@@ -24,11 +24,7 @@ RELEASE_TAG = "release"
 
 
 def reuse_version(model: str, alias: str, onnx_hash: str, evaluation: Path, evaluation_hash: str) -> int | None:
-    """Move ``alias`` to the latest version that has the same ONNX artifact, and return its number; None without one.
-
-    Registration is idempotent by this function: a model that is registered already gets no second version. A new
-    evaluation, such as one on a renewed test split, replaces the evaluation of the version.
-    """
+    """Move ``alias`` to the latest version with the same ONNX artifact and replace its evaluation; None without one."""
     with mlflow_errors_as_oserror():
         client = connect()
         equal = f"name = '{model}' and tags.`{ONNX_TAG}` = '{onnx_hash}'"

@@ -8,10 +8,8 @@ from bifocal.progress import log_line
 
 
 class RetryQueue:
-    """Sends each request at once if the server is up, else with a later request or by ``flush``.
-
-    Errors that cannot vanish by themselves, see ``is_transient``, are raised. After a failure, there are no requests
-    for ``retry_delay`` seconds, so that a long outage costs the caller little time.
+    """Sends each request at once, or after ``retry_delay`` seconds with a later request or ``flush`` while the server
+    is down; permanent errors are raised, see ``is_transient``.
     """
 
     def __init__(

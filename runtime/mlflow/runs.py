@@ -43,15 +43,9 @@ _queue = RetryQueue("MLflow", _is_transient)
 
 @contextmanager
 def stage_run(stage: str, values: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
-    """Run the body inside an MLflow run named ``stage``, nested in the parent run of its pipeline run.
-
-    On a cluster, ``KFP_RUN_ID`` identifies the parent, which the first step creates. Elsewhere git commit and
-    parameters identify it, so stages that DVC or a user starts one by one share it. With ``MLFLOW_RUN_ID``, which
-    Kubeflow's MLflow plugin sets, the body resumes that run instead.
-
-    The server must answer at the start. If it goes down later, the body continues; metrics and files are sent when it
-    is up again, at the latest two minutes after the end. The section of the stage in ``values`` becomes the params of
-    the run; ``tags`` identify its work, such as input hashes.
+    """Run the body inside an MLflow run, nested in the parent of ``KFP_RUN_ID``, else of git commit and parameters, or
+    resume ``MLFLOW_RUN_ID``. The server must answer at the start; later outages delay metrics and files, at most until
+    two minutes after the end. ``values`` of the stage become params; ``tags`` identify its work.
     """
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,9 +1,4 @@
-"""Loader of a registered model: clients get the message of an error, and no stack trace.
-
-MLflow's server answers the stack trace of every error that is not its own (mlflow 3.17,
-``mlflow/pyfunc/scoring_server/__init__.py:364``). This file is copied into the model, which has nothing else of this
-package: it imports only MLflow and ``bifocal.serving``.
-"""
+"""Loader that is copied into a registered model: MLflow's server would answer errors with stack traces."""
 
 import logging
 from collections.abc import Mapping

@@ -20,15 +20,9 @@ PIECE_ROWS = 1024
 
 
 def embed_table(table: "DataFrame", model: str) -> "DataFrame":
-    """Return a Spark table with the column ``embedding`` in the place of the inputs of a registered model.
-
-    Rows pass as Arrow record batches, and embeddings as one buffer of float32; a UDF of pandas would convert every
-    number to an object of Python. A worker process loads the model once, with its own code: it needs no package
-    bifocal. The model is sent to the workers as a file, which Spark Connect does not support. The table has at least
-    one input column of the model: ``text``, strings; ``image``, bytes of image files or their base64; ``features``.
-    Each row has a value in exactly one of them. Other columns are kept. ``model`` is the address of a model with one
-    vector per sentence and image, such as "models:/bifocal@champion"; its version is fixed by the call, not when Spark
-    computes the rows. The column ``embedding`` is array<float>, of unit norm.
+    """Return a Spark table whose column ``embedding`` (array<float>, unit norm) replaces ``text``, ``image`` (bytes or
+    base64) and ``features``, one value per row. Rows pass as Arrow batches, because a pandas UDF converts every number;
+    workers load ``model`` (fixed version) once, from a file, which Spark Connect does not support.
     """
     from pyspark.sql.types import ArrayType, FloatType, StructField, StructType  # an extra
 

@@ -17,11 +17,7 @@ ANY_TYPE = ConfigDict(arbitrary_types_allowed=True)
 
 
 def validate(values: Mapping[str, Any], components: Iterable[Component], *, parts: bool = True) -> dict[str, Params]:
-    """Return the section of each component, typed.
-
-    With ``parts``, the parts are checked against their classes, whose import takes seconds. All problems are reported
-    in one ``ParameterError``, one per line.
-    """
+    """Return each section, typed; ``parts`` checks their classes (slow). One ``ParameterError`` lists all problems."""
     components = list(components)
     known = ["seed", "pipeline", *(component.name for component in components)]
     problems = [f"{key}: unknown section; {registry.suggest(key, known)}" for key in values if key not in known]

@@ -12,12 +12,8 @@ class ParameterError(ValueError):
 
 
 def load(path: Path, recipes: Sequence[Path] = (), settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the values of ``path``, overlaid by ``recipes`` in order and by ``settings``.
-
-    A part that a recipe or a setting names (``loss: {name: TripletLoss}``) replaces the part with all its
-    arguments; a setting of only the name (``loss.name=TripletLoss``) keeps them. A list replaces a list.
-    Everything else is merged key by key. A setting is such as ``train_embedding.model.dim=512``; a number is a position
-    in a list, from 0: ``train_embedding.phases.0.epochs=3``.
+    """Return the values of ``path``, overlaid by ``recipes`` and ``settings`` (``a.b.0.c=3``), key by key; lists
+    replace lists. A named part replaces a part with its arguments, a setting of only a name keeps them.
     """
     values = _read_yaml(path)
     for recipe in recipes:

@@ -10,11 +10,7 @@ VARIABLE = "BIFOCAL_CACHE"
 
 
 def cache_folder() -> Path:
-    """Return the folder of local copies, and create it.
-
-    It is ``BIFOCAL_CACHE``, or else ``bifocal`` in ``XDG_CACHE_HOME``, or else a folder of the user in the temporary
-    folder, because a container may run as any user with a read-only root file system.
-    """
+    """Create the folder of local copies; without ``BIFOCAL_CACHE``, a container may only write to the temporary one."""
     chosen = os.environ.get(VARIABLE)
     home = os.environ.get("XDG_CACHE_HOME")
     folder = Path(chosen).absolute() if chosen else Path(home) / "bifocal" if home else _temporary_folder()

@@ -32,12 +32,9 @@ Version = tuple[int, int]
 
 @dataclass
 class RemoteCheckpoints:
-    """Copies of the checkpoints of one stage below ``uri``; a hook for ``bifocal.training.checkpoints.hook``.
-
-    A copy is a set of files and an index, which is uploaded last: a killed upload leaves the copy before it. The files
-    of one process have names of their own, so two processes of the same stage, such as a lost pod and its successor, do
-    not mix their copies. The training goes on while hard links to its checkpoints are uploaded. ``uri`` belongs to this
-    stage with these inputs, parameters and code only; ``seconds`` pass between the beginnings of two uploads.
+    """Copies of one stage's checkpoints below ``uri``, every ``seconds``; a hook of
+    ``bifocal.training.checkpoints.hook``. The index is uploaded last, from hard links while training goes on; each
+    process has its own file names, so a lost pod and its successor do not mix.
     """
 
     uri: str
@@ -156,13 +153,9 @@ def _link(source: Path, target: Path) -> None:
 
 @contextmanager
 def remote_checkpoints(fingerprint: Mapping[str, Any], partials: Mapping[str, Path]) -> Iterator[None]:
-    """Restore the checkpoints of a stage, and copy each new one to S3; do nothing without ``BIFOCAL_CHECKPOINTS``.
-
-    ``BIFOCAL_CHECKPOINT_MINUTES`` is the time between two copies. There is one more copy after SIGTERM or an error.
-    On Kubeflow, that copy needs a TrainJob: a step of a pipeline has at most a second after SIGTERM. Argo's emissary
-    sends the signal to the whole process group (argo-workflows ``workflow/executor/osspecific/signal_darwin.go:19``,
-    which is Linux' file too); KFP's launcher has no handler (pipelines ``backend/src/v2/component/launcher_v2.go:707``)
-    and ends, and the emissary, which is process 1, sees that within a second (``Wait``, line 31).
+    """Restore and copy the checkpoints of a stage with ``BIFOCAL_CHECKPOINTS``, every ``BIFOCAL_CHECKPOINT_MINUTES``
+    and after SIGTERM or an error. On Kubeflow, the last copy needs a TrainJob: a step dies a second after SIGTERM,
+    because KFP's launcher (pipelines ``backend/src/v2/component/launcher_v2.go:707``) does not handle it.
     """
     store = _store(fingerprint, {name: partial / artifacts.CHECKPOINTS for name, partial in partials.items()})
     if store is None or not partials:  # a step without outputs trains nothing
@@ -179,10 +172,8 @@ def remote_checkpoints(fingerprint: Mapping[str, Any], partials: Mapping[str, Pa
 
 
 def delete_checkpoints(inputs: Iterable[Path]) -> None:
-    """Delete the checkpoints on S3 behind complete artifacts, which a later stage reads.
-
-    The stage that writes an artifact does not delete them: on Kubeflow, the artifact is uploaded after the stage ends
-    (pipelines ``backend/src/v2/component/launcher_v2.go``, ``executeV2``), and its loss would cost the whole training.
+    """Delete the checkpoints behind complete artifacts; only a later stage does so, because Kubeflow uploads an
+    artifact after its stage ends.
     """
     for path in inputs:
         store = _store(artifacts.fingerprint_of(artifacts.read_manifest(path)), {})

@@ -20,10 +20,7 @@ def matches_object(path: Path, head: Mapping[str, Any]) -> bool:
 
 
 def check_manifest(folder: Path, uri: str) -> None:
-    """Compare the files of a downloaded artifact with its manifest; a folder without a manifest passes.
-
-    Another process may be writing the artifact at ``uri``: then the manifest belongs to the version before.
-    """
+    """Compare a downloaded artifact with its manifest, if any; another process may be writing to ``uri``."""
     if not (folder / artifacts.MANIFEST).is_file():
         return
     expected = artifacts.read_manifest(folder)["files"]

@@ -14,12 +14,9 @@ MAX_PARTS = 10_000  # limit of S3
 
 
 def upload_parts(client: Any, path: Path, bucket: str, key: str, metadata: Mapping[str, str], part_bytes: int) -> None:
-    """Upload ``path`` to ``key``; resume the latest upload to ``key`` that is neither completed nor aborted.
-
-    A part is not sent again if the server lists it with the SHA-256, or else the MD5, of the same bytes. The parts of a
-    failed upload stay on the server for the next attempt; a bucket's lifecycle rule ``AbortIncompleteMultipartUpload``
-    deletes abandoned uploads. A part is larger than ``part_bytes`` if the file would have more than 10,000 parts; the
-    minimum of S3 is 5 MiB, except for the last part.
+    """Upload ``path`` to ``key``; resume the latest open upload: parts with the same SHA-256 or MD5 are not sent again.
+    Parts are at least 5 MiB and at most 10,000; the lifecycle rule ``AbortIncompleteMultipartUpload`` deletes abandoned
+    ones.
     """
     size = path.stat().st_size
     part_bytes = max(part_bytes, -(-size // MAX_PARTS))

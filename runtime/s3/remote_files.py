@@ -19,10 +19,7 @@ def fetch_remote_files() -> None:
 
 
 def address_of_copy(path: Path) -> str | None:
-    """Return the address whose local copy is at ``path``; None if ``path`` is not a local copy.
-
-    The folder of all local copies has the address ``s3://``.
-    """
+    """Return the address of the local copy ``path``, None for others; the folder of all copies is ``s3://``."""
     folder = cache_folder()
     return f"{SCHEME}{'/'.join(path.relative_to(folder).parts)}" if path.is_relative_to(folder) else None
 

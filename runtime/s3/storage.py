@@ -1,8 +1,4 @@
-"""Upload and download of folders and files, on S3 or any server with its protocol.
-
-Endpoint, keys and region are read from the environment as by any AWS tool (``AWS_ENDPOINT_URL``, ...).
-Set ``BIFOCAL_S3_PATH_STYLE=1`` for servers without a host name per bucket, such as MinIO.
-"""
+"""Upload and download of folders and files on any S3 server, with the environment variables of AWS tools."""
 
 import hashlib
 import json
@@ -28,11 +24,7 @@ from runtime.s3.uri import SCHEME, check_relative, parse_s3_uri
 
 @dataclass(frozen=True)
 class Storage:
-    """Client of an S3 server that retries, resumes and verifies.
-
-    Files larger than ``part_bytes``, at least 5 MiB, are sent in parallel parts. ``attempts`` of a request have
-    exponential backoff and jitter; ``timeout``, in seconds, limits connecting and reading.
-    """
+    """S3 client that retries, resumes and verifies; ``part_bytes`` is at least 5 MiB, ``timeout`` in seconds."""
 
     part_bytes: int = 16 << 20
     workers: int = 4
@@ -40,11 +32,7 @@ class Storage:
     timeout: float = 60.0
 
     def upload(self, folder: Path, uri: str) -> None:
-        """Upload a folder to ``uri``, an artifact's manifest last: an artifact with a manifest is complete.
-
-        Files with the same SHA-256 on the server are skipped, and so are uploaded parts of larger files: a second
-        attempt sends only missing data.
-        """
+        """Upload a folder, the manifest last: an artifact with one is complete. Skip files and parts on the server."""
         digests = artifacts.hash_files(folder)
         files = [name for name in digests if name != artifacts.MANIFEST]
         manifest = [name for name in digests if name == artifacts.MANIFEST]
@@ -57,11 +45,7 @@ class Storage:
             self._for_each(send, names)
 
     def download(self, uri: str, target: Path) -> None:
-        """Download the folder or file at ``uri`` to ``target``, which is complete or absent.
-
-        Files of an interrupted download, and unchanged files of ``target``, are not fetched again. Each file is
-        compared with the SHA-256 that ``upload`` stored, or by its size if another program uploaded it.
-        """
+        """Download to ``target``, complete or absent; resume, keep unchanged files, verify SHA-256 or else sizes."""
         bucket, prefix = parse_s3_uri(uri)
         with wrap_s3_errors(uri):
             keys = {name: entry["Key"] for name, entry in self._objects(bucket, prefix).items()}

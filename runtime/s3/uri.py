@@ -23,11 +23,7 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
 
 
 def check_relative(name: str, address: str) -> str:
-    """Return ``name`` if it is a path that stays below the folder it is joined to, on every system.
-
-    A key of S3 may have any characters: joined to a folder, ``../x``, ``/x`` or ``..\\x`` is a file elsewhere, and
-    ``a//b`` and ``a/b`` are one file.
-    """
+    """Return ``name`` if it stays below any folder; S3 keys may be ``../x``, ``/x``, ``..\\x`` or ``a//b``."""
     if "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
         raise StorageError(
             f"{address}: the key {name!r} is unsafe as a path of a file; expected names between single slashes, "

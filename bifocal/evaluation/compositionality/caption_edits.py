@@ -124,11 +124,7 @@ def _is_noun(word: str) -> bool:
 
 
 def _exchange_first(words: Words, belongs: Callable[[str], bool]) -> Words | None:
-    """Exchange the first two different words that ``belongs`` accepts, unless they are listed: "black and white".
-
-    All words stay, so that a bag of words cannot tell the result from ``words``: "an orange star above two blue rings"
-    would need "a blue star".
-    """
+    """Exchange the first two different words that ``belongs`` accepts, unless they are listed: "black and white"."""
     found = [index for index, word in enumerate(words) if belongs(word)]
     for one, other in pairwise(found):
         if words[one] != words[other] and not set(words[one + 1 : other]) <= LISTING:

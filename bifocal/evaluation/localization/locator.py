@@ -37,10 +37,7 @@ def pointing_skip_reason(subject: Subject, localizer: AnyLocalizer | None) -> st
 
 
 def choose_locator(subject: Subject, localizer: AnyLocalizer | None) -> ChosenLocator:
-    """Return the locator of ``subject``; None as localizer is the encoder's own.
-
-    A localizer with candidates for its k is tuned on the split ``val``, unless ``val`` is evaluated or has no phrases.
-    """
+    """Return the locator of ``subject``, its k tuned on ``val`` unless ``val`` is evaluated or has no phrases."""
     return subject.cached(("locator", localizer), lambda: _choose(subject, localizer))
 
 
@@ -63,9 +60,7 @@ def _for_model(subject: Subject, localizer: AnyLocalizer | None) -> Localizer | 
 
 
 def tune_k(locator: PhraseLocator, candidates: Mapping[int, Localizer], dataset: Dataset, seed: int) -> ChosenLocator:
-    """Return the locator whose k hits most of at most ``MAX_TUNING_PHRASES`` drawn phrases; a tie chooses the smallest
-    k.
-    """
+    """Return the locator whose k hits most of ``MAX_TUNING_PHRASES`` drawn phrases; ties choose the smallest k."""
     drawn = np.random.default_rng(seed).permutation(len(dataset.phrases))[:MAX_TUNING_PHRASES]
     rows = sorted(drawn.tolist())
     locators = {k: replace(locator, localizer=candidates[k]) for k in sorted(candidates)}

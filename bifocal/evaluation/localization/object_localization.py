@@ -64,10 +64,7 @@ class ObjectLocalization:
 
 
 def object_metrics(locator: PhraseLocator, dataset: Dataset, validation: Dataset | None) -> dict[str, Any]:
-    """Return the mAP of points and of masks, in percent.
-
-    The threshold of masks is tuned on ``validation`` by the sum of the three mAP; without objects there, it is 0.5.
-    """
+    """Return the mAP of points and masks in percent; ``validation`` tunes the threshold of masks (else 0.5)."""
     objects = category_phrases(dataset)
     threshold, tuned_on = DEFAULT_THRESHOLD, 0
     if validation is not None and len(category_phrases(validation)):

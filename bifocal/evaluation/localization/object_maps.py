@@ -42,10 +42,7 @@ class ObjectMaps:
 
 
 def category_phrases(dataset: Dataset) -> pd.DataFrame:
-    """Return the phrases that equal the name of their category and belong to no caption, as in COCO and VOC.
-
-    Such datasets annotate every object of their categories, so a detection elsewhere is wrong.
-    """
+    """Return the phrases that equal the name of their category and belong to no caption, as in COCO and VOC."""
     phrases = dataset.phrases
     return phrases[phrases["caption_id"].isna() & (phrases["category"] == phrases["phrase"])]
 

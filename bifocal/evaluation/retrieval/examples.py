@@ -12,10 +12,7 @@ DIRECTIONS = ("an image as query", "a sentence as query")
 
 
 def best_and_worst_queries(subject: Subject, ranked: RankedSplit, count: int) -> list[QueryList]:
-    """Return the worst and the best ``count`` queries of each direction, at most one per image.
-
-    Queries with a correct answer at rank 1 are never among the worst, so there may be fewer of them.
-    """
+    """Return the worst and best ``count`` queries per direction, one per image; rank 1 is never among the worst."""
     examples = _Examples(subject, ranked)
     worst, best = [], []
     queries = (examples.image_query, examples.caption_query)

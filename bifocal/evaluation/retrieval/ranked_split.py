@@ -19,10 +19,8 @@ IMAGES_PER_BLOCK = 32
 
 @dataclass(frozen=True)
 class RankedSplit:
-    """Ranks of all queries of a split, by fold: (caption retrieval, image retrieval).
-
-    ``reranked`` ranks re-ranked scores, ``corrected`` scores with the biases of the subject's bank, None without one.
-    ``scores`` returns any block of the split's scores.
+    """Ranks of all queries by fold: (caption retrieval, image retrieval). ``reranked`` and ``corrected`` rank re-ranked
+    and hubness-corrected scores; ``scores`` returns any block of the split's scores.
     """
 
     folds: list[Fold]

@@ -67,11 +67,7 @@ class Retrieval:
             yield f"ks is {list(ks)}: give at least one K, each at least 1"
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``.
-
-        Raises:
-            ValueError: the split does not have the size that the protocol expects.
-        """
+        """Evaluate ``subject``; raise ``ValueError`` if the split has another size than the protocol expects."""
         ranked = rank_split(subject, self.protocol)
         metrics = self.measure(ranked, subject.seed)
         curves, histogram = recall_curves(ranked, self.max_k), rank_histogram(ranked)

@@ -27,11 +27,8 @@ LABELS = {
 def triplet_metrics(
     path: Path, images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
 ) -> dict[str, float]:
-    """Return the agreement with people in percent, of the model and of the similarities of captions.
-
-    If the file has single decisions, ``people`` is the agreement of a person with the others, leaving one out, and
-    ``people_std`` its standard deviation. Triplets with images outside the split are counted as ``left_out``. All
-    embeddings have unit norm; ``with_text`` are query images with their texts.
+    """Return the agreement with people in percent, of the model and of caption similarities; ``left_out`` counts
+    triplets outside the split, ``people`` is one person's agreement with the others. Embeddings have unit norm.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(split.images["image_id"])}
     table = read_triplets(path)

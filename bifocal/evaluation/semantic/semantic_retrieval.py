@@ -47,12 +47,7 @@ class SemanticRetrieval:
         self.with_text = with_text
 
     def __call__(self, subject: Subject) -> Result:
-        """Evaluate ``subject``; skipped if the model has no single vector per image.
-
-        Raises:
-            ValueError: triplets are given, and the model has no single vector per image; or ``with_text`` is set, and
-                a caption has several vectors.
-        """
+        """Evaluate ``subject``; without one vector per image, skip it, or raise ``ValueError`` if given triplets."""
         if subject.image_embeddings is None:
             if self.human_triplets is not None:
                 raise ValueError(
@@ -105,9 +100,8 @@ def image_and_text(subject: Subject, images: Tensor) -> Tensor:
 def semantic_metrics(
     images: Tensor, dataset: Dataset, split: Dataset, seed: int, with_text: Tensor | None = None
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Return NDCG@R, PCC@R and the areas under them, in percent, and the curves; a query is not among its own answers.
-
-    ``images`` have unit norm. The metrics of queries ``with_text`` and of random scores (``chance``) are nested.
+    """Return NDCG@R, PCC@R and their areas in percent, and the curves, for ``images`` of unit norm; the metrics of
+    queries ``with_text`` and of random scores (``chance``) are nested.
     """
     queries = choose_queries(len(images), seed)
     relevant = relevance(image_vectors(fit_tf_idf(dataset, split), split), queries)

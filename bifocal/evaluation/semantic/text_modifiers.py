@@ -66,9 +66,7 @@ class TextModifiers:
 
 
 def modifier_metrics(images: Tensor, vectors: Tensor, has_word: Tensor, seed: int) -> dict[str, float]:
-    """Return ``bifocal.metrics.modifier_precision`` over drawn query images (of unit norm) whose captions lack the
-    word.
-    """
+    """Return ``bifocal.metrics.modifier_precision`` over drawn query images whose captions lack the word."""
     random = np.random.default_rng(seed)
     without = [(~images_with_word).nonzero().flatten().numpy() for images_with_word in has_word]
     drawn = [random.permutation(rows)[:QUERIES_PER_WORD] for rows in without]
@@ -78,10 +76,8 @@ def modifier_metrics(images: Tensor, vectors: Tensor, has_word: Tensor, seed: in
 
 
 def distinctive_words(dataset: Dataset, count: int) -> tuple[list[str], Tensor]:
-    """Return at most ``count`` words that distinguish images, and which images (W, N) have them.
-
-    Candidates have three letters or more and occur in the captions of 3 % to 25 % of the images. Chosen are the words
-    that captions of one image repeat most often.
+    """Return at most ``count`` words that captions of one image repeat most often, and which images (W, N) have them;
+    candidates have three letters or more and occur in the captions of 3 % to 25 % of the images.
     """
     row_of_image = {image_id: row for row, image_id in enumerate(dataset.images["image_id"])}
     occurrences: dict[str, Counter[int]] = {}

@@ -15,14 +15,9 @@ BATCH = 64
 
 
 def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Return the rows of the items that each sentence describes: its own item, and those with a similar caption.
-
-    A caption describes its own item, and other items may fit it as well; data sets do not say which. Here, an item fits
-    if one of its captions is at least as similar to the sentence as the median caption is to the most similar other
-    caption of its own item. The similarity is the cosine of tf-idf vectors of the words. Gordo and Larlus compare
-    similarities of captions ("Beyond instance-level image retrieval", CVPR 2017, table 1): people agree most with
-    tf-idf. There, it counts the stems of all captions of an image; here, the words of single captions, in any language.
-    It knows neither synonyms nor the order of the words.
+    """Return the rows of the items that each sentence describes: its own item, and items with a caption at least as
+    similar (cosine of tf-idf vectors) as the median caption is to the closest one of its own item. Tf-idf agrees best
+    with people: Gordo and Larlus, CVPR 2017, table 1.
 
     Example:
         >>> texts = [["a dog runs", "the dog runs fast"], ["a dog runs fast"], ["the sea", "waves of the sea"]]

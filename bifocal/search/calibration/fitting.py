@@ -30,13 +30,8 @@ class TooFewPairs(ValueError):
 def calibrate(
     index: SearchIndex, queries: Array, item_ids: Sequence[str], relevant_rows: Sequence[Array] | None = None
 ) -> Calibration:
-    """Fit a calibration on pairs that were held out of the training of the model.
-
-    Each query is searched twice. The first search is in the whole collection: its first result is relevant if the query
-    describes it. The second search leaves out all items that the query describes: its first result is not relevant.
-
-    ``relevant_rows`` names the items that each query describes, by default only its own. A missing item counts as an
-    error, so the probabilities are rather too low.
+    """Fit a calibration on held-out pairs: each query is searched in the whole collection, and without the items that
+    it describes (``relevant_rows``, by default its own). A missing item counts as an error.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -79,11 +74,8 @@ def calibrate(
 
 
 def allowed_share(items: int) -> float:
-    """Return the largest share of false positives among held-out queries that shows a rate of ``FALSE_POSITIVES``.
-
-    It is the one whose upper confidence bound is that rate (Clopper and Pearson, "The use of confidence or fiducial
-    limits", Biometrika 1934). The share itself is exceeded by every second sample of new queries. Below 59 items, no
-    share shows the rate, and the result is 0.
+    """Return the largest share of false positives among held-out queries whose upper bound (Clopper and Pearson, 1934)
+    is ``FALSE_POSITIVES``.
 
     Example:
         >>> allowed_share(58), allowed_share(1000)
@@ -122,9 +114,7 @@ def first_results(
 
 
 def calibration_error(probabilities: Array, relevant: Array) -> float:
-    """Return the expected calibration error of probabilities (n,) for relevance (n,) in ten bins of equal width.
-
-    Guo et al., "On calibration of modern neural networks", ICML 2017, eq. (3).
+    """Return the expected calibration error in ten bins of equal width (Guo et al., ICML 2017, eq. (3)).
 
     Example:
         >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)

@@ -31,10 +31,7 @@ class Regions(NamedTuple):
 
 
 class Collection:
-    """A collection that :class:`~bifocal.search.collection.writer.CollectionWriter` wrote; its vectors stay on disk.
-
-    Row k of ``items`` has the vector k of ``vectors``, which is zero for a deleted item.
-    """
+    """A written collection whose vectors stay on disk; vector k of row k is zero for a deleted item."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

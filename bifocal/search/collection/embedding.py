@@ -38,11 +38,8 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class CollectionEmbedder:
-    """Embeds the images of a source into a collection.
-
-    The vectors of ``former`` are taken over for images with the same id and SHA-256, if the same model computed them;
-    its other items become tombstones. ``features`` replace the images of a dataset if the model was exported with them
-    (``same_features``), or reads only published features.
+    """Embeds a source into a collection; takes vectors over from ``former`` for images with equal id, SHA-256 and
+    model. ``features`` replace images if the model was exported with them or reads only published features.
     """
 
     onnx: Path
@@ -58,11 +55,7 @@ class CollectionEmbedder:
     regions: bool = True
 
     def write(self, directory: Path, entries: Sequence[Entry], first_shard: bool = True) -> dict[str, float]:
-        """Write the collection of ``entries``, all images or one machine's share; return counts and rates.
-
-        A killed run goes on after its last complete shard. The first share lists the tombstones of images that the
-        source has no longer.
-        """
+        """Write all images or one machine's share and return counts and rates; resume after the last complete shard."""
         vectors, identity = self._open_model(), ModelIdentity(self.name, None, model_hash(self.onnx))
         description = Description(
             identity, self.source.root, vectors.dimension, vectors.region_dimension, vectors.graph.preprocessing

@@ -23,11 +23,7 @@ from bifocal.search.collection.stat_cache import stored_states, write_states
 
 
 def merge_collections(parts: Sequence[Path], target: Path, link: Callable[[Path, Path], None]) -> Description:
-    """Write one collection with the items of all parts, in their order; return its description.
-
-    The parts are collections of one source by one model, with different items. ``link`` makes its second path a file
-    with the contents of the first.
-    """
+    """Write one collection of all parts, in order; ``link`` makes its second path a file with the first's contents."""
     opened = [Collection.open(part) for part in parts]
     first = opened[0].description
     tables, shards = [], list[int]()

@@ -39,10 +39,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Source:
-    """Images to embed, with their captions and metadata.
-
-    ``root`` is the folder or address that ``collection.json`` names; ``folder`` holds the files, unless ``dataset``
-    opens them.
+    """Images to embed; ``root`` is the name of their place in ``collection.json``, ``folder`` has the files, unless
+    ``dataset`` opens them.
     """
 
     root: str

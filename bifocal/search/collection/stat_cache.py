@@ -24,11 +24,7 @@ STATES_SCHEMA = pa.schema([pa.field("item_id", pa.string(), nullable=False), *ST
 
 
 def file_states(folder: Path, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the states (n, 4) of files, with the columns ``FIELDS``; ``UNKNOWN`` for a missing or a new file.
-
-    A file is new if it changed in the last two seconds: a further write may not change its times. Call this before the
-    files are read: a write in between changes the state, so the next run reads the file again.
-    """
+    """Return the states (n, 4) of files before they are read, ``UNKNOWN`` if changed in the last two seconds."""
     latest, prefix = time.time_ns() - SETTLED_NS, f"{folder}{os.sep}"
     states = []
     for name in names:

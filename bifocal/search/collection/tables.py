@@ -16,10 +16,7 @@ def items_table(
     tombstones: pa.Table,
     order: Sequence[str] | None,
 ) -> pa.Table:
-    """Return the items of a collection, with the columns of ``ITEMS_SCHEMA``; tombstones are the last rows.
-
-    The items have the order of the ids in ``order``, or of their vectors.
-    """
+    """Return the items with the columns of ``ITEMS_SCHEMA``, in ``order`` or as their vectors; tombstones are last."""
     counts = [len(items) for items in shards]
     written = pa.concat_tables([PART_SCHEMA.empty_table(), *shards])
     shard = np.repeat(np.arange(len(counts)), counts)

@@ -20,11 +20,7 @@ ITEM = ("item_id", "image", "sha256", "width", "height")
 
 
 class CollectionUpdate:
-    """A previous collection by the same model, and n entries of its update.
-
-    ``rows`` (n,) has the row of each entry's item in the previous collection, -1 for a new image. ``unchanged`` (n,)
-    marks images that have the same SHA-256 in the source, or the same state of their file.
-    """
+    """Collection and n new entries: ``rows`` (n,) in the collection, -1 for new images, and ``unchanged`` (n,)."""
 
     def __init__(self, collection: Collection | None, entries: Sequence[Entry], states: NDArray[np.int64]) -> None:
         self.collection, self._entries, self._states = collection, entries, states
@@ -69,10 +65,7 @@ class CollectionUpdate:
         return None if row < 0 else str(self._values["sha256"][row])
 
     def whole_shards(self, waiting: NDArray[np.bool_], least: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield shards of at least ``least`` vectors whose entries are all unchanged and ``waiting``, in their order.
-
-        Smaller shards are left out, so that many updates do not make many small files.
-        """
+        """Yield unchanged, ``waiting`` shards of at least ``least`` vectors, so that updates make few small files."""
         if self.collection is None:
             return
         mine = np.flatnonzero(self.unchanged & waiting)

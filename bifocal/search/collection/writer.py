@@ -46,10 +46,8 @@ class Item:
 
 
 class CollectionWriter:
-    """Writer of a collection; the directory holds a collection once :meth:`finish` has written ``collection.json``.
-
-    To resume after a kill, open a writer on the same directory and add the items that are not in ``written``, in the
-    same order: the files are then identical to those of an uninterrupted run.
+    """Writer of a collection, complete after :meth:`finish`; to resume, add the items that are not in ``written`` in
+    the same order, and the files are identical to an uninterrupted run.
     """
 
     def __init__(self, directory: Path, description: Description, items_per_shard: int = 4096) -> None:
@@ -135,11 +133,7 @@ class CollectionWriter:
         deleted: Iterable[Item] = (),
         order: Sequence[str] | None = None,
     ) -> Description:
-        """Write the last shard, the tables and ``collection.json``; return its contents.
-
-        The collection keeps the columns of ``metadata`` as ``meta.NAME``; ``deleted`` are the tombstones. See
-        ``items_table`` for ``order``.
-        """
+        """Write the last shard, the tables and ``collection.json``; return its contents; see ``items_table``."""
         if self._items:
             self._flush()
         write_states(self.directory, self.written)

@@ -36,11 +36,7 @@ def export_collection(collection: Collection, directory: Path, name: str) -> int
 
 
 def blocks(collection: Collection) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-    """Yield rows of up to ``BLOCK`` items that are not deleted, and their vectors (n, D) float16.
-
-    A row has the columns of ``items.parquet`` without place and tombstone, and the user's values by their own names in
-    ``meta``.
-    """
+    """Yield ``BLOCK`` rows (columns of ``items.parquet``, user values in ``meta``) and their vectors (n, D) float16."""
     live = (~collection.deleted).nonzero()[0]
     for start in range(0, len(live), BLOCK):
         chosen = live[start : start + BLOCK]

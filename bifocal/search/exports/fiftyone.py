@@ -1,8 +1,4 @@
-"""FiftyOne: a dataset in its format CSVDataset, and the vectors as an array.
-
-https://docs.voxel51.com/user_guide/import_datasets.html, section CSVDataset. Images stay where they are: the column
-``filepath`` has absolute paths, or addresses.
-"""
+"""FiftyOne: its format CSVDataset with absolute paths or addresses of the images, and the vectors as an array."""
 
 import csv
 import json

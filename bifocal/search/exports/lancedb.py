@@ -1,7 +1,4 @@
-"""LanceDB: a Parquet table whose column ``vector`` is a fixed-size list, the type that LanceDB searches.
-
-``create_table`` reads Arrow tables, see https://docs.lancedb.com/tables/create.
-"""
+"""LanceDB: a Parquet table whose column ``vector`` is a fixed-size list, the type that LanceDB searches."""
 
 from pathlib import Path
 

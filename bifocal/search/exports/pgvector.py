@@ -1,8 +1,4 @@
-"""PostgreSQL with pgvector: SQL of a table, and a CSV file for COPY.
-
-The text format of a vector is ``[0.1,0.2]``, see https://github.com/pgvector/pgvector#loading. The captions and the
-user's values are columns of JSON.
-"""
+"""PostgreSQL with pgvector: SQL of a table, and a CSV file for COPY; captions and user values are JSON."""
 
 import csv
 import json

@@ -1,9 +1,4 @@
-"""Qdrant: the bodies of the requests that create a collection and upsert its points.
-
-https://api.qdrant.tech/api-reference/collections/create-collection and
-https://api.qdrant.tech/api-reference/points/upsert-points. An id of a point is a UUID of the item's id, because Qdrant
-accepts numbers and UUIDs alone.
-"""
+"""Qdrant: requests that create a collection and upsert points; ids are UUIDs, because Qdrant rejects other texts."""
 
 import json
 from pathlib import Path

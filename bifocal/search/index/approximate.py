@@ -19,10 +19,8 @@ SQ8_OVERHEAD = 8
 
 
 def choose_factory(count: int, dimension: int, memory_mb: float, latency_ms: float) -> str | None:
-    """Return the ``index_factory`` string for N vectors of dimension d; None for exact search.
-
-    Exact search is chosen if its vectors fit into the memory, and one query into the latency. The alternatives are an
-    inverted file of about 4 sqrt(N) lists with 8 bits per number, or with as many bytes of a product quantizer as fit.
+    """Return the ``index_factory`` string for N vectors of dimension d; None for exact search, if its vectors fit into
+    the memory and a query into the latency.
 
     Example:
         >>> choose_factory(5_000, 512, memory_mb=1000, latency_ms=20)
@@ -90,10 +88,7 @@ class ApproximateIndex:
         return extended
 
     def without(self, rows: Array) -> "ApproximateIndex | None":
-        """Return a copy in memory whose inverted lists no longer have the codes of some rows.
-
-        The other rows keep their numbers. None if the index has no inverted lists alone, such as HNSW: build it again.
-        """
+        """Return a copy in memory without the codes of some rows; None if only a new build can remove them (HNSW)."""
         copy = self._copy()
         if not isinstance(self._faiss.downcast_index(copy), (self._faiss.IndexIVF, self._faiss.IndexPreTransform)):
             return None
@@ -110,10 +105,7 @@ class ApproximateIndex:
             yield most
 
     def search(self, queries: Array, count: int, effort: int | None) -> NDArray[np.int64]:
-        """Return the rows (Q, count) of candidates for queries (Q, d) float32; -1 if there are fewer.
-
-        The effort is ``nprobe`` of an inverted file, ``efSearch`` of HNSW; None for the default of faiss.
-        """
+        """Return candidate rows (Q, count), -1 if fewer; ``effort`` is ``nprobe`` or ``efSearch``, None by default."""
         name, most = self._parameter()
         vectors = np.ascontiguousarray(queries)
         if name is None or effort is None:

@@ -94,10 +94,7 @@ def _refined(recalls: Callable[[int], NDArray[np.float64]], wanted: float, below
 
 
 def lower_bound(recalls: NDArray[np.float64]) -> float:
-    """Return the mean recall of queries less ``STANDARD_ERRORS``.
-
-    With the mean alone, an effort would be chosen because it is good with these queries by chance.
-    """
+    """Return the mean recall less ``STANDARD_ERRORS``: the mean would favor an effort that is good by chance."""
     return float(recalls.mean() - STANDARD_ERRORS * recalls.std() / len(recalls) ** 0.5)
 
 

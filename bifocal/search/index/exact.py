@@ -130,10 +130,7 @@ def rank(
 
 
 def scores(vectors: Any, queries: Array, rows: Array, bias: Array | None) -> NDArray[np.float64]:
-    """Return the scores (Q, C) of rows (Q, C) in float64, with biases; -inf for the row -1.
-
-    A score depends only on its query and its row. So equal vectors have equal scores, and keep the order of the rows.
-    """
+    """Return the scores (Q, C) in float64 with biases, -inf for row -1; equal vectors have equal scores."""
     read = vectors.read if isinstance(vectors, FileVectors) else mapped(vectors).__getitem__
     found = np.empty(rows.shape)
     for query, some, row_scores in zip(queries.astype(np.float64), np.maximum(rows, 0), found, strict=True):

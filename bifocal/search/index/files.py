@@ -31,10 +31,7 @@ class IndexParts(NamedTuple):
 
 
 def write_index(index: IndexParts, directory: Path) -> None:
-    """Write the files of an index to an existing directory; ``index.json`` is the last one.
-
-    Of a removed item, only its id is written.
-    """
+    """Write the files of an index to an existing directory, ``index.json`` last; only the ids of removed items stay."""
     pq.write_table(without_values(index.items, index.removed), directory / ITEMS)
     write_vectors(index.vectors, index.removed, directory / VECTORS)
     if index.bias is not None:

@@ -15,10 +15,7 @@ class _Answer:
 
 
 class Answers:
-    """The last answers, with their results.
-
-    Args:
-        limit: of answers; the oldest one is forgotten first.
+    """The last ``limit`` answers with their results.
 
     Example:
         >>> answers, clicks = Answers(), []

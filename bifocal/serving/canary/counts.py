@@ -43,10 +43,7 @@ def _zeros() -> NDArray[np.float64]:
 
 @dataclass
 class Counts:
-    """Sums over the searches of one release; each array but ``latency`` has one number per group of clients.
-
-    Only first pages count: a further page is not a new search.
-    """
+    """Sums over first-page searches of one release; each array but ``latency`` has a number per group of clients."""
 
     searches: NDArray[np.float64] = field(default_factory=_zeros)  # with failed ones
     errors: NDArray[np.float64] = field(default_factory=_zeros)

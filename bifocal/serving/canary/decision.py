@@ -94,12 +94,7 @@ class Decision:
 
 
 def decide(rule: Rule, report: Report) -> Decision:
-    """Return the decision of a rule on the candidate of a report.
-
-    The candidate is withdrawn if a harm above one limit is shown, and promoted if harms above all limits are ruled out.
-    Each interval has the share ``rule.alpha`` of the error probability, and holds at every look, so the rule may be
-    applied as often as one likes.
-    """
+    """Withdraw a candidate whose harm exceeds a limit; promote one whose harms are ruled out; at any look."""
     conditions = list(_conditions(rule, {m.name: m for m in report.metrics(rule.alpha, rule.searches)}))
     searches = min(report.counts_champion.searches.sum(), report.counts_candidate.searches.sum())
     failed = [condition.text for condition in conditions if condition.fails]

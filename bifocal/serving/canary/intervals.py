@@ -26,10 +26,8 @@ class Estimate:
 
 
 def boundary(searches: float, alpha: float, planned: float) -> float:
-    """Return the half width of an interval that holds at every look, in standard errors.
-
-    Waudby-Smith et al., "Time-uniform central limit theory and asymptotic confidence sequences", Annals of Statistics
-    2024, theorem 2.2, with rho chosen so that the interval is narrowest at ``planned`` searches.
+    """Return the half width, in standard errors, of an interval that holds at every look (Waudby-Smith et al., Annals
+    of Statistics 2024, theorem 2.2), narrowest at ``planned`` searches.
 
     Example:
         >>> round(boundary(1000, 0.05, 1000), 2), round(boundary(4000, 0.05, 1000), 2)
@@ -51,11 +49,7 @@ def estimate_ratio(sums: Array, counts: Array, alpha: float, planned: float) -> 
 def estimate_difference(
     first: tuple[Array, Array], second: tuple[Array, Array], alpha: float, planned: float
 ) -> Estimate | None:
-    """Return the difference of two ratios, ``second`` minus ``first``, with an interval; None if one has no count.
-
-    The jackknife leaves a group out of both ratios. If both releases answered the same searches, hard and easy searches
-    change both ratios alike, and the interval is narrower.
-    """
+    """Return ``second`` minus ``first`` of two ratios with its jackknife interval; None if one has no count."""
     if not first[1].sum() or not second[1].sum():
         return None
     value = float(second[0].sum() / second[1].sum() - first[0].sum() / first[1].sum())
@@ -83,11 +77,7 @@ def _estimate(value: float, replicates: Array, used: Array, searches: float, alp
 
 
 def estimate_quantile(histogram: Array, edges: Array, share: float, alpha: float, planned: float) -> Estimate | None:
-    """Return a quantile of a histogram with an interval; None if it is empty.
-
-    The ends of the interval are order statistics. Each value is below the true quantile with probability ``share``,
-    independently of the others.
-    """
+    """Return a quantile of a histogram with an interval between order statistics; None if it is empty."""
     count = int(histogram.sum())
     if not count:
         return None

@@ -29,10 +29,7 @@ class Candidate:
 
 
 class Comparison:
-    """Comparison of the release in use, the champion, with a candidate.
-
-    The counts begin anew when one of the two is replaced. Without a candidate, the champion answers all clients.
-    """
+    """Comparison of the champion, the release in use, with a candidate; counts begin anew when one is replaced."""
 
     def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
         self.mode, self.share = candidate.mode, candidate.share

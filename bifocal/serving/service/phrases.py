@@ -26,9 +26,8 @@ class Phrase(NamedTuple):
 
 
 def split_phrases(query: str) -> list[Phrase]:
-    """Return the phrases of a query: words between prepositions, conjunctions and punctuation, without articles.
-
-    A query of such words alone is one phrase; phrases after ``MAX_PHRASES`` are left out.
+    """Return at most ``MAX_PHRASES`` phrases: words between prepositions, conjunctions and punctuation, without
+    articles.
 
     Example:
         >>> [phrase.text for phrase in split_phrases("Three red stars on a beach, and a dog")]

@@ -13,11 +13,7 @@ SMALL = 1024
 
 
 def quantize_weights(file: Path) -> None:
-    """Replace a graph by one whose tables and matrices are stored as int8; it computes in float32.
-
-    Nearer to the graph of float32 than ``bifocal.export.quantization.quantize_graph``, and slower on processors with
-    instructions for int8. Each row of a table, output of a layer and gate of a recurrent network has its own scale.
-    """
+    """Store tables and matrices as int8 with a scale per row, output or gate; the graph computes in float32."""
     model = onnx.load(file)
     store_as_int8(model.graph, _scaled_axes(model.graph))
     onnx.save(model, file)

@@ -7,10 +7,7 @@ from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, version_t
 
 
 def move_alias(model: str, alias: str, number: int | None) -> None:
-    """Move ``alias`` to version ``number``, or delete it if ``number`` is None; then read it back.
-
-    Raise ``OSError`` if another process moved the alias at the same time, or this one lost the promotion lock.
-    """
+    """Move ``alias`` to a version (None deletes it) and read it back; ``OSError`` on a conflict or a lost lock."""
     client = connect()
     check_lock(model)
     if number is None:
@@ -36,10 +33,7 @@ def make_champion(candidate: Version, replaced: Version | None, *, champion: str
 
 
 def roll_back(model: str, *, champion: str, previous: str, reason: str) -> None:
-    """Make the previous champion the champion again and veto the present one.
-
-    Nothing has the alias ``previous`` afterwards: the champion before the previous one is not known.
-    """
+    """Make the previous champion the champion, veto the present one, and leave ``previous`` without a version."""
     restored, vetoed = get_version(model, previous), get_version(model, champion)
     if restored is None or vetoed is None:
         alias = champion if restored else previous

@@ -1,8 +1,6 @@
-"""Decisions on registered versions: their records, vetoes and spent levels.
-
-Tags of a version: ``promotion``, ``promotion.champion``, ``promotion.reasons`` and ``promotion.<metric>`` describe its
-last decision, ``promotion.veto`` refuses it, and each ``promotion.look.<champion>.<test set>`` holds the level that a
-comparison has spent. ``promotion.online`` has the decision on the searches of clients.
+"""Decisions on registered versions as tags: ``promotion``, ``promotion.<detail>`` of the last decision,
+``promotion.veto``, ``promotion.look.<champion>.<test set>`` with a spent level, ``promotion.online`` for client
+searches.
 """
 
 import json
@@ -32,10 +30,7 @@ def read_looks(model: str) -> list[dict[str, Any]]:
 
 
 def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> None:
-    """Log a decision with the candidate: tags, and ``promotion/against_<champion>.json`` of its run.
-
-    ``record`` is the record of a decision in docs/promotion.md, ``look`` the spent level with the test images.
-    """
+    """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the candidate."""
     opponent = str(record["champion"]["version"]) if record["champion"] else "none"
     answer = "accepted" if record["accepted"] else "no"
     if record["promoted"]:
@@ -66,10 +61,7 @@ def log_rollback(vetoed: Version, champion: Version, reason: str) -> None:
 
 
 def withdraw(version: Version, reason: str) -> None:
-    """Veto a version that was worse than the champion on the searches of clients; its aliases stay.
-
-    Raise ``OSError`` if this process lost the promotion lock.
-    """
+    """Veto a version that was worse on searches of clients, keep its aliases; ``OSError`` if the lock is lost."""
     check_lock(version.model)
     text = f"withdrawn: {reason}"[:MAX_TAG]
     for tag, value in (("promotion", "withdrawn"), (VETO, text)):

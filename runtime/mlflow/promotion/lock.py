@@ -55,10 +55,7 @@ _held: dict[str, tuple[str, int]] = {}
 
 @contextmanager
 def promotion_lock(model: str, timeout: float) -> Iterator[None]:
-    """Hold the promotion lock of ``model`` during the body; a model without versions needs none.
-
-    A wait of more than ``timeout`` seconds is an ``OSError``.
-    """
+    """Hold the promotion lock of ``model``, if it has versions; ``OSError`` after ``timeout`` seconds."""
     with mlflow_errors_as_oserror():
         client = connect()
         run_id = _lock_run(client, model)

@@ -35,11 +35,7 @@ class Release:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def equals(self, other: "Release") -> bool:
-        """Whether both have the same model, images, vectors, biases and probabilities.
-
-        Manifests and the description of the index do not count: they hold durations and hashes of inputs. Nor do the
-        states of the image files, which a copy of the same images changes.
-        """
+        """Whether both have the same model, images, vectors, biases and probabilities; durations may differ."""
         return (self.model, self._contents()) == (other.model, other._contents())
 
     def _contents(self) -> dict[str, str]:

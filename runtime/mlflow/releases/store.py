@@ -1,7 +1,5 @@
-"""Releases: a registered version with the collection, the index and the hubness bank that belong to its model.
-
-The files lie in the folder ``releases/<hash>`` of the version's run. The tag ``release`` of the version has the hash of
-``release.json``, which has the hash of the model and of every file: whoever moves the alias of a version moves all.
+"""Releases: a version with its collection, index and hubness bank, as ``releases/<hash>`` of its run; the tag
+``release`` has the hash of ``release.json``, which hashes every file, so an alias moves all.
 """
 
 from pathlib import Path
@@ -19,11 +17,7 @@ FOLDER = "releases"
 
 
 def log_release(version: Version, release: Release, collection: Path, index: Path, embedding: Path) -> bool:
-    """Give a version a release; log its files unless the version's run has them. Return whether it logged.
-
-    A version keeps its release if the new one has equal contents, see ``Release.equals``. Its model is compared by the
-    registered hashes; ``download_release`` verifies the stored files.
-    """
+    """Give a version a release, unless it has equal contents (``Release.equals``); return whether files were logged."""
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
         client, target = connect(), f"{FOLDER}/{release.digest}"
         _check_model(version, release, hash_of_files(version.graph_files(Path(folder) / "model")))

@@ -12,10 +12,7 @@ Encode = Callable[[Sequence[str]], Array]
 
 
 class SentenceBatcher:
-    """Encoder of the sentences of concurrent requests.
-
-    While a batch is encoded, further requests wait and form the next batch; a single request does not wait.
-    """
+    """Encoder of concurrent sentences: requests that arrive while a batch is encoded form the next one."""
 
     def __init__(self, encode: Encode, executor: Executor, max_sentences: int = 64) -> None:
         self._encode, self._executor, self._max = encode, executor, max_sentences

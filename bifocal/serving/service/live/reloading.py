@@ -42,10 +42,7 @@ class Generation:
 
 
 class Reloader:
-    """The generation in use.
-
-    A reversible source is rolled back without loading: the served model that was in use before stays in memory.
-    """
+    """The generation in use; a reversible source keeps the former model in memory, to roll back without loading."""
 
     def __init__(self, source: ModelSource, executor: Executor, on_swap: Callable[[ServedModel], None]) -> None:
         self.source, self.executor, self.on_swap = source, executor, on_swap

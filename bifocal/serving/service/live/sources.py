@@ -46,10 +46,7 @@ class RunSource:
 def open_served_model(
     onnx: Path, collection: Path, index: Path | None, name: str, images: Path | None = None
 ) -> ServedModel:
-    """Return an exported model with its collection and its index, by default exact search.
-
-    Raise ``ValueError`` if collection or index belong to another model.
-    """
+    """Return a model with collection and index (default exact search); ``ValueError`` if they have another model."""
     embedder = Embedder(onnx, threads=1)
     search = open_search(onnx, embedder, collection, index)
     assert search.collection is not None

@@ -1,7 +1,4 @@
-"""Routes under ``/v2``: the Open Inference Protocol of KServe, which embeds sentences and images.
-
-https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol
-"""
+"""Routes under ``/v2``: the Open Inference Protocol of KServe, which embeds sentences and images."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
