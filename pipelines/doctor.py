@@ -35,13 +35,7 @@ CONTACT_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check.
-
-    Attributes:
-        ok: True or False; None if the service is not configured, which a laptop does not need.
-        message: the state that was observed.
-        fix: a command, or an instruction.
-    """
+    """State that a check observed, and a command that fixes it; ``ok`` is None if the service is not configured."""
 
     name: str
     ok: bool | None
@@ -83,7 +77,7 @@ def packages() -> CheckResult:
 def _requirements(
     texts: Iterable[str], extras: Mapping[str, Sequence[str]], wanted: Iterable[str]
 ) -> Iterator[Requirement]:
-    """Yield the requirements in ``texts`` and those of the wanted extras, which may name further extras."""
+    """Yield the requirements in ``texts`` and of the wanted extras, which may name further extras."""
     for requirement in map(Requirement, [*texts, *(text for name in sorted(wanted) for text in extras[name])]):
         if requirement.name == "bifocal-vse":
             yield from _requirements([], extras, requirement.extras)

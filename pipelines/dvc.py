@@ -23,12 +23,7 @@ def dvc_components(pipeline: str = "embedding") -> list[Component]:
 
 
 def render(values: Mapping[str, Any], folder: str = "") -> str:
-    """Return the text of a ``dvc.yaml``.
-
-    Args:
-        values: values of ``params.yaml``; each path of a user file becomes a dependency.
-        folder: folder of ``params.yaml`` and ``artifacts``, relative to the root of the repository; "" is the root.
-    """
+    """Return the text of a ``dvc.yaml`` for ``folder``, relative to the root of the repository ("" is the root)."""
     home = PurePosixPath(folder)
     components = dvc_components(values["pipeline"])
     plots: list[Any] = [_plot(plot) for component in components for plot in component.plots]

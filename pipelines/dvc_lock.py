@@ -10,13 +10,10 @@ PATIENCE = 0.5
 
 
 def remove_damaged_table(root: Path) -> bool:
-    """Remove the table of a repository if it cannot be read, and return whether it was removed.
+    """Remove the table below ``root`` if it cannot be read, and return whether it was removed.
 
-    DVC writes the table in place. If it is killed meanwhile, the table is empty or cut off, and every later command
-    fails. A table that can be read is kept: DVC itself removes the entries of processes that have ended.
-
-    Args:
-        root: folder with ``.dvc``.
+    A killed DVC leaves its table empty or cut off, and every later command fails. A readable table is kept: DVC itself
+    removes the entries of processes that have ended.
     """
     table = root / TABLE
     if _is_readable(table):
@@ -29,7 +26,6 @@ def remove_damaged_table(root: Path) -> bool:
 
 
 def _is_readable(table: Path) -> bool:
-    """Return whether a table is JSON, or missing."""
     try:
         json.loads(table.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,9 +1,4 @@
-"""Tables of the READMEs, rendered from the stages' declarations.
-
-A README contains pairs of comments ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``; the lines between them are
-rendered. The blocks of a component's README are ``artifacts``, ``parameters`` and ``parts``; the block of the root
-README is ``stages``.
-"""
+"""Tables of the READMEs, rendered between the comments ``<!-- rendered: BLOCK -->`` and ``<!-- end -->``."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

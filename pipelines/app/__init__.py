@@ -1,8 +1,4 @@
-"""The command ``bifocal``: train on a folder of your own images, search, and see where.
-
-A command imports its module when it runs, so that ``bifocal --help`` answers at once, and a missing package is named
-with the extra that installs it.
-"""
+"""The command ``bifocal``, whose commands import their modules when they run."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -54,7 +54,6 @@ def unpack(folder: Path) -> TrainedModel:
 
 
 def _write_collection(folder: Path, paths: Sequence[Path], table: Mapping[str, Any]) -> None:
-    """Write the collection and its index from the shipped vectors and biases."""
     for name in (COLLECTION, INDEX):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir()

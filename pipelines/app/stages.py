@@ -21,7 +21,7 @@ def stages_of_run() -> tuple[Component, ...]:
 
 
 def run_stages(folder: Path, values: Mapping[str, Any], stages: Iterable[Component]) -> None:
-    """Run ``stages`` in order on the artifacts of ``folder``.
+    """Run ``stages`` in order on the artifacts of ``folder``, with all parameters in ``values``.
 
     A killed run goes on where it was: complete stages are skipped, and an incomplete one resumes from its checkpoint.
 

@@ -85,7 +85,6 @@ def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", arti
 
 
 def _candidate(policy: "PromotionPolicy", report: "Report") -> "Version":
-    """Return the candidate of a report; raise ``ValueError`` if the registry has other releases than the report."""
     from runtime.mlflow import get_version, get_version_number
     from runtime.mlflow.releases.store import read_digest
 
@@ -103,7 +102,6 @@ def _candidate(policy: "PromotionPolicy", report: "Report") -> "Version":
 
 
 def _print(report: "Report", rule: "Rule") -> None:
-    """Print a table of the metrics, with the intervals of the rule."""
     click.echo(f"{report.mode} of {report.share:.3g} of the clients since {report.since}")
     for arm, release, counts in (
         ("champion", report.champion, report.counts_champion),

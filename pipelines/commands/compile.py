@@ -40,12 +40,7 @@ def compile_command(
 
 
 def load_resources(images: Path | None, overlays: Sequence[Path] = ()) -> "Resources":
-    """Return the values of ``resources.yaml``.
-
-    Args:
-        images: JSON file with the digest of each image.
-        overlays: files that replace keys.
-    """
+    """Return the values of ``resources.yaml``, with the digests of a JSON file, and with files that replace keys."""
     from pipelines.kubeflow import resources
 
     return resources.load(images=resources.load_images(images) if images else None, overlays=overlays)
@@ -58,13 +53,7 @@ def compile_pipeline_for(
     settings: Sequence[str] = (),
     flow: "FlowName" = "train",
 ) -> str:
-    """Return the compiled pipeline of ``params.yaml`` with ``recipes``, as YAML.
-
-    Args:
-        revision: git commit of the user files.
-        settings: values that replace those of ``params.yaml`` and the recipes, as ``"KEY=VALUE"``.
-        flow: graph of the stages.
-    """
+    """Return the compiled pipeline of ``params.yaml`` as YAML, with ``recipes`` and ``settings`` ("KEY=VALUE")."""
     from pipelines.kubeflow import compile as kubeflow
 
     return kubeflow.compile_pipeline(load_parameters(recipes, settings), cluster, revision, flow)

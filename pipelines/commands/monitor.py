@@ -104,7 +104,6 @@ def monitor(
 
 
 def _failure(action: Callable[[], object]) -> Iterator[str]:
-    """Run an action; yield the reason why a server did not answer."""
     try:
         action()
     except OSError as error:

@@ -17,7 +17,7 @@ EXPERIMENT = "bifocal"
 
 @contextmanager
 def kfp_client() -> Iterator[kfp.Client]:
-    """Yield a client of the server at ``KFP_ENDPOINT``.
+    """Yield a client of the server at ``KFP_ENDPOINT``; report its errors as ``OSError``.
 
     Environment variables, all optional but the first:
 
@@ -76,7 +76,6 @@ def experiment_id(client: kfp.Client) -> str:
 
 
 def _mounted_token() -> Any:
-    """Return kfp's credentials that read a token from a file before each request; None if there is no file."""
     path = os.environ.get("KFP_TOKEN_FILE") or KF_PIPELINES_SA_TOKEN_PATH
     if os.environ.get("KFP_TOKEN_FILE") and not Path(path).is_file():
         raise ValueError(f"KFP_TOKEN_FILE is {path}, which is no file")

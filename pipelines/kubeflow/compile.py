@@ -118,7 +118,6 @@ def _shard_count(component: Component, values: Mapping[str, Any], resources: Res
 def _add_distributed(
     task: TaskFactory, component: Component, values: Mapping[str, Any], resources: Resources, inputs: Mapping[str, Any]
 ) -> dsl.PipelineTask:
-    """Add ``train_distributed``, which starts a TrainJob in place of ``component``."""
     step = resources.for_step(component.name)
     section = {"values": values[component.name], "nodes": step.nodes, "image": resources.images[component.image]}
     settings = node_settings(step, resources, task.environment)

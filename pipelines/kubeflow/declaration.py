@@ -26,13 +26,7 @@ ARTIFACT_TYPES = {
 def declare(
     component: Component, image: str, environment: Mapping[str, str], inputs: Mapping[str, str], processes: int = 1
 ) -> Any:
-    """Return the step as a kfp container component: its image needs no kfp.
-
-    Args:
-        environment: variables of the container.
-        inputs: type of each input.
-        processes: of the step; torchrun starts more than one.
-    """
+    """Return the step as a kfp container component, whose image needs no kfp; torchrun starts several ``processes``."""
     if component is NOTIFY:
         inputs = {**inputs, "status": "PipelineTaskFinalStatus"}
     outputs = {name: ARTIFACT_TYPES.get(name, ARTIFACT) for name in component.outputs}

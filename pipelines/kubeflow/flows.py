@@ -34,16 +34,8 @@ TRUE = "true"
 class Flow:
     """Adds the tasks of one flow to the pipeline that kfp is tracing.
 
-    Args:
-        task: adds a task.
-        add_stage: adds the tasks of a stage with its inputs; returns the one with its outputs.
-        values: of ``params.yaml``.
-        sources: user files of each stage.
-        fingerprint: the first task.
-        checkout: repository and revision.
-
-    Attributes:
-        artifacts: outputs of the tasks so far, by name.
+    ``add_stage`` adds the tasks of a stage and returns the one with its outputs; ``fingerprint`` is the first task.
+    ``sources`` are the user files of each stage, ``artifacts`` the outputs of the tasks so far, both by name.
     """
 
     task: TaskFactory
@@ -110,11 +102,7 @@ class Flow:
         return section
 
     def _add_stages(self, names: Iterable[str], **optional: Any) -> None:
-        """Add stages with the user files that they name.
-
-        Args:
-            optional: inputs besides those that the stages declare.
-        """
+        """Add stages with the user files that they name, and ``optional`` inputs that they do not declare."""
         chosen = set(names)
         for component in pipeline_components(self.values["pipeline"]):
             if component.name not in chosen:

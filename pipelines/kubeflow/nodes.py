@@ -16,12 +16,7 @@ MLFLOW_PLUGIN = (
 
 
 def node_settings(step: StepResources, resources: Resources, environment: Iterable[str]) -> NodeSettings:
-    """Return the settings of the machines.
-
-    Args:
-        step: of the training.
-        environment: names of the variables of the waiting step, which each machine gets.
-    """
+    """Return the machines' settings for the training ``step``; each gets the variables of the waiting step."""
     gpu = {step.gpu.type: str(step.gpu.count)} if step.gpu else {}
     return NodeSettings(
         runtime=resources.trainer.runtime,

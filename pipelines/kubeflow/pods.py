@@ -11,11 +11,7 @@ Secrets = Mapping[str, Mapping[str, str]]
 
 
 def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Secrets) -> None:
-    """Set the pod of ``task``.
-
-    Args:
-        secrets: environment variable of each key, by name of the secret, of all secrets of the file.
-    """
+    """Set the pod of ``task``; ``secrets`` has the environment variable of each key of all secrets of the file."""
     _set_resources(task, step)
     _set_placement(task, step)
     _set_volumes(task, step)

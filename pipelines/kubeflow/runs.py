@@ -13,12 +13,7 @@ from pipelines.kubeflow.versions import upload_version
 
 @dataclass(frozen=True)
 class Target:
-    """What runs and schedules are created with, besides the compiled pipeline.
-
-    Attributes:
-        client: of the server.
-        revision: commit that the pipeline is compiled from.
-    """
+    """Server, resources and commit that runs and schedules are created with."""
 
     client: Client
     resources: Resources

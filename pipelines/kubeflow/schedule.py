@@ -36,12 +36,7 @@ class Schedule(StrictModel):
 
 @dataclass(frozen=True)
 class Change:
-    """Change of the schedule ``name`` on the server.
-
-    Attributes:
-        old_ids: ids of the recurring runs to delete.
-        text: compiled pipeline to create; "" if none.
-    """
+    """Change of the schedule ``name``: recurring runs to delete, and compiled pipeline to create ("" if none)."""
 
     action: Literal["create", "replace", "delete", "keep"]
     name: str
@@ -57,11 +52,7 @@ def load(path: Path = FILE) -> dict[str, Schedule]:
 
 
 def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable[[Schedule], str]) -> list[Change]:
-    """List the changes after which the server has ``schedules`` and no others of this project.
-
-    Args:
-        compile_entry: returns the compiled pipeline of an entry.
-    """
+    """List the changes after which the server has ``schedules`` and no others of this project."""
     on_server: dict[str, list[Any]] = {}
     for run in _recurring_runs(target.client):
         if run.display_name.startswith(PREFIX):

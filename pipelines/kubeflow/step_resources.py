@@ -60,11 +60,7 @@ class SecurityContext(StrictModel):
 
 
 class StepResources(StrictModel):
-    """Resources, placement, secrets, retries and parallelism of one step.
-
-    KFP has no field for a request of ephemeral storage (message ``ResourceSpec`` of its ``pipeline_spec.proto``): a
-    LimitRange of the namespace sets it, or ``scratch_volume`` replaces it.
-    """
+    """Resources, placement, secrets, retries and parallelism of one step."""
 
     cpu: CPU = Field(description="requested cores")
     cpu_limit: CPU | None = Field(description="cores; null is no limit")
@@ -102,11 +98,10 @@ class StepResources(StrictModel):
 
     @property
     def retry_deadline(self) -> int:
-        """Seconds from the creation of the first pod until Argo starts no retry and stops the running one.
+        """Seconds from the first pod's creation until Argo starts no retry and stops the running one.
 
-        Argo compares this limit, the ``maxDuration`` of its backoff, with the start of the *first* attempt
-        (argo-workflows ``workflow/controller/operator.go:1080-1092``) and makes it the deadline of retried pods
-        (line 1147). So it has room for every attempt at its full timeout, for the delays and for the queue.
+        Argo counts ``maxDuration`` from the *first* attempt (argo-workflows workflow/controller/operator.go:1080-1147).
+        So it has room for every attempt at its full timeout, for the delays and for the queue.
         """
         delays: int = sum(self.retry_delay * self.retry_factor**retry for retry in range(self.retries))
         return (self.retries + 1) * self.timeout + delays + self.queue_timeout

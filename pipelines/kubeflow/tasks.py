@@ -20,23 +20,14 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class TaskFactory:
-    """Adds tasks to the pipeline that kfp is tracing.
-
-    Args:
-        environment: variables of every container.
-    """
+    """Adds tasks to the pipeline that kfp is tracing; ``environment`` has the variables of every container."""
 
     resources: Resources
     environment: Mapping[str, str]
     seed: int
 
     def __call__(self, component: Component, section: Mapping[str, Any], **inputs: Any) -> dsl.PipelineTask:
-        """Add one task.
-
-        Args:
-            section: parameters of the step.
-            inputs: artifacts of other tasks, or strings.
-        """
+        """Add one task with the parameters ``section``; inputs are artifacts of other tasks, or strings."""
         types = {PARAMETERS: STRING, CODE: STRING} | {name: _type_of(value) for name, value in inputs.items()}
         step = self.resources.for_step(component.name)
         processes = step.gpu.count if step.gpu else 1
@@ -61,7 +52,6 @@ class TaskFactory:
 
 
 def _type_of(value: Any) -> str:
-    """Return the type that a task must declare for an input: the type of the artifact, or a string."""
     if isinstance(value, dsl.pipeline_channel.PipelineArtifactChannel):
         return str(value.channel_type).removeprefix("system.").partition("@")[0]
     return STRING

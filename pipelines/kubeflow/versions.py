@@ -23,12 +23,7 @@ class PipelineVersion(NamedTuple):
 def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
     """Upload the compiled pipeline as a version, unless the server has it already.
 
-    The version is named after the commit and the content, so equal runs share one. KFP refuses a second version of one
-    name (backend/src/apiserver/storage/pipeline_store.go:966).
-
-    Args:
-        text: the compiled pipeline.
-        revision: commit that it was compiled from.
+    Its name has the commit and a hash of the content, because KFP refuses a second version with the same name.
     """
     name = f"{re.sub('[^a-z0-9]+', '-', revision.lower())[:12].strip('-')}-{sha256(text.encode()).hexdigest()[:12]}"
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +39,6 @@ def upload_version(client: Client, text: str, revision: str) -> PipelineVersion:
 
 
 def _pipeline_id(client: Client, file: Path) -> str:
-    """Return the id of the pipeline in the namespace of the user; create it if it is not there."""
     namespace = namespace_of(client)
     # kfp's get_pipeline_id lists shared pipelines only.
     pipelines = client.list_pipelines(namespace=namespace, filter=_named(NAME)).pipelines or []
@@ -54,5 +48,4 @@ def _pipeline_id(client: Client, file: Path) -> str:
 
 
 def _named(name: str) -> str:
-    """Filter of the API: entries with this name."""
     return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})

@@ -19,16 +19,9 @@ TRUST_REPOSITORY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory
 class ContainerEngine:
     """Runs steps as containers of docker, or of podman (``DOCKER_HOST=unix:///run/podman/podman.sock``).
 
-    The root file system is read-only; the pod's folders are mounted. Containers share the network of this machine, so
-    they reach a local MLflow or S3 server.
-
-    Args:
-        environment: variables that replace the compiled ones, which name the servers of the cluster.
-        repository: git checkout, mounted read-only at the same path.
-        user: id of the user and the group of the steps; the calling user by default.
-
-    Raises:
-        ValueError: no docker API answers at ``DOCKER_HOST``.
+    The root file system is read-only. Containers share the network of this machine, so they reach a local MLflow or S3
+    server; ``environment`` replaces the compiled variables, which name the servers of the cluster. ``user`` is the user
+    and group id of the steps, by default the calling user's.
     """
 
     def __init__(self, environment: Mapping[str, str], repository: Path, user: int | None = None) -> None:
@@ -52,7 +45,7 @@ class ContainerEngine:
         return Path("/")
 
     def image(self, image: str) -> str:
-        """Return the id of the image: its name stays the same after a new build. The name if there is no image."""
+        """Return the image's id, because its name stays the same after a build; the name if there is no image."""
         with suppress(DockerException):
             return str(self.client.images.get(image).id)
         return image

@@ -1,7 +1,4 @@
-"""Kubeflow's driver on this machine: inputs of a task, its cache key, and the ExecutorInput.
-
-Facts of kubeflow/pipelines 2.17, folder backend/src/v2/driver.
-"""
+"""Kubeflow's driver on this machine (kubeflow/pipelines 2.17, folder backend/src/v2/driver)."""
 
 import json
 import re
@@ -22,13 +19,7 @@ CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^']*)'")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Identity of one run.
-
-    Attributes:
-        id: Kubeflow's id of the run.
-        name: of the workflow.
-        pipeline: name of the pipeline.
-    """
+    """Identity of one run: Kubeflow's id, and the names of the workflow and of the pipeline."""
 
     id: str
     name: str
@@ -37,12 +28,7 @@ class RunInfo:
 
 @dataclass
 class Graph:
-    """One running graph.
-
-    Attributes:
-        parameters, artifacts: inputs of the graph; artifacts by their id.
-        tasks: executions that have started, by the name of the task.
-    """
+    """One running graph: its inputs, with artifacts by id, and the executions that have started, by task name."""
 
     execution: Execution
     parameters: Mapping[str, Any]
@@ -52,12 +38,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the driver decided for one task.
-
-    Attributes:
-        message: the ExecutorInput.
-        cached: whether the outputs of an earlier execution are used, so nothing has to run.
-    """
+    """ExecutorInput of one task, and whether the outputs of an earlier execution replace its run."""
 
     execution: Execution
     message: dict[str, Any]
@@ -79,15 +60,9 @@ class Driver:
         container: Mapping[str, Any],
         graph: Graph,
     ) -> Decision:
-        """Resolve the inputs of a task; take its outputs from the cache if there are some (container.go:47-343).
+        """Resolve the inputs of a compiled task, or take its outputs from the cache (container.go:47-343).
 
-        Args:
-            task, component: as compiled.
-            container: the compiled container, with ``image`` as the cache key has it and the names of mounted
-                claims in ``pvcNames``.
-
-        Raises:
-            ValueError: an input has no value, or has an element that only a cluster resolves.
+        ``container`` has the image as in the cache key, and the names of mounted claims in ``pvcNames``.
         """
         inputs, outputs = self.resolve(task, component, graph), self._provision(name, component)
         fingerprint, hit = "", None
@@ -112,11 +87,7 @@ class Driver:
         return Graph(execution, inputs.get("parameterValues", {}), ids)
 
     def skip(self, name: str, task: Mapping[str, Any], component: Mapping[str, Any], parent: Graph) -> str:
-        """Cancel a nested graph whose condition does not hold, and return the condition; "" if it runs (dag.go).
-
-        Raises:
-            ValueError: the condition is another comparison than that of a parameter with a text.
-        """
+        """Cancel a nested graph whose condition does not hold, and return the condition; "" if it runs (dag.go)."""
         condition = str(task.get("triggerPolicy", {}).get("condition", ""))
         if not condition:
             return ""
@@ -178,7 +149,7 @@ class Driver:
         return placeholders.get(value, value) if isinstance(value, str) else value
 
     def _provision(self, name: str, component: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs of a task: its own, and the log (driver.go:733-800)."""
+        """Return the outputs of a task, with its log (driver.go:733-800)."""
         definitions = component.get("outputDefinitions", {})
         artifacts = {key: entry["artifactType"] for key, entry in definitions.get("artifacts", {}).items()}
         artifacts[EXECUTOR_LOGS] = {"schemaTitle": "system.Artifact"}
@@ -213,10 +184,7 @@ def _fingerprint(
     inputs: Mapping[str, Any],
     outputs: Mapping[str, Any],
 ) -> str:
-    """Return the cache key: ids of artifacts, parameters, image, command, claims (cacheutils/cache.go:173-229).
-
-    The environment is no part of it. A key set by the pipeline replaces all of it (cache.go:88).
-    """
+    """Return the cache key (cacheutils/cache.go:173-229); a key set by the pipeline replaces it (cache.go:88)."""
     key = task.get("cachingOptions", {}).get("cacheKey")
     if key:
         return sha256(f"{task['componentRef']['name']}\0{key}".encode()).hexdigest()

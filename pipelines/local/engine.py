@@ -11,13 +11,7 @@ import click
 
 @dataclass(frozen=True)
 class Pod:
-    """One attempt of a step.
-
-    Attributes:
-        folder: on this machine, with the folders that are mounted below / of the step.
-        timeout: seconds.
-        log: file that the output is appended to.
-    """
+    """One attempt of a step: the folders below ``folder`` are mounted below /; ``timeout`` is in seconds."""
 
     folder: Path
     image: str
@@ -28,12 +22,7 @@ class Pod:
 
 
 class Exit(NamedTuple):
-    """End of a pod.
-
-    Attributes:
-        code: exit code of the step.
-        reason: ``completed``, also with an error; ``deadline`` after the timeout; ``deleted`` if the pod is gone.
-    """
+    """Exit code of a step; the reason is ``completed`` also after an error, ``deleted`` if the pod is gone."""
 
     code: int
     reason: Literal["completed", "deadline", "deleted"] = "completed"

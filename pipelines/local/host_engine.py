@@ -21,11 +21,7 @@ SUPERVISOR = [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervis
 
 @dataclass
 class HostEngine:
-    """Runs steps as processes of this machine, with the code of this checkout.
-
-    Args:
-        environment: variables that replace the compiled ones, which name the servers of the cluster.
-    """
+    """Runs steps as processes of this machine; ``environment`` replaces compiled variables, which name a cluster."""
 
     environment: Mapping[str, str]
     _process_ids: set[int] = field(default_factory=set, init=False)
@@ -44,8 +40,7 @@ class HostEngine:
     def run(self, pod: Pod) -> Exit:
         """Run the command with this Python; kill it and its children after the timeout, or when this process is killed.
 
-        There is no pause between SIGTERM and SIGKILL, as in a pod of Kubeflow: SIGTERM ends the launcher at once, and
-        the container with it (argo-workflows, cmd/argoexec/commands/emissary.go:235, 267).
+        SIGKILL follows at once, as in a pod of Kubeflow (argo-workflows, cmd/argoexec/commands/emissary.go:235, 267).
         """
         late = threading.Event()
         process = subprocess.Popen(

@@ -1,7 +1,4 @@
-"""Kubeflow's launcher on this machine: one attempt of a task in a pod of its own.
-
-Facts of kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go.
-"""
+"""Kubeflow's launcher on this machine (kubeflow/pipelines 2.17, backend/src/v2/component/launcher_v2.go)."""
 
 import json
 import shutil
@@ -28,11 +25,7 @@ VOLUMES = (".cache", ".config", ".local", "gcs", "minio", "s3", "tmp")
 
 @dataclass(frozen=True)
 class Launcher:
-    """Runs attempts of tasks.
-
-    Args:
-        folder: of the pods that exist.
-    """
+    """Runs attempts of tasks, each in a pod of its own below ``folder``."""
 
     store: ObjectStore
     metadata: MetadataStore
@@ -50,16 +43,9 @@ class Launcher:
         log: Path,
         index: int,
     ) -> tuple[Phase, str]:
-        """Run the container once in an empty file system that has the task's inputs; publish the result.
+        """Run the container once, for at most ``timeout`` seconds, in an empty file system with the task's inputs.
 
-        Args:
-            environment: variables of the pod besides the compiled ones.
-            timeout: seconds.
-            log: file of the output.
-            index: number of the retry, from 0.
-
-        Returns:
-            The phase of the pod and what went wrong, "" if nothing.
+        Return the phase of the pod and what went wrong, "" if nothing. ``index`` counts retries from 0.
         """
         pod = self.folder / f"{decision.execution.task}-{uuid4().hex[:8]}"
         message = _qualified(decision.message, self.engine.root(pod), index)
@@ -152,10 +138,7 @@ def _in_pod(pod: Path, uri: str) -> Path:
 
 
 def _qualified(message: Mapping[str, Any], root: Path, index: int) -> dict[str, Any]:
-    """Return the message of one attempt: numbered logs (line 538), and paths as the step sees them.
-
-    Where the step sees the pod's folder at another path than /, each artifact has a custom path (line 1255).
-    """
+    """Return the message of one attempt: numbered logs (line 538), and paths as the step sees them (line 1255)."""
     qualified: dict[str, Any] = deepcopy(dict(message))
     outputs = qualified["outputs"]
     logs = outputs["artifacts"][EXECUTOR_LOGS]["artifacts"][0]
@@ -171,11 +154,7 @@ def _qualified(message: Mapping[str, Any], root: Path, index: int) -> dict[str, 
 
 
 def _compiled(container: Mapping[str, Any], message: Mapping[str, Any]) -> list[str]:
-    """Return the command with the message in place of ``{{$}}`` (line 1051).
-
-    Raises:
-        ValueError: the command has another placeholder.
-    """
+    """Return the command with the message in place of ``{{$}}`` (line 1051)."""
     parts = [*container.get("command", []), *container.get("args", [])]
     other = [part for part in parts if "{{$." in part]
     if other:
@@ -190,11 +169,7 @@ def _merged(entry: Mapping[str, Any], output: Mapping[str, Any], name: str) -> d
 
 
 def _executor_output(file: Path) -> dict[str, Any]:
-    """Return the ExecutorOutput, empty if there is no file; as strict as protojson (line 1208).
-
-    Raises:
-        ValueError, json_format.ParseError: the file has NaN or an unknown field.
-    """
+    """Return the ExecutorOutput, empty if there is no file; as strict as protojson (line 1208)."""
     if not file.is_file():
         return {}
     values: dict[str, Any] = json.loads(file.read_text(), parse_constant=_reject)

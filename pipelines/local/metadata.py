@@ -1,6 +1,6 @@
-"""Executions, artifacts and cache entries of local runs, as Kubeflow keeps them in ML Metadata and its task store.
+"""Executions, artifacts and cache entries of local runs, as ML Metadata and the task store of Kubeflow 2.17 keep them.
 
-Facts of kubeflow/pipelines 2.17; ``client.go`` is backend/src/v2/metadata/client.go.
+``client.go`` is backend/src/v2/metadata/client.go of kubeflow/pipelines.
 """
 
 import json
@@ -15,10 +15,7 @@ from runtime.artifacts import write_json
 
 
 class State(StrEnum):
-    """State of an execution in ML Metadata. ``OMITTED`` is Argo's phase of a task that never starts.
-
-    ``CANCELED`` is the state of a nested graph whose condition does not hold.
-    """
+    """State of an execution in ML Metadata; ``OMITTED`` is Argo's phase of a task that never starts."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -40,14 +37,9 @@ class State(StrEnum):
 
 @dataclass
 class Execution:
-    """One task or nested graph of one run.
+    """One task or nested graph of one run; ``artifacts`` are ids, ``fingerprint`` is the cache key, "" without caching.
 
-    Attributes:
-        parent: id of the graph's execution; 0 for the root graph.
-        total_tasks: tasks of a nested graph; 0 for a task and for the root graph.
-        fingerprint: cache key; "" if the task is not cached.
-        parameters: output parameters.
-        artifacts: id of each output artifact.
+    ``parent`` is the id of the graph's execution, 0 for the root graph, which also has 0 ``total_tasks``.
     """
 
     id: int
@@ -62,11 +54,7 @@ class Execution:
 
 
 class MetadataStore:
-    """Store in one JSON file. Ids count from 1.
-
-    Args:
-        file: created by the first change.
-    """
+    """Store in one JSON file; ids count from 1."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lock = file, Lock()
@@ -111,10 +99,9 @@ class MetadataStore:
             self._save()
 
     def update_graph(self, graph: Execution) -> None:
-        """Derive the state of a nested graph from its tasks; the root graph has none (client.go:800-878).
+        """Derive the state of a nested graph from its tasks, after a task or a condition (client.go:800-878).
 
-        The launcher calls this after its task, and the runner after a condition. So a graph whose last tasks are taken
-        from the cache, or whose last pod is killed, keeps its former state.
+        A graph whose last tasks are taken from the cache, or whose last pod is killed, keeps its former state.
         """
         with self._lock:
             states = [entry.state for entry in self._executions if entry.parent == graph.id]

@@ -15,11 +15,8 @@ Phase = Literal["Succeeded", "Failed", "Error"]
 class RetryStrategy:
     """Retries of one task. Kubeflow sets no policy, which means OnFailure: a deleted pod is not retried.
 
-    Attributes:
-        limit: retries after the first attempt; 0 for none.
-        duration: seconds before the first retry.
-        factor: between two delays; Argo reads it as an integer.
-        max_duration: seconds from the start of the first attempt. No retry starts later, and a running one is killed.
+    Durations are in seconds; ``max_duration`` counts from the start of the first attempt: no retry starts later, and a
+    running one is killed. ``factor`` multiplies each delay; Argo reads it as an integer.
     """
 
     limit: int = 0
@@ -29,11 +26,7 @@ class RetryStrategy:
 
     @classmethod
     def parse(cls, policy: Mapping[str, Any]) -> "RetryStrategy":
-        """Return the strategy of a compiled task's ``retryPolicy``.
-
-        Raises:
-            ValueError: the factor is no integer, so Argo would end the run with an error.
-        """
+        """Return the strategy of a compiled task's ``retryPolicy``."""
         factor = float(policy.get("backoffFactor", 0))
         if not factor.is_integer():
             raise ValueError(f"retryPolicy has backoffFactor {factor:g}: Argo accepts integers only (operator.go:1107)")
@@ -50,13 +43,7 @@ class RetryStrategy:
         return first_start + self.max_duration
 
     def delay(self, attempts: int, phase: Phase, first_start: float, last_end: float) -> tuple[float, str]:
-        """Return the seconds to wait before the next attempt, and the reason if there is none.
-
-        Args:
-            attempts: number of attempts so far.
-            phase: of the last attempt.
-            first_start, last_end: of the first and the last attempt, in seconds.
-        """
+        """Return the seconds to wait after ``attempts`` attempts, and the reason if there is no next one."""
         if not self.limit:
             return 0.0, "it has no retries"
         deadline = self.deadline(first_start)

@@ -29,15 +29,10 @@ POLL_SECONDS = 0.1
 
 @dataclass
 class LocalRun:
-    """One run of a compiled pipeline. A run in the folder of an earlier one takes finished steps from the cache.
+    """One run of the compiled pipeline ``text``; another run in the same folder takes finished steps from the cache.
 
-    Args:
-        text: the compiled pipeline.
-        folder: object store, metadata, and one folder per task with its logs and links to its outputs.
-        arguments: replace defaults of the pipeline.
-        parallel: steps at once.
-        sleep: called with seconds between retries; by default it waits until the run is stopped.
-        run_id: Kubeflow's id of the run.
+    ``folder`` holds the object store, the metadata and a folder per task. ``parallel`` is the number of steps at once;
+    ``sleep`` is called with seconds between retries, and by default waits until the run is stopped.
     """
 
     text: str
@@ -56,12 +51,7 @@ class LocalRun:
         self.states: dict[str, State] = {}
 
     def execute(self) -> dict[str, State]:
-        """Run the pipeline and return the final state of each task.
-
-        Raises:
-            ValueError: an argument is unknown, the graph has elements that only a cluster can run, or another process
-                runs a pipeline in the folder.
-        """
+        """Run the pipeline and return the final state of each task."""
         known = self.pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
         unknown = sorted(set(self.arguments) - set(known))
         if unknown:
@@ -85,7 +75,6 @@ class LocalRun:
             ) from error
 
     def _prepare(self) -> None:
-        """Open the object store and the metadata; delete the pods of a killed run."""
         pods, name = self.folder / "pods", self.pipeline["pipelineInfo"]["name"]
         shutil.rmtree(pods, ignore_errors=True)
         metadata, store = MetadataStore(self.folder / "metadata.json"), ObjectStore(self.folder / "objects")

@@ -12,41 +12,26 @@ BUCKET = "minio://mlpipeline"
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """Folder with one file per object. Files are hard links where the file system has them, so no data is copied.
-
-    An object store has no empty folders, and no file changes once it is uploaded.
-
-    Args:
-        folder: must be on the file system of the pods' folders to share their data.
-    """
+    """Folder with one file per object: hard links where the file system has them, so no data is copied."""
 
     folder: Path
 
     def path(self, uri: str) -> Path:
-        """Return the file or folder of an object or of a prefix."""
         return self.folder / uri.removeprefix(f"{BUCKET}/")
 
     def upload(self, source: Path, uri: str) -> None:
-        """Store the file ``source``, or the files of a folder, at ``uri``.
-
-        Raises:
-            FileNotFoundError: there is no ``source``.
-        """
+        """Store the file ``source``, or the files of a folder, at ``uri``."""
         for file in _files(source):
             _link(file, self.path(uri) / file.relative_to(source))
 
     def download(self, uri: str, target: Path) -> None:
-        """Put the objects at ``uri`` to ``target``. Without objects, nothing is written, and that is no error.
-
-        See DownloadBlob in kubeflow/pipelines 2.17, backend/src/v2/objectstore/object_store.go:176.
-        """
+        """Put the objects at ``uri`` to ``target``; write nothing if there are none, as Kubeflow's DownloadBlob."""
         with suppress(FileNotFoundError):
             for file in _files(self.path(uri)):
                 _link(file, target / file.relative_to(self.path(uri)))
 
 
 def _files(source: Path) -> list[Path]:
-    """Return the file, or the files of the folder, in alphabetical order."""
     if source.is_dir():
         return sorted(path for path in source.rglob("*") if path.is_file())
     if not source.exists():

@@ -1,8 +1,6 @@
 """Run the command of a step, and kill it with its children when the process that started it has ended.
 
-``python supervise.py COMMAND``, as the leader of a process group. Standard input is a pipe whose other end belongs to
-the process that started this one: it closes even if that process is killed by SIGKILL. Without this process, the step
-would go on beside the next run in the same folder.
+Standard input is a pipe from that process: it closes even if the process is killed by SIGKILL.
 """
 
 import os

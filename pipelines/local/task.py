@@ -19,15 +19,7 @@ from pipelines.local.retries import RetryStrategy
 
 @dataclass(frozen=True)
 class TaskRunner:
-    """Runs the tasks of one run.
-
-    Args:
-        folder: one folder per task, with a log per attempt and links to the outputs.
-        executors: compiled executors by label.
-        pods: their configuration for Kubernetes, by label.
-        sleep: called with seconds between retries.
-        stopped: if set, no further attempt starts.
-    """
+    """Runs the tasks of one run; ``folder`` has a folder per task, with a log per attempt and links to the outputs."""
 
     folder: Path
     driver: Driver
@@ -92,11 +84,7 @@ class TaskRunner:
             self.sleep(delay)
 
     def _variables(self, pod: Mapping[str, Any]) -> dict[str, str]:
-        """Return the variables that Kubernetes sets from fields of the pod.
-
-        Raises:
-            ValueError: the field is none that a local run has.
-        """
+        """Return the variables that Kubernetes sets from fields of the pod."""
         name, uid = f"{self.driver.run.name}-{uuid4().hex[:8]}", str(uuid4())
         fields = {
             "metadata.name": name,
@@ -112,7 +100,6 @@ class TaskRunner:
         return variables
 
     def _link_outputs(self, decision: Decision, component: Mapping[str, Any]) -> None:
-        """Link the outputs in the object store from the folder of the task, for the user."""
         for name in component.get("outputDefinitions", {}).get("artifacts", {}):
             uri = self.launcher.metadata.runtime_artifact(decision.execution.artifacts[name])["uri"]
             link = self.folder / decision.execution.task / name

@@ -29,15 +29,9 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Resources that a pipeline will need.
+    """Resources that a pipeline will need, with the files to fetch and the stand-ins (``notes``).
 
-    Attributes:
-        size: of the corpus.
-        sampled: images of each run on a sample.
-        stages: in the order of the pipeline.
-        files: to fetch.
-        notes: stand-ins.
-        start: seconds until a process runs its stage; a part of the time of each stage.
+    ``sampled`` has the images of each run; the time of each stage includes ``start``, the seconds until a process runs.
     """
 
     size: CorpusSize
@@ -75,10 +69,9 @@ def make_plan(
     report: Callable[[str], None],
     stages: Sequence[str] | None = None,
 ) -> Plan:
-    """Run the stages on three samples of up to ``images`` images below ``folder``; return their plan.
+    """Run stages on three samples of up to ``images`` images below ``folder``; return their plan.
 
-    ``stages`` are by default all stages of the pipeline without side effects; ``report`` gets a line before each run
-    of a stage.
+    ``stages`` are by default all stages without side effects; ``report`` gets a line before each run of a stage.
     """
     size = corpus_size(values)
     replaced, notes = stand_ins(values, size, folder)

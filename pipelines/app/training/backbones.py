@@ -57,11 +57,7 @@ def features_section(weights: Path) -> dict[str, Any]:
 
 
 def download_problem(section: Mapping[str, Any]) -> str | None:
-    """Return why the pretrained weights of an extractor cannot be downloaded; None if they are on this machine now.
-
-    Args:
-        section: section ``extract_features`` with the weights ``Pretrained``.
-    """
+    """Return why the pretrained weights of an extractor cannot be downloaded; None if they are on this machine now."""
     from huggingface_hub import constants
 
     from bifocal.backbones.state import load_library_weights

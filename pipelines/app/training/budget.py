@@ -27,13 +27,7 @@ FILE = "budget.json"
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured times, seconds.
-
-    Attributes:
-        extraction: features of one image of ``size`` pixels; proportional to the area.
-        epoch: one training image in one epoch, with the cells of that size; proportional to the area, too.
-        size: pixels.
-    """
+    """Measured seconds of an image of ``size`` pixels, proportional to its area: features, one epoch of training."""
 
     extraction: float
     epoch: float
@@ -42,13 +36,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is trained in the time given.
-
-    Attributes:
-        size: pixels of an image's side.
-        epochs: of the training.
-        seconds: expected time from now on.
-    """
+    """Pixels of an image's side and epochs to train, with the expected seconds from now on."""
 
     size: int
     epochs: int

@@ -1,7 +1,4 @@
-"""Preflight: whether a cluster could run the compiled pipeline, checked before a run or a schedule is created.
-
-Each check is one file and yields its problems. A check that needs a service that is not at hand says so and passes.
-"""
+"""Preflight: whether a cluster could run the compiled pipeline, checked before a run or a schedule is created."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any

@@ -58,7 +58,6 @@ def check_permissions(subject: Subject) -> Iterator[str]:
 
 
 def _connect() -> None:
-    """Use the service account of this pod, or else the current context of kubectl."""
     try:
         config.load_incluster_config()
     except config.ConfigException:
@@ -106,7 +105,6 @@ def _review(namespace: str, user: str, right: dict[str, str]) -> bool:
 
 
 def _missing_objects(subject: Subject, namespace: str, account: str) -> Iterator[str]:
-    """Yield the service account, pull secrets and volumes that the namespace does not have."""
     api, resources = kubernetes.CoreV1Api(), subject.resources
     steps = [resources.default, *resources.steps.values()]
     claims = {volume.claim for step in steps for volume in step.volumes}

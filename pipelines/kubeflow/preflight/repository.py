@@ -45,7 +45,6 @@ def _fetch(repository: str, revision: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Run git; return its error message, None after success."""
     try:
         done = subprocess.run(
             ["git", *arguments],

@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the checks look at.
-
-    Attributes:
-        values: validated values of ``params.yaml``, of each recipe.
-        revision: commit of the user files.
-        namespace: of the runs; None on a server with one user.
-        flows: the flows to run.
-    """
+    """Subject of the checks: values of ``params.yaml`` per recipe, commit of the user files, namespace and flows."""
 
     values: Sequence[Mapping[str, Any]]
     resources: Resources
