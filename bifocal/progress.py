@@ -27,13 +27,9 @@ def track(
     done: int = 0,
     status: Callable[[], str] = lambda: "",
 ) -> Iterator[T]:
-    """Yield ``items`` and show the progress on stderr.
+    """Yield ``items`` and show the progress on stderr, with ``status()`` about the last item, such as its loss.
 
-    Args:
-        task: name of the task, a few words.
-        total: number of items, including ``done``; by default ``len(items) + done``.
-        done: items that an earlier, interrupted run finished.
-        status: returns a text about the last item, such as its loss.
+    ``total``, by default ``len(items) + done``, includes the ``done`` items of an earlier, interrupted run.
 
     Example:
         >>> list(track([1, 2], "count"))

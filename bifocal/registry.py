@@ -1,13 +1,9 @@
 """Parts by name: ``build("bifocal.losses", {"name": "HardestTripletLoss", "margin": 0.3})``.
 
-A part is a public class that a package's ``__init__`` imports. A YAML file writes the Python name itself, so that a
-text search finds the class. A reference to a part is its name, a mapping ``{"name": ..., argument: value}``, or an
-object with the attributes ``name`` and ``arguments``.
-
-``register`` adds a class of a notebook, or of your own module, for the running process.
-
-A class whose arguments are parts themselves declares the package of each:
-``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``. It then receives built objects.
+A part is a public class that a package's ``__init__`` imports, or that ``register`` adds. A reference to a part is its
+name, a mapping ``{"name": ..., argument: value}``, or an object with the attributes ``name`` and ``arguments``. A class
+whose arguments are parts declares the package of each, and receives built objects:
+``parts: ClassVar[Mapping[str, str]] = {"losses": "bifocal.losses"}``.
 """
 
 import inspect
@@ -55,11 +51,8 @@ def registered(package: str) -> dict[str, type]:
 def register(package: str) -> Callable[[T], T]:
     """Decorate a class outside the library, which then is a part of ``package`` in this process.
 
-    Such a class can be trained with and saved; a process that loads the result must register it first. A class of the
-    same name that was registered before is replaced, so that a cell of a notebook can run again.
-
-    Raises:
-        ValueError: the library has a part of this name.
+    A process that loads a model with such a class must register it first. A class of the same name is replaced, so that
+    a cell of a notebook can run again.
 
     Example::
 
@@ -89,11 +82,7 @@ def _library_parts(package: str) -> dict[str, type]:
 
 
 def get(package: str, name: str) -> type:
-    """Return the class called ``name`` of ``package``.
-
-    Raises:
-        ValueError: there is no such class; the message names the nearest.
-    """
+    """Return the class called ``name`` of ``package``; an error names the nearest."""
     known = registered(package)
     if name not in known:
         raise ValueError(f"{package} has no {name!r}; {suggest(name, known)}")
@@ -105,9 +94,6 @@ def split(ref: Any) -> tuple[str, dict[str, Any]]:
 
     >>> split({"name": "TripletLoss", "margin": 0.2})
     ('TripletLoss', {'margin': 0.2})
-
-    Raises:
-        ValueError: ``ref`` is not a reference.
     """
     if isinstance(ref, str):
         return ref, {}
@@ -130,10 +116,7 @@ def accepts(package: str, name: str, argument: str) -> bool:
 
 
 def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless ``name`` is a part of ``package`` that takes all of ``arguments``.
-
-    Nothing is built, so the check is cheap enough to run before any work starts.
-    """
+    """Raise ``ValueError`` unless ``name`` is a part of ``package`` that takes all of ``arguments``; build nothing."""
     accepted = inspect.signature(get(package, name)).parameters
     for argument in arguments:
         if argument not in accepted:
@@ -150,13 +133,8 @@ def all_arguments(package: str, ref: Any) -> dict[str, Any]:
 def build(package: str, ref: Any, /, **available: Any) -> Any:
     """Build the part of ``package`` that ``ref`` names.
 
-    Args:
-        ref: the reference; its arguments must all be accepted.
-        available: values that the caller offers, such as a sorter or a seed; each is passed only if the signature
-            of the part, or of a part among its arguments, accepts it. An argument of ``ref`` wins.
-
-    Raises:
-        ValueError: the name or an argument is unknown; the message names the nearest.
+    Each of the ``available`` values, such as a sorter or a seed, is passed if the signature of the part, or of a part
+    among its arguments, accepts it. An argument of ``ref`` wins.
     """
     name, arguments = split(ref)
     check(package, name, arguments)
@@ -176,9 +154,7 @@ def _build_nested(package: str, value: Any, available: Mapping[str, Any]) -> Any
 
 
 def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` (PEP 562) of a package that imports its heavy attributes when they are first used.
-
-    ``modules`` has the module of each attribute. For a package whose light modules load without torch.
+    """Return the ``__getattr__`` (PEP 562) of a package that imports heavy attributes from ``modules`` at first use.
 
     Example:
         >>> lazy_attributes("bifocal.registry", {"sqrt": "math"})("sqrt")(9)

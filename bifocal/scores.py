@@ -30,11 +30,7 @@ class Scores:
 
 
 def check_matches(scores: Tensor, matches: Tensor) -> None:
-    """Raise ``ValueError`` unless ``matches`` has one value for every (image, caption) of ``scores``.
-
-    Shape:
-        scores (N, M), matches (N, M) bool or graded relevance.
-    """
+    """Raise ``ValueError`` unless ``matches`` has one value for every (image, caption) of ``scores`` (N, M)."""
     if scores.ndim != 2 or scores.shape != matches.shape:
         raise ValueError(
             f"scores {tuple(scores.shape)} and matches {tuple(matches.shape)} differ: "

@@ -16,11 +16,7 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
 def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Write a network to ``directory``, which is created if necessary.
-
-    Args:
-        config: arguments that build the network again, as JSON can hold them.
-        state: its ``state_dict()``; if it is empty, no ``model.safetensors`` is written.
+    """Write to ``directory`` the arguments that build a network and its weights, of which there may be none.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -48,14 +44,7 @@ def save_network(directory: Path, config: Mapping[str, Any], state: Mapping[str,
 
 
 def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:
-    """Return the configuration that ``save_network`` wrote.
-
-    Args:
-        expected: what the directory should hold, for the error message: "sorter".
-
-    Raises:
-        FileNotFoundError: there is no ``config.json``.
-    """
+    """Return the configuration that ``save_network`` wrote; errors name the ``expected`` content, such as "sorter"."""
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{directory} holds no {expected}: {CONFIG_FILE} is missing")
@@ -64,15 +53,7 @@ def load_config(directory: Path, expected: str = "network") -> dict[str, Any]:
 
 
 def load_state(directory: Path, expected: str = "network") -> dict[str, Tensor]:
-    """Return the weights that ``save_network`` wrote, on the CPU.
-
-    Args:
-        expected: as for ``load_config``.
-
-    Raises:
-        FileNotFoundError: there is no ``model.safetensors``.
-        ValueError: the file is damaged.
-    """
+    """Return the weights that ``save_network`` wrote, on the CPU; errors name the ``expected`` content."""
     path = directory / WEIGHTS_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{directory} holds no weights of a {expected}: {WEIGHTS_FILE} is missing")
@@ -103,11 +84,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the metadata that ``write_tensors`` wrote.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Return the tensors and the metadata that ``write_tensors`` wrote."""
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["notes"])  # noqa: SIM118

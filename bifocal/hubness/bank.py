@@ -18,10 +18,7 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class HubnessBank:
-    """Vectors of training captions (B, d) and images (C, d) by one model, and the correction that they are used for.
-
-    Captions are queries for images, and images for captions.
-    """
+    """Vectors of training captions (B, d) and images (C, d), which are queries for each other, and the correction."""
 
     captions: Array
     images: Array
@@ -56,7 +53,7 @@ class HubnessBank:
 
     @classmethod
     def read(cls, directory: Path) -> "HubnessBank | None":
-        """Return the bank in a directory; None if it has none."""
+        """Return the bank in a directory, if it has one."""
         if not (directory / FILE).is_file():
             return None
         with safe_open(directory / FILE, framework="np") as file:

@@ -10,8 +10,7 @@ Array = NDArray[Any]
 class HubnessCorrection(Protocol):
     """A part of ``bifocal.hubness``: a bias of each candidate, which is added to its scores for every query.
 
-    The bias of a candidate depends on its scores with a bank of training queries alone. So it is computed once, when
-    the candidate is indexed, and a search needs no other queries.
+    It depends only on the candidate's scores with a bank of training queries, so it is computed once, for the index.
     """
 
     def bias(self, scores: Array) -> Array:

@@ -1,27 +1,23 @@
 """Cross-domain similarity local scaling."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bifocal.hubness.base import Array
+from bifocal.registry import CheckedByConstruction
 
 
 @dataclass(frozen=True)
-class CSLS:
+class CSLS(CheckedByConstruction):
     """Half the mean score of a candidate's nearest queries of the bank, subtracted from its scores.
 
-    Conneau et al., "Word translation without parallel data", ICLR 2018, eq. (4): CSLS(x, y) =
-    2 cos(x, y) - r(x) - r(y). For one query x, r(x) is constant, so cos(x, y) - r(y) / 2 gives the same order. The
-    paper takes r(y) over the queries of the test; here it is taken over the bank.
+    Conneau et al., "Word translation without parallel data", ICLR 2018, eq. (4): CSLS(x, y) = 2 cos(x, y) - r(x) -
+    r(y). For one query x, r(x) is constant, so cos(x, y) - r(y) / 2 gives the same order. The paper takes r(y) over the
+    queries of the test; here it is taken over the bank.
 
     Args:
         k: nearest queries of the bank.
-
-    Raises:
-        ValueError: ``k`` is below 1.
 
     Example:
         >>> CSLS(k=2).bias(np.array([[0.8, 0.1], [0.4, 0.1], [0.0, 0.1]])).round(2).tolist()
@@ -31,14 +27,8 @@ class CSLS:
     k: int = 10
 
     def __post_init__(self) -> None:
-        for problem in self.conflicts({"k": self.k}):
-            raise ValueError(problem)
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Explain arguments out of range."""
-        if arguments.get("k", 1) < 1:
-            yield f"k is {arguments['k']}: expected 1 or more"
+        if self.k < 1:
+            raise ValueError(f"k is {self.k}: expected 1 or more")
 
     def bias(self, scores: Array) -> Array:
         """Return the biases (n,) of n candidates from their scores (B, n) with the bank."""

@@ -1,29 +1,24 @@
 """Inverted softmax."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bifocal.hubness.base import Array
+from bifocal.registry import CheckedByConstruction
 
 
 @dataclass(frozen=True)
-class InvertedSoftmax:
+class InvertedSoftmax(CheckedByConstruction):
     """Log of the inverted softmax over the bank, in units of the score.
 
     Smith et al., "Offline bilingual word vectors, orthogonal transformations and the inverted softmax", ICLR 2017, eq.
     (5); over a bank of training queries in Bogolin et al., "Cross modal retrieval with querybank normalization", CVPR
-    2022, section 3.3. exp(beta s) / sum over the bank of exp(beta s_b) has the order of
-    s - log(mean of exp(beta s_b)) / beta. The dynamic variant of the second paper, which leaves some queries as they
-    are, is not implemented.
+    2022, section 3.3, without its dynamic variant. exp(beta s) / sum over the bank of exp(beta s_b) has the order of
+    s - log(mean of exp(beta s_b)) / beta.
 
     Args:
         beta: inverse temperature, per unit of score.
-
-    Raises:
-        ValueError: ``beta`` is not positive.
 
     Example:
         >>> InvertedSoftmax(beta=20.0).bias(np.array([[0.5, 0.1], [0.5, 0.1]])).tolist()
@@ -33,14 +28,8 @@ class InvertedSoftmax:
     beta: float = 20.0
 
     def __post_init__(self) -> None:
-        for problem in self.conflicts({"beta": self.beta}):
-            raise ValueError(problem)
-
-    @classmethod
-    def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Explain arguments out of range."""
-        if arguments.get("beta", 1.0) <= 0:
-            yield f"beta is {arguments['beta']}: expected a positive number"
+        if self.beta <= 0:
+            raise ValueError(f"beta is {self.beta}: expected a positive number")
 
     def bias(self, scores: Array) -> Array:
         """Return the biases (n,) of n candidates from their scores (B, n) with the bank."""

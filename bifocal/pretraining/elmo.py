@@ -24,8 +24,7 @@ class SampledSoftmax(nn.Module):
     """Word probabilities from the outputs (N, P) of an LSTM, shared by both directions.
 
     Blanc and Rendle, "Adaptive sampled softmax with kernel based sampling", ICML 2018, section 2.2. The most frequent
-    words come first, because ``samples`` negatives are drawn log-uniformly; id 0 stands for all other words. A smaller
-    vocabulary gets the full softmax.
+    words come first, because negatives are drawn log-uniformly; id 0 stands for all other words.
     """
 
     def __init__(self, words: Sequence[str], dim: int, samples: int) -> None:
@@ -69,8 +68,7 @@ def pretrain_elmo(
     """Train ``elmo`` in place with Adam to predict the next word forwards and the previous word backwards.
 
     Peters et al., NAACL 2018, section 3.1: both directions share the token encoder and the softmax over ``words``, the
-    most frequent first. Gradients are clipped to a norm of 10. An interrupted run resumes at its last checkpoint, see
-    ``run_epochs``. Return the perplexity of the held-out sentences, one in 20, before the first epoch and after each.
+    most frequent first. Return the perplexity of the held-out sentences before the first epoch and after each.
     """
     held_out = sentences[::HELD_OUT_EVERY]
     train = [sentence for row, sentence in enumerate(sentences) if row % HELD_OUT_EVERY] or held_out

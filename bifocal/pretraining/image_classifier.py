@@ -42,14 +42,12 @@ def pretrain_classifier(
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Train the adaptation layer with a projection to the classes on its pooled maps; the projection is discarded.
 
-    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. Images are cropped at random as in the
-    training of the embedding; images that keep their aspect ratio are validated on their central crop. The loss is a
-    softmax over exclusive classes, and otherwise a logistic loss for each label. The learning rate of AdamW falls to 0
-    as a cosine. An interrupted run resumes at its last checkpoint, see ``run_epochs``.
+    Engilberge et al., "Finding beans in burgers", CVPR 2018, section 4.1. The loss is a softmax over exclusive classes,
+    and otherwise a logistic loss for each label.
 
-    Return the state ``adaptation.weight`` (``maps``, D), and metrics of ``validation`` in [0, 1]: ``classifier_top1``
-    for exclusive classes, otherwise ``classifier_ap``, the mean average precision over the labels; each with its chance
-    level, ``..._chance``.
+    Return the state ``adaptation.weight`` (``maps``, D), and metrics of ``validation`` in [0, 1] with their chance
+    levels: ``classifier_top1`` for exclusive classes, otherwise the mean average precision over the labels,
+    ``classifier_ap``.
     """
     torch.manual_seed(seed)
     backbone = extractor.backbone

@@ -21,10 +21,7 @@ class ClassificationImages:
 
 
 def labels_of(dataset: Dataset, task: str, names: Sequence[str] | None = None) -> ClassificationImages:
-    """Return the images of a dataset that have labels of ``task``; a label that an image lacks counts as absent.
-
-    ``names`` selects labels.
-    """
+    """Return the images with labels of ``task``, all or ``names``; a label that an image lacks counts as absent."""
     rows = dataset.labels[dataset.labels["task"] == task]
     if rows.empty:
         known = ", ".join(sorted(dataset.labels["task"].unique())) or "no task"

@@ -63,13 +63,9 @@ def pretrain_on_phrases(
 ) -> dict[str, float]:
     """Train the backbone of ``extractor`` in place on the split "train", and return metrics of the split "val".
 
-    The learning rate of AdamW rises during 15 % of the training, then falls as a cosine. A word is a target if it
-    occurs in at least ``min_count`` phrases (captions, for words of the whole image). An interrupted run resumes at its
-    last checkpoint, see ``run_epochs``.
-
-    The metrics are mean average precision, in [0, 1], on the first 250 images: ``word_ap`` over the cells,
-    ``object_ap`` of lying in any box, ``scene_word_ap`` over the images; for each also the chance level,
-    ``..._chance``.
+    A word is a target if it occurs in at least ``min_count`` phrases (captions, for words of the whole image). The
+    metrics are mean average precision, in [0, 1], with chance levels ``..._chance``: ``word_ap`` over the cells,
+    ``object_ap`` of lying in any box, ``scene_word_ap`` over the images.
     """
     if extractor.backbone.resize != "square":
         raise ValueError("pretraining needs images of one shape: set resize to 'square'")
@@ -145,10 +141,7 @@ class _PhraseWordsTask(TrainingTask[Examples]):
         return len(batch.pixels)
 
     def _read(self, epoch: int, rows: Sequence[int]) -> Iterator[Examples]:
-        """Yield batches of images that are mirrored and shifted at random.
-
-        Mirroring is safe: the words "left" and "right" are not targets.
-        """
+        """Yield images that are mirrored, since "left" and "right" are not targets, and shifted at random."""
         _, height, width = self.extractor.map_shape
 
         def example(row: int) -> tuple[Tensor, Tensor, Tensor]:

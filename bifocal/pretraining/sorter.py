@@ -56,10 +56,8 @@ def train_sorter(
 ) -> list[Row]:
     """Train ``sorter`` in place with Adam on the L1 error of its ranks, eq. (5.1), and return the history.
 
-    The weights of the epoch with the lowest held-out error are kept. The training stops early if this error did not
-    fall by more than the fraction ``tolerance`` in ``patience`` epochs. An ``LSTMSorter`` is trained on all of its
-    lengths. A row of the history has epoch, loss, learning_rate and held_out_l1, errors divided by n. An interrupted
-    run resumes at its last checkpoint, see ``run_epochs``.
+    The weights of the epoch with the lowest held-out error, divided by n, are kept. The training stops early if this
+    error did not fall by more than the fraction ``tolerance`` in ``patience`` epochs.
     """
     device = next(sorter.parameters()).device
     optimizer = torch.optim.Adam(sorter.parameters(), learning_rate)

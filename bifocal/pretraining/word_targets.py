@@ -35,10 +35,7 @@ def build_target_vocabulary(dataset: Dataset, min_count: int) -> TargetVocabular
 
 
 class WordTargets:
-    """Targets of the images ``image_ids`` of ``dataset``.
-
-    ``boxes`` has (n, 4) x0 y0 x1 y1 for each image, relative to width and height, one row per box of a phrase.
-    """
+    """Targets of the images ``image_ids``; ``boxes`` has (n, 4) x0 y0 x1 y1 of each image, relative to its size."""
 
     def __init__(self, dataset: Dataset, words: TargetVocabulary, image_ids: Sequence[str]) -> None:
         selected = set(image_ids)
@@ -63,10 +60,10 @@ class WordTargets:
                 np.maximum(self._scene[image_id], _indicator(words.scene, text), out=self._scene[image_id])
 
     def of_cells(self, image_id: str, boxes: NDArray[np.floating], rows: int, columns: int) -> NDArray[np.float32]:
-        """Return the targets (rows, columns, V + 1) of the cells of an image.
+        """Return the targets (rows, columns, V + 1) of an image's cells; ``boxes`` are transformed like its pixels.
 
-        A word is 1 in the cells whose center lies in one of its boxes, and in the cell that contains the center of such
-        a box. The last target is 1 if that holds for any box. ``boxes`` are transformed like the image's pixels.
+        A word is 1 in the cells whose center is in one of its boxes, and in the cell of the box's center; the last
+        target is 1 for any box.
         """
         in_x = _covers(boxes[:, 0], boxes[:, 2], columns)
         in_y = _covers(boxes[:, 1], boxes[:, 3], rows)

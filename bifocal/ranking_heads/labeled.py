@@ -15,9 +15,8 @@ MetricName = Literal["spearman", "average_precision"]
 class LabeledFeatures:
     """Features of the images of one split that have labels of one task.
 
-    ``values`` (n, C) float32 is NaN where a label is excluded from the metric; the C ``labels`` are in alphabetical
-    order. ``groups`` names the groups of images whose predictions are averaged; ``group_of_image`` (n,) int64 has their
-    index.
+    ``values`` (n, C) is NaN where a label is excluded from the metric. ``groups`` names the groups of images whose
+    predictions are averaged; ``group_of_image`` (n,) has their index.
     """
 
     def __init__(self, dataset: Dataset, features: FeatureStore, task: str) -> None:
@@ -52,10 +51,7 @@ class LabeledFeatures:
         return self.features.gather(self._rows[images.numpy()])
 
     def targets(self, images: Tensor, metric: MetricName) -> Tensor:
-        """Return the matches for a loss, one row per label: (C, len(images)), graded for Spearman, else bool.
-
-        "Difficult" labels (NaN) count as present in training and are excluded from the metric.
-        """
+        """Return the matches (C, n) for a loss: graded for Spearman, else bool, in which NaN ("difficult") is True."""
         values = self.values[images].T
         return values if metric == "spearman" else values.nan_to_num(1.0) > 0.5
 

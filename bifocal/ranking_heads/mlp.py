@@ -13,9 +13,6 @@ class MLPHead(nn.Module):
         labels: C, scores per image.
         hidden: units of the hidden layer; 0 gives a single linear layer.
 
-    Shape:
-        features (B, R, D), mask (B, R) bool, true for regions that exist -> (B, C).
-
     Example:
         >>> import torch
         >>> MLPHead(input_dim=4, labels=3)(torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)).shape

@@ -20,13 +20,13 @@ from bifocal.training.schedules import Constant, Schedule
 
 @dataclass(frozen=True)
 class RankingPhase:
-    """Learning rate of some epochs, and the modules that train in them."""
+    """Learning rate of some epochs, and the modules that train in them: arguments of ``fit_head``."""
 
     epochs: int
-    learning_rate: float  # which ``schedule`` multiplies
+    learning_rate: float
     schedule: Schedule = field(default_factory=Constant)
-    frozen_until: FreezeSchedule = field(default_factory=dict)  # modules, see ``fit_head``
-    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)  # of modules
+    frozen_until: FreezeSchedule = field(default_factory=dict)
+    learning_rate_factors: Mapping[str, float] = field(default_factory=dict)
 
 
 def fit_phases(
@@ -45,9 +45,7 @@ def fit_phases(
     """Train ``model`` in place, each phase from the best weights of the phase before, and return the history.
 
     Thesis 5.5.1 trains the head for 15 epochs, then the whole model. A phase that does not improve the metric is
-    undone. An interrupted training that is called again with the same arguments resumes. All phases share ``loss``,
-    with its sorter and its auxiliary loss, and ``options`` of ``fit_head`` such as ``batch_size``. A row of the history
-    has phase (from 0), epoch (from 1 through all phases), and the columns of ``fit_head``.
+    undone. All phases share ``loss`` and ``options`` of ``fit_head``; the history adds the column phase.
     """
     if not phases:
         raise ValueError("there are no phases to train: give one or more")
@@ -58,20 +56,27 @@ def fit_phases(
     best = -inf
     for index, phase in enumerate(phases):
         before = copy.deepcopy(model.state_dict())
-        rows = _fit_phase(
+        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        numbered = partial(_numbered, phase=index, first_epoch=len(history), monitor=metric)
+
+        def report(row: Row, numbered: Callable[[Row], Row] = numbered) -> None:
+            on_epoch(numbered(row))
+
+        rows = fit_head(
             model,
             loss,
             train,
             validation,
-            phase,
-            numbered=partial(_numbered, phase=index, first_epoch=len(history), monitor=metric),
             metric=metric,
             checkpoints=checkpoints / f"phase-{index}",
             seed=seed + index,
-            on_epoch=on_epoch,
+            on_epoch=report,
+            **vars(phase),
             **options,
         )
-        history += rows
+        for parameter in trainable:  # the modules that this phase froze may train in the next
+            parameter.requires_grad_(True)
+        history += map(numbered, rows)
         achieved = max((row[metric] for row in rows if not isnan(row[metric])), default=-inf)
         if index > 0 and achieved <= best:
             model.load_state_dict(before)
@@ -103,36 +108,6 @@ def fit_and_test(
     pooled = pool_by_group(splits["test"], predict(model, splits["test"]))
     best = max((row[metric] for row in history if not isnan(row[metric])), default=nan)
     return RankingResult(history, best, score(pooled, metric), pooled)
-
-
-def _fit_phase(
-    model: RankingModel,
-    loss: nn.Module,
-    train: LabeledFeatures,
-    validation: LabeledFeatures,
-    phase: RankingPhase,
-    *,
-    numbered: Callable[[Row], Row],
-    on_epoch: Callable[[Row], None],
-    **options: Any,
-) -> list[Row]:
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    rows = fit_head(
-        model,
-        loss,
-        train,
-        validation,
-        epochs=phase.epochs,
-        learning_rate=phase.learning_rate,
-        schedule=phase.schedule,
-        frozen_until=phase.frozen_until,
-        learning_rate_factors=phase.learning_rate_factors,
-        on_epoch=lambda row: on_epoch(numbered(row)),
-        **options,
-    )
-    for parameter in trainable:  # the modules that this phase froze may train in the next
-        parameter.requires_grad_(True)
-    return [numbered(row) for row in rows]
 
 
 def _numbered(row: Row, phase: int, first_epoch: int, monitor: str) -> Row:

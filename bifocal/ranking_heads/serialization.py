@@ -19,7 +19,6 @@ BACKBONES = "bifocal.ranking_heads.backbones"
 def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:
     """Return a ranking model with random weights, for C = ``labels`` scores per image.
 
-    ``head`` and ``backbone`` refer to parts of ``bifocal.ranking_heads`` and ``bifocal.ranking_heads.backbones``.
     ``input_dim`` is the number of channels of a stored region; 3 for pixels.
 
     Example:
@@ -35,10 +34,7 @@ def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labe
 def new_ranking_model(
     head: Any, backbone: Any | None, store: FeatureStore, labels: int, seed: int, embedding: Path | None = None
 ) -> RankingModel:
-    """Return a model with a random head, on the GPU if there is one.
-
-    Its backbone starts from the weights that were stored with the features, or from the encoder of ``embedding``.
-    """
+    """Return a model on the GPU, if any, with a random head, and a backbone with stored or ``embedding``'s weights."""
     torch.manual_seed(seed)
     model = build_ranking_model(head, backbone, input_dim=store.dim, labels=labels)
     if isinstance(model.backbone, EncoderBackbone) and embedding is not None:

@@ -56,29 +56,10 @@ def fit_head(
 ) -> list[Row]:
     """Train ``model`` in place, load the weights of its best epoch, and return the history.
 
-    Parameters and buffers of the loss (a sorter that is fine-tuned) are trained and saved with the model. An
-    interrupted run resumes at its last checkpoint, see ``run_epochs``.
-
-    Args:
-        loss: ``loss(scores, matches) -> scalar`` with ``scores.cross`` (C labels, images of the batch).
-        metric: chooses the best epoch: "spearman" for graded labels, "average_precision" for labels 0 and 1.
-        checkpoints: a directory of this run only.
-        batch_size: images of every batch, since a sorter may accept one length only; the last batch of an epoch is
-            completed with images of the first.
-        learning_rate: base learning rate, which ``schedule`` multiplies.
-        frozen_until: ``{"backbone": 15}``: that module is frozen in the first 15 epochs; None: in all epochs.
-        learning_rate_factors: ``{"backbone": 0.1}``: factor of that module's learning rate.
-        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
-        precision: precision of matrix products in training; weights, sums and the loss stay float32.
-        max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
-        micro_batch_size: images that the model scores at a time; the loss still ranks the whole batch. None: all.
-        checkpoint_every_seconds: least time between two checkpoints inside an epoch.
-        on_epoch: called with each row: epoch, loss, learning_rate, and the metric under its name.
-
-    Raises:
-        ValueError: there are fewer images than ``batch_size``, the splits have different labels, or
-            ``learning_rate_factors`` names a module that the model lacks.
-        FloatingPointError: the loss is NaN or infinite.
+    The loss ranks ``batch_size`` images in every batch, since a sorter may accept one length only: ``scores.cross`` is
+    (C labels, images). Parameters and buffers of the loss, such as a sorter, are trained and saved with the model.
+    ``metric`` chooses the best epoch; ``frozen_until``, ``learning_rate_factors``, ``precision`` and
+    ``micro_batch_size`` are as in ``bifocal.training.fit``, and resume is as in ``run_epochs``.
     """
     if len(train) < batch_size:
         raise ValueError(f"batch_size is {batch_size}, but the split has {len(train)} images with a label: lower it")
@@ -163,11 +144,7 @@ def backward_scores(
     cast: Callable[[], torch.autocast],
     norms: Sequence[nn.modules.batchnorm._NormBase],
 ) -> Tensor:
-    """Compute the loss of a batch, add its gradients to the parameters' gradients, and return it.
-
-    ``regions`` are features or pixels of B images, ``targets`` (C, B) the matches for the loss, ``cast`` a new context
-    of the precision, ``norms`` the batch normalizations of the model.
-    """
+    """Add the gradients of a batch's loss to the parameters' gradients, and return the loss; ``targets`` are (C, B)."""
     scores = CachedEncodings(lambda chunk: _scores(model, chunk), regions, micro_batch_size, cast, norms)
     value: Tensor = loss(Scores(scores.encodings[0].float().T), targets)
     value.backward()

@@ -8,12 +8,9 @@ class WildcatHead(nn.Module):
     """Class maps over grid cells or regions, pooled by their highest and lowest values.
 
     Durand, Mordan, Thome and Cord, "WILDCAT: weakly supervised learning of deep ConvNets for image classification,
-    pointwise localization and segmentation", CVPR 2017: a 1 x 1 convolution gives M maps per class, which are averaged;
-    the score of a class is
-
-        mean of the k+ highest values + alpha x mean of the k- lowest values.
-
-    This is the model of thesis 5.5.2. The authors' code halves the sum; the paper does not.
+    pointwise localization and segmentation", CVPR 2017, for thesis 5.5.2. The score of a class is the mean of the k+
+    highest values of its averaged maps + alpha x the mean of the k- lowest values. The authors' code halves the sum;
+    the paper does not.
 
     Args:
         input_dim: D, channels of a region's feature.
@@ -21,12 +18,6 @@ class WildcatHead(nn.Module):
         maps: M, maps per class.
         alpha: weight of the lowest values, which are evidence against a class; 0 ignores them.
         highest, lowest: k+ and k-, as fractions of the image's regions in (0, 1]; at least one region.
-
-    Shape:
-        features (B, R, D), mask (B, R) bool, true for regions that exist -> (B, C).
-
-    Raises:
-        ValueError: ``highest`` or ``lowest`` is not in (0, 1].
 
     Example:
         >>> head = WildcatHead(input_dim=4, labels=3)

@@ -1,9 +1,7 @@
 """Data-parallel training: several processes, started by ``torchrun``, share every batch.
 
-Every process encodes its part of the images and captions. The encodings are gathered with their gradients, and every
-process computes the same loss on all of them, so every image is compared with all captions of the batch. Gradients are
-averaged by hand: ``DistributedDataParallel`` expects one ``forward`` per ``backward`` and a fixed set of trainable
-parameters, and micro-batches and freezing break both.
+Every process encodes its part, and computes the same loss on the gathered encodings of all. Gradients are averaged by
+hand: micro-batches and freezing break the assumptions of ``DistributedDataParallel``.
 """
 
 import os
@@ -45,10 +43,7 @@ class World:
         return self.rank == 0
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Concatenate the rows of all ranks in rank order; pad all axes but the first with zeros.
-
-        The gradient of ``rows`` is the sum over the losses of all ranks; ``average_gradients`` divides it.
-        """
+        """Concatenate the rows of all ranks in rank order, padded with zeros; the gradient is summed over the ranks."""
         if self.size == 1:
             return rows
         gathered: Tensor = _Gather.apply(rows, self)
@@ -92,10 +87,7 @@ class World:
     def broadcast_tensors(
         self, read: Callable[[], tuple[Mapping[str, Tensor], dict[str, Any]]]
     ) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
-        """Call ``read`` only on rank 0, and return its tensors, on the CPU, and its notes on all ranks.
-
-        Machines that train together need not share a file system: only rank 0 has files.
-        """
+        """Call ``read`` only on rank 0, and return its tensors, on the CPU, and its notes on all ranks."""
         if self.size == 1:
             return read()
         tensors, notes = read() if self.is_main else ({}, {})

@@ -49,34 +49,18 @@ def fit(
 ) -> list[Row]:
     """Train ``model`` in place, load the weights of its best epoch, and return the history, one row per epoch.
 
-    Resume, SIGTERM and the columns of the history are as in ``run_epochs``. If ``torch.distributed`` is initialized,
-    its processes share every batch, and only rank 0 writes.
+    ``loss(scores, matches)`` compares the scores of ``model(batch)``; its parameters are trained, too, and its
+    ``learned_values()`` are columns of the history. ``validator`` names the metric that chooses the epoch. Resume,
+    SIGTERM and history are as in ``run_epochs``. If ``torch.distributed`` is initialized, its processes share every
+    batch, and only rank 0 writes; this, and ``micro_batch_size`` (images, and captions, that are encoded at a time),
+    need a ``TwoTower``.
 
-    Args:
-        model: ``model(batch) -> Scores``; micro-batches and several processes need a ``TwoTower``.
-        loss: ``loss(scores, matches) -> scalar``; its parameters and buffers are trained and saved with the model's.
-            The history has a column for each of its ``learned_values()``, such as ``loss.temperature``.
-        batches: source of the batches, such as ``ImageCaptionPairs``.
-        validator: computes the metrics of an epoch and names the one that chooses the best epoch.
-        sampler: gives the rows of each batch of an epoch.
-        augment: random changes of each batch, in order. The random numbers depend on ``seed``, epoch and step.
-        checkpoints: a directory of this run only.
-        epochs: calls of the sampler.
-        optimizer: class of ``torch.optim``: its name, or ``{"name": "SGD", "momentum": 0.9}``.
-        decay_biases: apply its weight decay to biases and norms, too, as ``torch.optim`` does; False: only to
-            matrices, see ``limit_weight_decay``. Scalars of the loss, such as a temperature, never decay.
-        learning_rate: base learning rate, which ``schedule`` multiplies.
-        max_grad_norm: l2 norm to which the gradients are clipped; None: no clipping.
-        frozen_until: ``{"text_encoder": 5}``: that module is frozen in the first 5 epochs; None: in all epochs.
-        learning_rate_factors: ``{"text_encoder.tower": 0.05}``: factor of that module's learning rate.
-        ema_decay: decay of the exponential moving average of the weights, in [0, 1); if it is not 0, the averaged
-            weights are validated and kept.
-        precision: precision of matrix products in training; weights, sums and the loss stay float32.
-        micro_batch_size: images, and captions, that are encoded at a time; the loss still compares the whole batch.
-            None: the whole batch.
-        checkpoint_every_seconds: least time between two checkpoints inside an epoch; 0: after every step.
-        seed: seed of the random numbers of each step, for ``augment``, and for all if several processes share it.
-        on_epoch: called with each new row of the history.
+    ``optimizer`` refers to a class of ``torch.optim``; without ``decay_biases`` its weight decay changes only matrices.
+    ``frozen_until`` freezes modules in the first epochs, None: in all; ``learning_rate_factors`` multiply their
+    learning rates. ``max_grad_norm`` is an l2 norm. With ``ema_decay``, the averaged weights are validated and kept.
+    ``precision`` is the precision of matrix products; weights, sums and the loss stay float32.
+    ``checkpoint_every_seconds`` is the least time between two checkpoints inside an epoch. ``augment`` depends on
+    ``seed``, epoch and step.
     """
     frozen_until = frozen_until or {}
     check_module_names(model, frozen_until)

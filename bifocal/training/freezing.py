@@ -25,10 +25,8 @@ def check_module_names(model: nn.Module, names: Iterable[str], argument: str = "
 def apply_freezing(model: nn.Module, frozen_until: FreezeSchedule, epoch: int) -> None:
     """Set ``model`` to training mode, and freeze the modules whose epoch has not come.
 
-    The most specific name wins: with ``{"image_encoder": 8, "image_encoder.projection": 0}`` the projection trains from
-    the start. A frozen module does not change at all: its parameters get no gradient, and its buffers (the statistics
-    of batch norm) stay in evaluation mode. Modules that ``frozen_until`` does not name are left alone, so a module that
-    an encoder froze itself stays frozen.
+    The most specific name wins. A frozen module does not change at all: its parameters get no gradient, and its buffers
+    (the statistics of batch norm) stay in evaluation mode. Other modules keep their ``requires_grad``.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))

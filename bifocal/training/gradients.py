@@ -21,8 +21,8 @@ Encodings = tuple[Tensor, ...]
 class TwoTower(Protocol):
     """A model that encodes images and captions separately and compares them in ``score``.
 
-    ``forward(batch)`` is ``score(embed_images(batch.regions), embed_captions(batch.text))``. An encoding is a tensor or
-    a tuple of tensors with one row per image or caption; padding of a row must not change its scores.
+    An encoding is a tensor or a tuple of tensors with one row per image or caption; padding of a row must not change
+    its scores.
     """
 
     def embed_images(self, regions: RegionBatch) -> Tensor | Encodings: ...
@@ -44,12 +44,9 @@ def backward(
 ) -> Tensor:
     """Return the loss of a batch, and add its gradients to the parameters of ``model`` and ``loss``.
 
-    With micro-batches the loss still compares all images with all captions. First, everything is encoded without
-    keeping activations; then the gradient of the loss with respect to the encodings is computed; last, each micro-batch
-    is encoded again, with the same random numbers, and its gradient is propagated to the parameters (Gao et al.,
-    "Scaling deep contrastive learning batch size under memory limited setup", 2021). Only batch norm differs: it
-    normalizes a micro-batch, or the part of one process. ``micro_batch_size`` is a number of images, and of captions;
-    ``seed`` gives the random numbers of this step if several processes share the batch.
+    Micro-batches are encoded without activations, then again, with the same random numbers, to propagate the gradient
+    of the loss of the whole batch (Gao et al., "Scaling deep contrastive learning batch size under memory limited
+    setup", 2021). Only batch norm differs: it normalizes a micro-batch, or the part of one process.
     """
     cast = autocast_for(batch.matches.device.type, precision)
     if micro_batch_size is None and world.size == 1:
@@ -97,8 +94,7 @@ def recompute_activations(model: nn.Module) -> None:
 class CachedEncodings:
     """Encodings of the images or captions of a batch; ``backpropagate`` passes their gradients to the parameters.
 
-    ``encode`` maps ``inputs`` to encodings, one row each; ``micro_batch_size`` rows at a time, None: all. ``cast``
-    makes a new context of the precision. The statistics of the batch normalizations ``norms`` are updated once per row.
+    ``cast`` makes a new context of the precision; ``norms`` are the batch normalizations, updated once per row.
     """
 
     def __init__(
@@ -125,7 +121,6 @@ class CachedEncodings:
             encoding.requires_grad_(encoding.is_floating_point())
 
     def all_gathered(self, world: World) -> Tensor | Encodings:
-        """Encodings of all ranks."""
         gathered = tuple(world.gather(encoding) for encoding in self.encodings)
         return gathered if len(gathered) > 1 else gathered[0]
 

@@ -19,10 +19,7 @@ from bifocal.training.pairs import PhraseBoxPairs
 
 @dataclass
 class TrainingInputs:
-    """Dataset, features and text of a training: "train" is trained on, "val" chooses the epoch.
-
-    ``text`` has every caption, vectorized; ``vectorizer`` vectorizes phrases, which are not in it.
-    """
+    """Dataset, features and text of a training; ``vectorizer`` vectorizes phrases, which are not in ``text``."""
 
     dataset: Dataset
     features: FeatureStore
@@ -52,10 +49,7 @@ class TrainingInputs:
 
 
 def new_model(model: Any, inputs: TrainingInputs, *, seed: int = 0) -> Model:
-    """Return a model with random weights and with the stored weights of the features and the text that it trains.
-
-    ``model`` is a reference to a part of ``bifocal.models`` with its encoders, as for ``build_model``.
-    """
+    """Return a model, as for ``build_model``, with random weights and the stored weights of features and text."""
     torch.manual_seed(seed)
     text = inputs.text
     tokens = text.format.name == "tokens"

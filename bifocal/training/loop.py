@@ -1,8 +1,4 @@
-"""The only training loop: ``run_epochs`` trains a ``TrainingTask``.
-
-A task gives batches, gradients and validation metrics. The loop adds the learning-rate schedule, gradient clipping,
-checkpoints and exact resume, the best epoch, the history, SIGTERM, the check of the loss, and progress on stderr.
-"""
+"""The only training loop: ``run_epochs`` trains a ``TrainingTask``."""
 
 import time
 from abc import ABC, abstractmethod
@@ -87,13 +83,11 @@ def run_epochs(
 
     An interrupted run that is called again with the same arguments resumes at its last checkpoint, and ends with the
     weights of an uninterrupted run (bit for bit on a CPU). SIGTERM writes a checkpoint after the current step and exits
-    with 143. A loss that is NaN or infinite is an error; state and step are written to the run's directory. If the task
-    has a monitor, ``state.load_best`` gives the weights of its best epoch.
+    with 143. If the task has a monitor, ``state.load_best`` gives the weights of its best epoch.
 
     ``learning_rate`` is multiplied by ``schedule(epoch, epochs)`` before every step, and by the "factor" of a parameter
-    group that has one, see ``parameter_groups``. ``checkpoint_every_seconds`` is the least time between two checkpoints
-    inside an epoch; each epoch ends with one, too. A row has epoch (from 1), loss (mean over the steps), learning_rate
-    (of the last step), and the metrics of ``task.validate``.
+    group. ``checkpoint_every_seconds`` is the least time between two checkpoints inside an epoch. A row has epoch (from
+    1), loss (mean over the steps), learning_rate (of the last step), and the metrics of ``task.validate``.
 
     Example:
         >>> from pathlib import Path

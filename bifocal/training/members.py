@@ -41,10 +41,10 @@ def train_members(
     on_epoch: Callable[[Row], None] = lambda row: None,
     **options: Any,
 ) -> TrainedMembers:
-    """Initialize and train each member, and concatenate the vectors of all, see ``concatenate_models``.
+    """Initialize and train each member, and concatenate the vectors of all; ``options`` are arguments of ``fit``.
 
-    ``new_model(seed)`` and ``new_phases()`` are called for each member, because a loss may keep learned values.
-    ``options`` are arguments of ``fit``. Without phases, the initialization is the result, with epoch 0 as the best.
+    ``new_model(seed)`` and ``new_phases()`` are called for each member, because a loss may keep learned values. Without
+    phases, the initialization is the result, with epoch 0 as the best.
     """
     models: list[Model] = []
     results: list[TrainingResult] = []

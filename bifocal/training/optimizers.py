@@ -24,12 +24,9 @@ def build_optimizer(
 
 
 def parameter_groups(model: nn.Module, factors: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the parameters of ``model`` in groups of one learning rate each.
+    """Return the parameters of ``model``, also frozen ones, in groups of one learning-rate factor each.
 
-    Frozen parameters are in a group, too: they may train in a later epoch, and without a gradient nothing changes them.
-
-    With ``factors = {"backbone": 0.1}``, ``run_epochs`` multiplies the learning rate of that module by 0.1. The most
-    specific name wins, as in ``apply_freezing``.
+    The most specific name of ``factors`` wins, as in ``apply_freezing``.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
@@ -48,7 +45,7 @@ def limit_weight_decay(groups: Iterable[dict[str, Any]], optimizer: Any) -> list
     """Return the groups such that weight decay changes only matrices, not biases, norms and scalars of a loss.
 
     He et al., "Bag of tricks for image classification", CVPR 2019, section 3.1, "no bias decay"; a temperature that
-    decays would be pulled to 1. Groups stay as they are if the optimizer has no weight decay.
+    decays would be pulled to 1.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))

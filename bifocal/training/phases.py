@@ -25,10 +25,7 @@ from bifocal.training.validators.base import Validation, Validator
 
 @dataclass(frozen=True)
 class TrainingPhase:
-    """Batches, loss and learning rate of some epochs; the other fields are arguments of ``fit``.
-
-    ``validator`` gives the metric that chooses the epoch; None: the validator of the batches.
-    """
+    """Batches, loss and learning rate of some epochs; the other fields are arguments of ``fit``."""
 
     batches: Batches
     loss: nn.Module
@@ -50,8 +47,7 @@ class TrainingPhase:
 class TrainingResult:
     """History of all phases, the row of the epoch whose weights the model has, and the metric that chose it.
 
-    Epochs count from 1 through all phases, phases from 0. Epoch 0, if there is one, is the initialization. The column
-    ``monitor`` of the history is the metric that chooses the epoch of the phase.
+    Epochs count from 1 through all phases, phases from 0; epoch 0 is the initialization.
     """
 
     history: list[Row]
@@ -71,13 +67,12 @@ def train_phases(
     on_epoch: Callable[[Row], None] = lambda row: None,
     **options: Any,
 ) -> TrainingResult:
-    """Train ``model`` in place, each phase from the best weights of the phase before.
+    """Train ``model`` in place, each phase from the best weights of the phase before; undo a phase without improvement.
 
-    A phase that does not improve its validation metric is undone. An interrupted training that is called again with
-    the same ``checkpoints``, a directory of this training only, and the same other arguments resumes, see ``fit``;
-    without ``checkpoints`` it starts again. If the model is ``initialized``, its weights are validated first, as epoch
-    0, and kept unless a phase improves on them. ``first_epoch`` is added to the epochs of the history, and ``options``
-    are arguments of ``fit`` that all phases share, such as ``optimizer`` and ``precision``.
+    An interrupted training that is called again with the same arguments resumes, if it has ``checkpoints``. If the
+    model is ``initialized``, its weights are validated first, as epoch 0, and kept unless a phase improves on them.
+    ``first_epoch`` is added to the epochs of the history, and ``options`` are arguments of ``fit`` that all phases
+    share.
     """
     if not phases:
         raise ValueError("there are no phases to train: give one or more")

@@ -29,12 +29,8 @@ def prepare_inputs(
 ) -> TrainingInputs:
     """Return dataset, features and text of a corpus; write them below ``home``.
 
-    Folders are named after the references: a second call with the same ones opens what the first call has written.
-    A folder does not know later versions of the code or of the user's files; delete ``home`` after a change.
-
-    ``corpus``, ``extractor``, ``weights`` and ``vectorizer`` refer to parts of ``bifocal.datasets.corpora``,
-    ``bifocal.features.extractors``, ``bifocal.backbones.weights`` and ``bifocal.text.vectorizers``. At most 1 % of the
-    entries of the corpus may be broken.
+    A second call with the same references opens what the first has written; delete ``home`` after a change of code or
+    files. At most 1 % of the entries of the corpus may be broken.
 
     Example::
 
@@ -66,7 +62,6 @@ def prepare_inputs(
 
 
 def _once(home: Path, name: str, made_from: list[Any], write: Callable[[Path], None]) -> Path:
-    """Return the folder of ``made_from``, which ``write`` fills if it does not exist."""
     digest = sha256(json.dumps(made_from, sort_keys=True, default=str).encode()).hexdigest()
     folder = home / f"{name}-{digest[:10]}"
     if not folder.is_dir():

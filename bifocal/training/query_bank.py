@@ -15,8 +15,7 @@ BANK_SIZE = 4096
 def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: int) -> HubnessBank | None:
     """Return the bank of at most 4,096 random captions of "train", and as many images.
 
-    ``correction`` refers to a part of ``bifocal.hubness``. There is no bank without a correction, for a model that has
-    several vectors per image, and without training captions, as in the evaluation of a model on another corpus.
+    A model that has several vectors per image, and a dataset without training captions, have no bank.
     """
     if correction is None or not is_dual_encoder(model):
         return None

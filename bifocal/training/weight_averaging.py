@@ -11,9 +11,7 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
     """Return a copy of ``model``, in ``.module``; call ``update_parameters(model)`` on it after every step.
 
     w' <- d w' + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at step t: the random initial weights are forgotten
-    whatever the decay. Buffers (statistics of batch norm) are copied, not averaged.
-
-    ``decay`` is in [0, 1); the average covers about the last 1 / (1 - decay) steps.
+    whatever the decay, in [0, 1). Buffers (statistics of batch norm) are copied, not averaged.
 
     Example:
         >>> model = nn.Linear(1, 1)

@@ -26,11 +26,7 @@ BATCH = 64
 def run(
     params: BuildIndexParams, *, dataset: Path, embedding: Path, onnx: Path, collection: Path, index: Path
 ) -> dict[str, float]:
-    """Write the index, and return its size, recall, latency and calibration.
-
-    Scores are calibrated if the collection holds enough images of the split val; otherwise there is no
-    ``calibration.json``.
-    """
+    """Write the index, and return its size, recall, latency and calibration, which needs enough images of "val"."""
     exact = index_of_collection(Collection.open(collection), HubnessBank.read(embedding))
     exact.description.check_model(model_hash(onnx))
     captions = HeldOutCaptions.sample(

@@ -31,11 +31,10 @@ def run(
     former: Path | None = None,
     shard: str = "1/1",
 ) -> dict[str, float]:
-    """Write the collection and return its counts and rates.
+    """Write the collection and return its counts and rates; ``shard`` is ``"2/4"`` for only the second quarter.
 
-    The images of the dataset are not decoded again if the model was exported with the stored features. In the flow
-    ``refresh``, ``features`` is None, because another run trained the model, and ``former``, the collection of the
-    champion's release, replaces ``params.former``. ``shard`` is ``"2/4"`` for only the second quarter of the images.
+    In the flow ``refresh``, ``features`` is None, because another run trained the model, and ``former``, the collection
+    of the champion's release, replaces ``params.former``.
     """
     if scores_pairs(onnx):
         raise ValueError(

@@ -13,10 +13,7 @@ from components.export_onnx.spec import ExportONNXParams
 def run(
     params: ExportONNXParams, *, dataset: Path, features: Path, text: Path, embedding: Path, onnx: Path
 ) -> dict[str, float]:
-    """Write the graphs, their comparison with torch, and the files that turn a sentence or an image into their input.
-
-    With int8, the graphs are then quantized, and measured on "val" beside the graphs of float32.
-    """
+    """Write the graphs, quantized if int8, their comparison with torch, and the files that prepare their inputs."""
     parities = export_model(embedding, features, text, onnx, seed=params.seed, localizer=params.localizer)
     metrics = {"greatest_difference": check_parity(parities, onnx, params.tolerance)}
     if params.precision == "int8":

@@ -25,12 +25,6 @@ class CellBackbone(RankingBackbone):
         flip: mirror the images of the training at random, each with probability 1/2.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
-    Shape:
-        pixels (B, 3, H, W) 0 to 255, mask (B, H, W) bool, true where there is an image -> (B, h w, D), (B, h w).
-
-    Raises:
-        ValueError: timm has no such model, ``input_dim`` is not 3, or ``min_crop_area`` is not in (0, 1].
-
     Example:
         >>> small = {"channels": [4, 4, 4, 8], "stem_width": 4}
         >>> backbone = CellBackbone(backbone="resnet10t", image_size=64, model_arguments=small)

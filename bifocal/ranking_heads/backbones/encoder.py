@@ -17,17 +17,11 @@ from bifocal.ranking_heads.backbones.base import RankingBackbone
 class EncoderBackbone(RankingBackbone):
     """The image encoder of an embedding; the one region of an image is its embedding.
 
-    Thesis 5.5.1 predicts memorability from the visual path of BEAN, table 5.2. ``load_embedding`` starts
-    from the weights of a trained embedding.
+    Thesis 5.5.1 predicts memorability from the visual path of BEAN, table 5.2. ``load_embedding`` starts from the
+    weights of a trained embedding.
 
     Args:
         encoder: an image encoder with one vector per image; its argument ``dim`` is the embedding's.
-
-    Shape:
-        the inputs of the encoder -> (B, 1, d), (B, 1).
-
-    Raises:
-        ValueError: the encoder has several vectors per image.
 
     Example:
         >>> import torch

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import torch
 from torch import Generator, Tensor, nn
 
 from bifocal.models.batch import BatchSource
@@ -63,3 +64,18 @@ def check_positive(**values: int) -> None:
 def epoch_generator(seed: int, epoch: int) -> Generator:
     """Return the random number generator of one epoch."""
     return Generator().manual_seed(seed * 10_007 + epoch)
+
+
+def shuffle_within_images(image_of_caption: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Return the rows of the captions sorted by image, in random order within an image, and their index there.
+
+    Example:
+        >>> rows, index = shuffle_within_images(torch.tensor([1, 0, 1]), Generator().manual_seed(0))
+        >>> rows.tolist()[0], index.tolist()
+        (1, [0, 0, 1])
+    """
+    order = torch.randperm(len(image_of_caption), generator=generator)
+    order = order[image_of_caption[order].argsort(stable=True)]
+    counts = image_of_caption.bincount()
+    index = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return order, index

@@ -12,8 +12,8 @@ from bifocal.training.batches.base import (
     Sampler,
     check_positive,
     epoch_generator,
+    shuffle_within_images,
 )
-from bifocal.training.batches.shuffling import shuffle_within_images
 from bifocal.training.inputs import TrainingInputs
 
 
@@ -68,7 +68,6 @@ def caption_batches(
     """Return every caption row once, in the random order of an epoch, in batches of nearly equal size.
 
     The captions of an image are divided at random into groups of ``captions_per_image``; a group stays in one batch.
-    ``image_of_caption`` is (M,) int64.
     """
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)
@@ -86,10 +85,7 @@ def caption_batches(
 def append_captions(
     image_of_caption: Tensor, batches: Sequence[Tensor], captions_per_image: int, seed: int, epoch: int
 ) -> list[Tensor]:
-    """Return each batch with ``captions_per_image`` more captions of each of its images, drawn from the others.
-
-    The given rows come first. An image without captions left gets none, so the sizes of the batches differ.
-    """
+    """Return each batch with ``captions_per_image`` more captions of each of its images, after the given rows."""
     # The same seed would repeat the draws of the batches themselves.
     generator = epoch_generator(seed + 1, epoch)
     larger = []

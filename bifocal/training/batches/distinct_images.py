@@ -11,8 +11,8 @@ from bifocal.training.batches.base import (
     Sampler,
     check_positive,
     epoch_generator,
+    shuffle_within_images,
 )
-from bifocal.training.batches.shuffling import shuffle_within_images
 from bifocal.training.inputs import TrainingInputs
 
 
@@ -50,11 +50,7 @@ class DistinctImageBatches(Batches):
 
 
 def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
-    """Return batches of exactly ``batch_size`` captions of distinct images, in the random order of an epoch.
-
-    Fewer than a batch of captions are left out where all images have as many captions. ``image_of_caption`` is (M,)
-    int64.
-    """
+    """Return batches of exactly ``batch_size`` captions of distinct images, in the random order of an epoch."""
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)
     batches: list[Tensor] = []

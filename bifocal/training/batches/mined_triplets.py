@@ -8,13 +8,7 @@ from torch import Generator, Tensor, nn
 
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.models.embedding import DualEncoder, dual_encoder
-from bifocal.training.batches.base import (
-    Batches,
-    PreparedBatches,
-    Sampler,
-    check_positive,
-    epoch_generator,
-)
+from bifocal.training.batches.base import Batches, PreparedBatches, Sampler, check_positive, epoch_generator
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.mining.triplets import mine_triplets, relevant_images
 from bifocal.training.pairs.semantic import SemanticPairs

@@ -8,13 +8,7 @@ from torch import Tensor, nn
 
 from bifocal.losses.semantic_triplet import SemanticTripletLoss
 from bifocal.models.embedding import dual_encoder
-from bifocal.training.batches.base import (
-    Batches,
-    PreparedBatches,
-    Sampler,
-    check_positive,
-    epoch_generator,
-)
+from bifocal.training.batches.base import Batches, PreparedBatches, Sampler, check_positive, epoch_generator
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.pairs.semantic import SemanticPairs
 from bifocal.training.validators.base import Validation

@@ -10,16 +10,10 @@ from torch import Generator, Tensor, nn
 
 from bifocal.models.embedding import DualEncoder, dual_encoder
 from bifocal.serialization import read_tensors, write_tensors
-from bifocal.training.batches.base import (
-    Batches,
-    PreparedBatches,
-    check_positive,
-    epoch_generator,
-)
+from bifocal.training.batches.base import Batches, PreparedBatches, check_positive, epoch_generator
 from bifocal.training.inputs import TrainingInputs
 from bifocal.training.mining.hard_boxes import hard_negative_boxes
-from bifocal.training.pairs.drawing import draw_per_group
-from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
+from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs, draw_per_group
 from bifocal.training.validators.base import Validation
 from bifocal.training.validators.phrases import Phrases
 
@@ -92,10 +86,7 @@ class PhraseBoxSampler:
         self._hard: tuple[Tensor, ...] = ()
 
     def begin(self, directory: Path) -> None:
-        """Record the hard boxes of the current model in ``directory``, or read those that are recorded there.
-
-        A training that resumes keeps the boxes that it began with.
-        """
+        """Record the hard boxes of the current model in ``directory``; a training that resumes keeps its boxes."""
         if not self.batches.negatives_per_phrase:
             return
         file = directory / HARD_BOXES
@@ -121,10 +112,7 @@ class PhraseBoxSampler:
 
 
 def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> Tensor:
-    """Return the pairs (n, 2) of a batch, then one more pair of each phrase and one more pair of each box.
-
-    ``positives`` (P, 2) are all pairs of rows of a phrase and a box.
-    """
+    """Return the pairs (n, 2) of a batch, then one more of the ``positives`` (P, 2) of each phrase and of each box."""
     others = positives[torch.randperm(len(positives), generator=generator)]
     others = others[~torch.isin(_codes(others), _codes(rows))]
     more = (_first_of_each(others[torch.isin(others[:, key], rows[:, key])], key) for key in (0, 1))
@@ -132,10 +120,7 @@ def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> T
 
 
 def append_negatives(rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase: int, generator: Generator) -> Tensor:
-    """Return the pairs (n, 2) of a batch, then hard-negative boxes of each of its phrases, with phrase index -1.
-
-    ``hard`` has the numbers of the hard-negative boxes of each phrase; at most ``negatives_per_phrase`` are drawn.
-    """
+    """Return the pairs (n, 2) of a batch, then at most so many ``hard`` boxes per phrase, with phrase index -1."""
     drawn = []
     for phrase in rows[:, 0].unique().tolist():
         order = torch.randperm(len(hard[phrase]), generator=generator)
@@ -145,10 +130,8 @@ def append_negatives(rows: Tensor, hard: Sequence[Tensor], negatives_per_phrase:
 
 
 def _codes(rows: Tensor) -> Tensor:
-    """Return one number per pair."""
     return (rows[:, 0] << 32) + rows[:, 1]
 
 
 def _first_of_each(rows: Tensor, key: int) -> Tensor:
-    """Return the first of the rows with the same value in column ``key``."""
     return rows[draw_per_group(rows[:, key], torch.arange(len(rows)), 1)]

@@ -10,10 +10,7 @@ EXIT_CODE = 128 + signal.SIGTERM
 
 @contextmanager
 def sigterm_guard() -> Iterator[Callable[[], bool]]:
-    """Hold back SIGTERM inside the context; yield a function that says whether the signal has arrived.
-
-    Only the main thread can receive signals: in another thread the guard changes nothing.
-    """
+    """Hold back SIGTERM in the context, in the main thread only; yield a function that says whether it has arrived."""
     received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield received.is_set

@@ -30,9 +30,8 @@ class Progress(NamedTuple):
 class RunState:
     """State of a training run in a directory, which no other run uses; only rank 0 reads and writes it.
 
-    The other ranks get the state from rank 0: they may run on machines with other file systems. ``modules`` are all
-    modules with a state: model, loss, averaged weights. ``eval_model`` is validated, and its best weights are kept;
-    None: all modules.
+    ``modules`` are all modules with a state: model, loss, averaged weights. The best weights of ``eval_model``, by
+    default of all modules, are kept.
     """
 
     def __init__(

@@ -32,10 +32,7 @@ class Initialization(CheckedByConstruction, ABC):
 def initialize(
     model: Model, initialization: Initialization, inputs: TrainingInputs, *, checkpoints: Path, seed: int
 ) -> dict[str, float]:
-    """Set the weights of ``model`` in place, on every process of the training, and return the metrics.
-
-    A run that was killed after the initialization reads the weights from ``checkpoints``.
-    """
+    """Set the weights of ``model`` on every process, from ``checkpoints`` in a run that resumes; return the metrics."""
     file = checkpoints / "initialization.safetensors"
     world = World.current()
     if world.is_main and not file.is_file():

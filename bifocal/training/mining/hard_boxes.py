@@ -8,8 +8,7 @@ from torch import Generator, Tensor
 
 from bifocal.models.batch import to_device
 from bifocal.models.embedding import BATCH, DualEncoder
-from bifocal.training.pairs.drawing import draw_per_group
-from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs
+from bifocal.training.pairs.phrase_boxes import PhraseBoxPairs, draw_per_group
 
 IMAGES = 16
 """Images whose boxes are embedded at once."""
@@ -31,12 +30,9 @@ def hard_negative_boxes(
 ) -> Tensor:
     """Return proposals that the model scores above one of the ground-truth boxes of a phrase.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. The
-    proposals are from the phrase's images. Proposals that overlap a ground-truth box of the phrase are correct, so
-    they are left out. The images are read in blocks. The model is left in evaluation mode.
-
-    ``positives`` (n, 2) are rows of phrases and numbers of their ground-truth boxes; other phrases get no hard boxes.
-    Return at most ``max_negatives`` boxes of a phrase, drawn at random: (k, 2) int64, sorted by phrase.
+    Wang, Li, Lazebnik, CVPR 2016, section 3.3: proposals of the phrase's images that overlap none of its ground-truth
+    boxes. ``positives`` (n, 2) are rows of phrases and numbers of their ground-truth boxes. Return (k, 2) int64, sorted
+    by phrase, at most ``max_negatives`` of each, drawn at random.
     """
     vectors = embed_phrases(model, pairs)
     threshold = torch.full((len(pairs.phrases),), torch.inf)

@@ -17,10 +17,7 @@ BLOCK = 256
 
 
 def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:
-    """Return the ``neighbors`` images whose texts have the highest dot product with each image's text; section 5.1.
-
-    The result is (N, neighbors) int64, nearest first, without the image itself.
-    """
+    """Return the other images with the nearest texts by dot product, (N, neighbors), nearest first; section 5.1."""
     nearest = []
     for rows in torch.arange(len(pairs)).split(BLOCK):
         scores = torch.from_numpy((pairs.vectors[rows.numpy()] @ pairs.vectors.T).toarray())
@@ -34,13 +31,9 @@ def mine_triplets(
 ) -> Tensor:
     """Return the triplets with the largest loss of each query and relevant image of a pool of P images.
 
-    The first Q images of the pool are the queries. The loss is the weighted sum of the trained equations (1)-(3); each
-    compares the similarity of the query to the relevant and to the irrelevant image. Triplets without a loss are left
-    out, because they have no gradient.
-
-    ``similarities`` has the weight, and the similarity (Q, P) of each query to each image, of every trained equation;
-    ``relevance`` (Q, P) says whether an image is relevant, and ``margin`` is m, in units of the similarity. Return
-    ``triplets_per_pair`` triplets of a query and relevant image: (T, 3) int64, query, relevant and irrelevant image.
+    The first Q images of the pool are the queries. The loss is the weighted sum of the trained equations (1)-(3);
+    ``similarities`` has the weight and the similarity (Q, P) of each. ``relevance`` is (Q, P) bool. Triplets without a
+    loss have no gradient and are left out. Return (T, 3) int64: query, relevant and irrelevant image.
 
     Example:
         >>> images = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.9, 0.4]])

@@ -14,7 +14,6 @@ from bifocal.models.batch import Batch
 from bifocal.text import TextBatch
 from bifocal.text.format import EncodedCaptions, collate
 from bifocal.text.vectorizers.base import FittedVectorizer
-from bifocal.training.pairs.drawing import draw_per_group
 
 TOLERANCE = 1e-3
 """Maximum difference of the coordinates of a phrase's box and of a stored ground-truth box, relative to the image."""
@@ -23,17 +22,13 @@ TOLERANCE = 1e-3
 class PhraseBoxPairs:
     """Distinct phrases of a split, the proposals of its images, and the ground-truth boxes that are stored with them.
 
-    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. Training
-    has the ground-truth boxes as positives; evaluation ranks the proposals. Phrases that differ only in case are one
-    phrase. A box that overlaps a ground-truth box of a phrase by at least ``min_iou`` is never its negative: a
-    batch that holds one counts it as a match, as evaluation does.
+    Wang, Li, Lazebnik, "Learning deep structure-preserving image-text embeddings", CVPR 2016, section 3.3. Phrases that
+    differ only in case are one phrase. A box that overlaps a ground-truth box of a phrase by at least ``min_iou`` is
+    never its negative: a batch that holds one counts it as a match, as evaluation does.
 
-    A box is a number: S times the row of its image in ``image_ids``, plus its region in the store. Numbers of proposals
-    come first, then numbers of ground-truth boxes.
-
-    ``features`` has one vector and one box per region, such as ``Proposals``. ``phrases`` are the P distinct phrases;
-    ``regions`` is S. ``phrase_images`` (n, 2) int64 has rows of each phrase and of each of its images, sorted by image;
-    ``positives`` (m, 2) int64 has rows of a phrase and numbers of its ground-truth boxes, sorted by phrase.
+    A box is a number: S = ``regions`` times the row of its image in ``image_ids``, plus its region in the store,
+    proposals first. ``phrase_images`` (n, 2) has rows of each phrase and of each of its images, sorted by image;
+    ``positives`` (m, 2) has rows of a phrase and numbers of its ground-truth boxes, sorted by phrase.
     """
 
     def __init__(
@@ -70,13 +65,11 @@ class PhraseBoxPairs:
             phrase_images.append(np.stack([np.unique(phrase), np.full(len(np.unique(phrase)), image)], axis=1))
         self.phrase_images = torch.from_numpy(np.concatenate(phrase_images))
         self._overlapping = torch.from_numpy(np.unique(np.concatenate(overlapping)))
-        self.positives = self._split(torch.from_numpy(np.unique(np.concatenate(positives))))
+        codes = torch.from_numpy(np.unique(np.concatenate(positives)))
+        self.positives = torch.stack([codes // self._width, codes % self._width], dim=1)
 
     def resampled(self, boxes_per_phrase: int) -> Tensor:
-        """Return the positives (k, 2) with at most ``boxes_per_phrase`` boxes of each phrase, drawn at random.
-
-        The draw is the same in every call: both phases of a training, and CCA, have one training set.
-        """
+        """Return the positives (k, 2), with the same random boxes of each phrase in every call."""
         if not len(self.positives):
             raise ValueError(
                 "the features hold no ground-truth boxes of the phrases to train on: set truth_regions of Proposals, "
@@ -132,6 +125,18 @@ class PhraseBoxPairs:
         # A Fisher vector costs 0.2 GFLOP: encode each phrase once, not once per batch.
         return self.vectorizer.vectorizer.transform(self.phrases)
 
-    def _split(self, codes: Tensor) -> Tensor:
-        """Return codes (n,) as rows of phrases and numbers of boxes (n, 2)."""
-        return torch.stack([codes // self._width, codes % self._width], dim=1)
+
+def draw_per_group(groups: Tensor, keys: Tensor, maximum: int) -> Tensor:
+    """Return the rows of the ``maximum`` lowest ``keys`` (n,) of each of the ``groups`` (n,), by group, then by key.
+
+    With random keys the draw is uniform, also if it is made in parts that are drawn again together.
+
+    Example:
+        >>> draw_per_group(torch.tensor([7, 3, 7, 7]), torch.tensor([0.9, 0.5, 0.1, 0.4]), maximum=2).tolist()
+        [1, 2, 3]
+    """
+    order = keys.argsort(stable=True)
+    order = order[groups[order].argsort(stable=True)]
+    _, counts = groups[order].unique_consecutive(return_counts=True)
+    number = torch.arange(len(order)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return order[number < maximum]

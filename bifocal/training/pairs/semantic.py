@@ -11,11 +11,10 @@ from bifocal.text import TextBatch
 
 
 class SemanticPairs:
-    """Images with one text each: the l2-normalized sum of the vectors of their captions.
+    """Images with one text each: the l2-normalized sum of the vectors of their captions, a sparse matrix.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4. With the vectors of
-    ``TFIDF(documents="images")`` the sum is the tf-idf of all words of an image. The texts are a sparse matrix; only
-    the texts of a batch become dense.
+    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 4; with the vectors of
+    ``TFIDF(documents="images")`` the sum is the tf-idf of all words of an image.
     """
 
     def __init__(self, pairs: ImageCaptionPairs) -> None:
@@ -33,8 +32,7 @@ class SemanticPairs:
     def batch(self, triplets: Tensor, rank: int = 0, world_size: int = 1) -> Batch:
         """Return images and texts of B triplets: B queries, then their relevant images, then their irrelevant images.
 
-        ``matches`` (3 B, 3 B) is 1 between a query and its relevant image, -1 between a query and its irrelevant image
-        and 0 elsewhere, as ``SemanticTripletLoss`` takes it.
+        ``matches`` (3 B, 3 B) has 1 for a query and its relevant image, -1 for its irrelevant image, and 0 elsewhere.
         """
         if world_size > 1:
             raise ValueError("MinedTriplets and OrderedTriplets train in one process: start it without torchrun")

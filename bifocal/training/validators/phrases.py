@@ -26,11 +26,7 @@ class Phrases(Validation):
 
 @dataclass(frozen=True)
 class PhraseValidator:
-    """R@1 of phrases, ``phrase_R@1``: how often the best proposal of an image is correct for a phrase.
-
-    As in the evaluation, a phrase without a correct proposal is a miss; a phrase that occurs more than once in an image
-    counts once.
-    """
+    """R@1 of phrases: how often the best proposal of an image is correct for a phrase; each counts once per image."""
 
     monitor: ClassVar[str] = Phrases.monitor
     pairs: PhraseBoxPairs

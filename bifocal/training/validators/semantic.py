@@ -38,11 +38,11 @@ class Semantic(Validation):
 
 @dataclass(frozen=True)
 class SemanticValidator:
-    """NDCG of images retrieved by images, ``ndcg``.
+    """NDCG of images retrieved by images: the area under NDCG@R for R from 8 to 128, in percent.
 
     Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.1: at most 1,000 queries; the
-    relevance of an image is the dot product of the tf-idf texts. ``ndcg`` is the area under NDCG@R for R from 8 to 128,
-    in percent. Texts are not embedded, so a model that was trained without texts (the paper's "V") is measured too.
+    relevance of an image is the dot product of the tf-idf texts. Texts are not embedded, so a model without texts ("V")
+    is measured too.
     """
 
     monitor: ClassVar[str] = Semantic.monitor

@@ -12,10 +12,7 @@ from runtime.git.commands import git_environment
 
 
 def run(params: FetchParams, *, repository: str, versions: str, user_files: Path) -> dict[str, float]:
-    """Copy each of ``params.paths`` to the same path below ``user_files``.
-
-    ``versions`` is JSON of the step ``fingerprint``: the commit of each path.
-    """
+    """Copy each path to ``user_files``; ``versions`` is JSON of the step ``fingerprint``: the commit of each path."""
     commits = json.loads(versions)
     for path in params.paths:
         revision = commits[path]

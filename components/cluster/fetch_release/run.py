@@ -22,10 +22,7 @@ def run(
     index: Path,
     registration: Path,
 ) -> dict[str, float]:
-    """Download a release and verify its hashes.
-
-    ``embedding`` gets only the hubness bank, if there is one.
-    """
+    """Download a release and verify its hashes; ``embedding`` gets only the hubness bank, if there is one."""
     found = get_version_number(params.model, int(version))
     with TemporaryDirectory() as folder:
         graphs, released = download_release(found, release, Path(folder))

@@ -21,8 +21,7 @@ UNDECIDED = ("", "accepted")
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     """Compare the images outside the test split with the images of the last training, by their content.
 
-    Some corpora publish only features, and their images have no content to compare. Their dataset counts as unchanged
-    or as new, as a whole. A killed run continues, also if no image changed.
+    A corpus that publishes only features counts as unchanged or as new, as a whole.
     """
     last = get_version(params.model, params.alias)
     if last is None:

@@ -3,15 +3,12 @@
 from pathlib import Path
 
 from bifocal.features import FeatureStore
-from components.cluster.merge.spec import MergeParams
 from runtime.shards import check_equal_files, link, read_shards
+from runtime.spec import Params
 
 
-def run(params: MergeParams, *, features: Path, **shards: Path) -> dict[str, float]:
-    """Link the files of all shards into one feature store.
-
-    Files are hard-linked; they are copied if the shards are on another file system.
-    """
+def run(params: Params, *, features: Path, **shards: Path) -> dict[str, float]:
+    """Link the files of all shards into one feature store, or copy them from another file system."""
     manifests = read_shards(shards.values(), "extract")
     check_equal_files(manifests, "extract")
     for path, manifest in manifests.items():

@@ -3,15 +3,12 @@
 from pathlib import Path
 
 from bifocal.search.collection.merge import merge_collections
-from components.cluster.merge_collection.spec import MergeCollectionParams
 from runtime.shards import link, read_shards
+from runtime.spec import Params
 
 
-def run(params: MergeCollectionParams, *, collection: Path, **shards: Path) -> dict[str, float]:
-    """Merge all shards into one collection.
-
-    Vectors, regions and images are hard-linked; they are copied if the shards are on another file system.
-    """
+def run(params: Params, *, collection: Path, **shards: Path) -> dict[str, float]:
+    """Merge all shards into one collection; link their files, or copy them from another file system."""
     manifests = read_shards(shards.values(), "embed")
     merged = merge_collections(list(manifests), collection, link)
     return {

@@ -19,10 +19,9 @@ SUCCESS = ("COMPLETE", "CACHED", "SUCCEEDED")
 
 
 def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
-    """Send ``{"text": ...}`` to the web hook ``BIFOCAL_NOTICE_URL`` unless the run succeeded; end its MLflow run.
+    """Send the reasons of a failed run, if any, to the web hook ``BIFOCAL_NOTICE_URL``; end the run in MLflow.
 
-    The text names the failed tasks, the reasons and the run's page. Slack and Mattermost accept this message. Without
-    the variable, the message is only printed. ``status`` is Kubeflow's PipelineTaskFinalStatus.
+    ``status`` is Kubeflow's PipelineTaskFinalStatus.
     """
     run_id = os.environ.get("KFP_RUN_ID", "")
     problem = "" if status["state"] in SUCCESS else _problem(run_id, status)

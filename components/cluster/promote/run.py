@@ -48,9 +48,8 @@ def promote(
 ) -> Decision:
     """Compare the candidate with the champion, log the decision, and move the aliases if it is promoted.
 
-    The artifacts are those that the candidate was trained on; the test split may have changed since. ``number`` chooses
-    a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons against it.
-    With ``decide_only``, no alias moves, and the version may have no release yet.
+    ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons
+    against it. With ``decide_only``, no alias moves, and the version may have no release yet.
     """
     with promotion_lock(policy.model, policy.lock_timeout):
         candidate = get_version_number(policy.model, number) if number else get_version(policy.model, policy.candidate)

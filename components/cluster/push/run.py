@@ -32,12 +32,10 @@ def run(
     dvc_lock: Path,
     **artifacts: Path,
 ) -> dict[str, float]:
-    """Push ``artifacts`` to the DVC remote of ``repository``, and a branch that names them to ``repository`` itself.
+    """Push ``artifacts`` to the DVC remote, and a branch that names them to ``repository``.
 
-    The branch ``runs/<id of the pipeline run>`` is one commit on top of ``revision``, with ``params.yaml``,
-    ``dvc.yaml``, ``dvc.lock`` and the registration. In a checkout of it, 'dvc pull' downloads the artifacts and
-    'dvc repro' runs no stage; without it, 'dvc gc --cloud' would delete them. The output has the same files, and the
-    change as ``lock.patch``.
+    The branch ``runs/<id of the pipeline run>`` is one commit on top of ``revision``: 'dvc pull' downloads the
+    artifacts, and 'dvc gc --cloud' keeps them. The output has the same files, and the change as ``lock.patch``.
     """
     with TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"

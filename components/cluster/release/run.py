@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 from bifocal.progress import log_line
-from components.cluster.release.spec import ReleaseParams
 from runtime.artifacts import write_json
 from runtime.mlflow import get_version_number
 from runtime.mlflow.releases.release import describe_release
 from runtime.mlflow.releases.store import log_release, read_digest
+from runtime.spec import Params
 
 
 def run(
-    params: ReleaseParams,
+    params: Params,
     *,
     embedding: Path,
     onnx: Path,

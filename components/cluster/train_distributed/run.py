@@ -27,9 +27,8 @@ def run(
 ) -> dict[str, float]:
     """Upload the inputs to S3, train on ``params.nodes`` machines, and download the model to ``embedding``.
 
-    Inputs, parameters, code and image give the name of the job and its folder on S3. So a step that is killed, and
-    started again, adopts its job, or takes the model if the job is done. The job resumes from its checkpoints.
-    Without a ``client`` of Kubeflow's Trainer, the step connects to the cluster that it runs on.
+    Inputs, parameters, code and image give the name of the job and its folder on S3, so a step that is killed and
+    started again adopts its job, or takes its model. Without a ``client``, the step connects to its own cluster.
     """
     settings = NodeSettings.model_validate_json(os.environ[SETTINGS])
     storage = Storage()

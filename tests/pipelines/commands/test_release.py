@@ -22,10 +22,10 @@ from components.cluster.fetch_release.spec import FetchReleaseParams
 from components.cluster.find_release import run as find_release
 from components.cluster.find_release.spec import FindReleaseParams
 from components.cluster.release import run as release_step
-from components.cluster.release.spec import ReleaseParams
 from pipelines.app.serve_sources import ReleaseSource, open_source
 from runtime.artifacts import artifact_hash, hash_files, write_json
 from runtime.mlflow.releases.release import describe_release
+from runtime.spec import Params
 from tests.bifocal.serving.runs import write_run
 from tests.pipelines.releases import EMBEDDING, add_release, move_alias, register, wait, write_released_run
 
@@ -184,7 +184,7 @@ def test_a_fetched_release_is_no_new_one_until_its_images_change(
     assert not (parts["onnx"] / "manifest.json").exists()
 
     def release_again() -> float:
-        return release_step.run(ReleaseParams(seed=1), **parts, released=parts["registration"])["released"]
+        return release_step.run(Params(seed=1), **parts, released=parts["registration"])["released"]
 
     # A rerun of the stages on copies of the images writes other durations, hashes of inputs and states of files.
     items = Collection.open(parts["collection"]).items.select(["item_id"])
