@@ -51,7 +51,6 @@ class OpenClipBackbone:
         self.interpolation: str = config["interpolation"]
 
     def describe(self) -> dict[str, Any]:
-        """Return the model and its preprocessing."""
         return {
             "backbone": self.name,
             "model_arguments": self.model_arguments,
@@ -122,7 +121,6 @@ class OpenClipBackbone:
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
         return cast(torch.device, next(self.network.parameters()).device)
 
     def _normalize(self, pixels: Tensor) -> Tensor:

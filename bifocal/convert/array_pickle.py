@@ -80,8 +80,6 @@ def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
 
 
 class _Machine:
-    """The stack and the memo of a pickle."""
-
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}

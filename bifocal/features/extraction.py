@@ -36,7 +36,6 @@ class NetworkFeatures:
             self._truth = training_boxes(dataset, extractor.truth_regions)
 
     def describe(self) -> dict[str, Any]:
-        """Return backbone, layer and preprocessing."""
         return self.extractor.describe()
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:

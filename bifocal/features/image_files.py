@@ -75,7 +75,6 @@ class ImageFileStore(FeatureStore):
         return np.asarray(image)
 
     def _check_sizes(self) -> None:
-        """Raise ``ValueError`` unless the store was made from images of the sizes that the dataset has."""
         size, resize = self.preprocessing["size"], self.preprocessing["resize"]
         table = self.dataset.images
         for image_id, width, height in zip(table["image_id"], table["width"], table["height"], strict=True):

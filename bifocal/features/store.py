@@ -98,7 +98,6 @@ class FeatureStore:
         self._pool = ThreadPoolExecutor(self._threads)
 
     def __len__(self) -> int:
-        """Return N, the number of images."""
         return len(self.image_ids)
 
     def rows(self, image_ids: Iterable[str]) -> NDArray[np.int64]:

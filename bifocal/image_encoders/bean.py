@@ -141,7 +141,6 @@ class BEANEncoder(ImageEncoder):
         return resize_for_eval(pixels, mask, self.eval_resize, self.image_size)
 
     def keeps_square(self, size: int) -> bool:
-        """Return whether evaluation leaves a square image of ``size`` pixels as it is."""
         unchanged = self.eval_resize == "as_is" or (self.eval_resize == "stretch" and self.image_size == size)
         return self.reads_pixels and unchanged
 

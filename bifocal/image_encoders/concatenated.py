@@ -62,7 +62,6 @@ class ConcatenatedImages(ImageEncoder):
         return maps[0]._replace(vectors=join(scaled))
 
     def keeps_square(self, size: int) -> bool:
-        """Return whether evaluation feeds the pixels of a square image of ``size`` pixels unchanged to the networks."""
         return self._encoders[0].keeps_square(size)
 
     @property

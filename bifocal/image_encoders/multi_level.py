@@ -131,7 +131,6 @@ class MultiLevelEncoder(ImageEncoder):
         return RegionVectors(cells, boxes.new_ones(boxes.shape[:2], dtype=torch.bool), boxes)
 
     def keeps_square(self, size: int) -> bool:
-        """Return whether the encoder reads pixels, and ``size`` is the side of its images."""
         return self.reads_pixels and size == self.image_size
 
     def localizer(self) -> MultiLevelHeatmap:

@@ -50,7 +50,6 @@ class BEANHeatmap(Localizer):
         return masked(bean_heatmaps(vectors.vectors, texts, self.k), vectors)
 
     def served(self) -> ServedScores:
-        """Return eq. (9) over the maps of the graph; see ``Localizer``."""
         return ServedScores("largest_dimensions", "regions", {"k": self.k})
 
     def candidates(self, dim: int) -> Mapping[int, Localizer]:

@@ -63,7 +63,6 @@ class MultiLevelHeatmap(Localizer):
         return masked(torch.stack(heatmaps), vectors)
 
     def served(self) -> ServedScores:
-        """Return the attention of a phrase without a sentence to the cells of the graph; see ``Localizer``."""
         options = self.attention
         arguments = {"softmax": options.softmax, "level": options.sentence_level, "unit": options.unit_sentence}
         return ServedScores("attention", "cells", arguments)

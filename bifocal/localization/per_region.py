@@ -34,5 +34,4 @@ class PerRegionLocalizer(Localizer):
         return RegionVectors(vectors.unflatten(0, features.shape[:2]), regions.mask, regions.boxes)
 
     def served(self) -> ServedScores:
-        """Return the dot products with the embeddings of the regions; see ``Localizer``."""
         return ServedScores("dot_products", "single_regions")

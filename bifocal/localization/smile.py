@@ -32,5 +32,4 @@ class SMILERegions(Localizer):
         return RegionVectors(vectors, regions.mask, regions.boxes)
 
     def served(self) -> ServedScores:
-        """Return the dot products with the regions of the graph; see ``Localizer``."""
         return ServedScores("dot_products", "regions")

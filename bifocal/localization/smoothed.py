@@ -56,7 +56,6 @@ class SmoothedActivations(Localizer):
         return maps
 
     def served(self) -> ServedScores:
-        """Return the smoothed scores over the maps of the graph; see ``Localizer``."""
         return ServedScores("smoothed_activations", "regions", {"sigma": self.sigma, "center": self.center})
 
     def score(

@@ -52,7 +52,6 @@ class InfoNCELoss(nn.Module):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Explain arguments out of range."""
         temperature, smoothing = arguments.get("temperature", 0.07), arguments.get("label_smoothing", 0.0)
         lowest = 1 / MAX_SCALE if arguments.get("learn_temperature") else 0
         if temperature <= 0 or temperature < lowest:

@@ -68,7 +68,6 @@ class RecallLoss(SorterLoss):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that have no effect together."""
         yield from super().conflicts(arguments)
         surrogate = arguments.get("surrogate", "triplet")
         for argument, needed in (("margin", "triplet"), ("ks", "recall"), ("softness", "recall")):

@@ -56,7 +56,6 @@ class SemanticTripletLoss(nn.Module):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain weights that disable the whole loss."""
         if not any(arguments.get(weight, 1.0) for weight in WEIGHTS):
             yield f"{', '.join(WEIGHTS)} are all 0, so there is nothing to train: set one of them"
 

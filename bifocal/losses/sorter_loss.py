@@ -104,7 +104,6 @@ class SorterLoss(nn.Module, ABC):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain arguments that have no effect together."""
         if arguments.get("auxiliary_steps") is not None and not arguments.get("auxiliary_weight"):
             yield (
                 f"auxiliary_steps is {arguments['auxiliary_steps']}, but the auxiliary loss is disabled: "

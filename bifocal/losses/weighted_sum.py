@@ -40,7 +40,6 @@ class WeightedSumLoss(nn.Module):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterable[str]:
-        """Explain a different number of losses and weights."""
         losses = arguments.get("losses", [])
         weights = arguments.get("weights")
         if not losses or (weights is not None and len(weights) != len(losses)):

@@ -81,7 +81,6 @@ class Model(nn.Module):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Explain a dimension of a single encoder."""
         for encoder in cls.parts:
             if "dim" in split(arguments[encoder])[1]:
                 yield f"{encoder}.dim: leave it out, it is dim of the model"
@@ -109,5 +108,4 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Device of the parameters."""
         return next(self.image_encoder.parameters()).device

@@ -62,7 +62,6 @@ class ImageCaptionPairs:
         self._text_rows = text.rows(dataset.captions["caption_id"].to_numpy())
 
     def __len__(self) -> int:
-        """Return M, the number of captions."""
         return len(self.image_of_caption)
 
     def batch(self, captions: Tensor, rank: int = 0, world_size: int = 1) -> Batch:

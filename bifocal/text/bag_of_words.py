@@ -90,7 +90,6 @@ class BagOfWords:
 
     @classmethod
     def load(cls, directory: Path) -> "BagOfWords":
-        """Read the files that :meth:`save` wrote."""
         content = json.loads((directory / TERMS).read_text(encoding="utf-8"))
         irregular = {form: tuple(lemmas) for form, lemmas in (content["exceptions"] or {}).items()}
         return cls(

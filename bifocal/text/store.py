@@ -83,7 +83,6 @@ class TextStore:
         ]
 
     def __len__(self) -> int:
-        """N, the number of captions."""
         return len(self.caption_ids)
 
     @property

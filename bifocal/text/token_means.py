@@ -60,7 +60,6 @@ class TokenMeans:
 
     @classmethod
     def load(cls, directory: Path) -> "TokenMeans":
-        """Read the files that :meth:`save` wrote."""
         file = directory / Vocabulary.FILE
         tokens = Vocabulary.load(file) if file.is_file() else SubwordTokenizer.read(directory / TOKENIZER)
         return cls(tokens, load_file(directory / VECTORS)["vectors"])

@@ -34,7 +34,6 @@ class Vocabulary:
             raise ValueError(f"word {repeated!r} is repeated; {PADDING} and {UNKNOWN} are added by the vocabulary")
 
     def __len__(self) -> int:
-        """V, rows of the matrix of word vectors."""
         return len(self.words) + self.buckets
 
     def __contains__(self, word: str) -> bool:
@@ -51,7 +50,6 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read the file that :meth:`save` wrote."""
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.get("words", [])[:2] != [PADDING, UNKNOWN]:
             raise ValueError(f"{path} is not a vocabulary: 'words' must begin with {PADDING!r}, {UNKNOWN!r}")

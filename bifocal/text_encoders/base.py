@@ -29,7 +29,6 @@ class VectorTextEncoder(TextEncoder):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size."""
         return ("batch", self.input_dim)
 
     def check_vectors(self, values: Tensor) -> None:

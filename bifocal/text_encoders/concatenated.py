@@ -19,7 +19,6 @@ class ConcatenatedTexts(TextEncoder):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size."""
         shape = self._encoders[0].input_shape
         return (*shape[:-1], self.input_dim) if self.own_words else shape
 

@@ -26,7 +26,6 @@ class BottomUpBackbone:
         self.network = BottomUpNetwork(**model_arguments).eval().requires_grad_(False)
 
     def describe(self) -> dict[str, Any]:
-        """Return the name and the arguments of the detector."""
         return {"backbone": "bottom_up_resnet101", "model_arguments": self.model_arguments}
 
     def pretrained_state(self) -> dict[str, Tensor]:

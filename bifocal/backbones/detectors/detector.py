@@ -25,7 +25,6 @@ class Detector:
         self.two_stage = hasattr(self.network, "roi_heads")
 
     def describe(self) -> dict[str, Any]:
-        """Return the name and the arguments of the detector."""
         return {"backbone": self.name, "model_arguments": self.model_arguments}
 
     def pretrained_state(self) -> dict[str, Tensor]:

@@ -54,11 +54,9 @@ class TimmBackbone:
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
         return cast(torch.device, next(self.network.parameters()).device)
 
     def describe(self) -> dict[str, Any]:
-        """Return the model and its preprocessing."""
         scaled = {"scaled": self.scaled} if self.resize == "crop" else {}
         return {
             "backbone": self.name,

@@ -74,7 +74,6 @@ def _open_rows(path: Path) -> NDArray[Any]:
 
 
 def _row_hash(row: NDArray[Any]) -> str:
-    """SHA-256 of a row's type, shape and numbers."""
     return sha256(f"{row.dtype.str}{row.shape}".encode() + row.tobytes()).hexdigest()
 
 

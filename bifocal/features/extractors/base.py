@@ -44,7 +44,6 @@ class TimmExtractor:
 
     @property
     def decoded_side(self) -> int | None:
-        """Pixels that each side of a decoded JPEG needs; None for its full resolution."""
         backbone = self.backbone
         if backbone.resize == "crop":
             return DECODED_SCALE * backbone.scaled
@@ -57,7 +56,6 @@ class TimmExtractor:
         return self.backbone.size if self.backbone.resize == "crop" else None
 
     def describe(self) -> dict[str, Any]:
-        """Return the backbone, its preprocessing and the arguments of the extractor."""
         return self.backbone.describe()
 
     def preprocess(self, image: Image.Image) -> Any:

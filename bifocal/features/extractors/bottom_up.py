@@ -57,11 +57,9 @@ class BottomUp:
 
     @property
     def dim(self) -> int:
-        """D: channels of the last stage."""
         return self.backbone.network.cls_score.in_features
 
     def describe(self) -> dict[str, Any]:
-        """Return detector, layer, size and selection of boxes."""
         return self.backbone.describe() | {
             "layer": "pool5",
             "preprocessing": {"size": self.size, "max_size": self.max_size},

@@ -71,7 +71,6 @@ class ImageSizes:
     regions, dim = ImageFiles.regions, ImageFiles.dim
 
     def describe(self) -> dict[str, Any]:
-        """Return backbone, layer and preprocessing."""
         return self.extractor.describe()
 
     def read(self, image_ids: Sequence[str]) -> Iterator[tuple[str, ImageRegions]]:

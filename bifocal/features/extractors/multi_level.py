@@ -63,7 +63,6 @@ class MultiLevel(TimmExtractor):
 
     @cached_property
     def dim(self) -> int:
-        """D: number of channels of a level."""
         channels = self.backbone.layer_channels(self.layers)
         if len(set(channels)) > 1:
             raise ValueError(

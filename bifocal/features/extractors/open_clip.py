@@ -59,7 +59,6 @@ class OpenClip:
 
     @property
     def decoded_side(self) -> int:
-        """Pixels that each side of a decoded JPEG needs."""
         return DECODED_SCALE * self.backbone.size
 
     @property
@@ -78,7 +77,6 @@ class OpenClip:
         return self._shape[1]
 
     def describe(self) -> dict[str, Any]:
-        """Return model, preprocessing and output."""
         return self.backbone.describe() | {"layer": self.output}
 
     def preprocess(self, image: Image.Image) -> Tensor:

@@ -59,7 +59,6 @@ class Pooled(TimmExtractor):
 
     @cached_property
     def dim(self) -> int:
-        """D: dimension of the vector."""
         with torch.inference_mode():
             return self.backbone.pooled(self.backbone.blank_image(), self.pooling).shape[1]
 
@@ -67,7 +66,6 @@ class Pooled(TimmExtractor):
         return super().describe() | {"layer": f"pooled by {self.pooling}"}
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return one region per image."""
         return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -122,7 +122,6 @@ class Proposals(TimmExtractor):
         ]
 
     def _features(self, pooled: Tensor) -> Tensor:
-        """Return the features (r, D) of bins (r, C, 7, 7)."""
         if self.head == "mean":
             return pooled.mean(dim=(2, 3))
         features: Tensor = self.backbone.network.forward_head(pooled, pre_logits=True)

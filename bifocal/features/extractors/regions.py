@@ -65,7 +65,6 @@ class Regions:
         return self.backbone.network
 
     def describe(self) -> dict[str, Any]:
-        """Return detector, layer and selection of boxes."""
         return self.backbone.describe() | {
             "layer": "fc7" if self.backbone.two_stage else "head",
             "min_regions": self.min_regions,
@@ -120,5 +119,4 @@ class Regions:
         return ImageRegions(features[:count], boxes[:count], scores[:count])
 
     def _count(self, scores: Tensor) -> int:
-        """Return the number of regions to keep, by their scores in decreasing order."""
         return max(int((scores >= self.min_score).sum()), self.min_regions)

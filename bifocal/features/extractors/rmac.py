@@ -70,7 +70,6 @@ class RMAC(TimmExtractor):
 
     @property
     def dim(self) -> int:
-        """D: dimension of the vector."""
         if self._dim is not None and self._dim > self.channels:
             raise ValueError(f"RMAC: dim is {self._dim}, but {self.backbone.name} has {self.channels} channels")
         return self.channels if self._dim is None else self._dim
@@ -104,7 +103,6 @@ class RMAC(TimmExtractor):
         return map_by_shape(images, of_one_shape)
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return one region per image."""
         if self.whitening is None:
             raise ValueError("RMAC has no whitening: call fit() with training images, or load_extra()")
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])

@@ -58,7 +58,6 @@ class TenCrop(TimmExtractor):
         return super().describe() | {"layer": "before the classifier", "crop": self.crop}
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return one region per image."""
         whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
         return [ImageRegions(mean.unsqueeze(0), whole) for mean in self._mean_features(torch.stack(list(images)))]
 

@@ -110,7 +110,6 @@ class Elmo(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Device of the parameters."""
         return self.tokens.projection.weight.device
 
     @property

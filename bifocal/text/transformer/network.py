@@ -88,7 +88,6 @@ class SentenceTower(nn.Module):
 
     @property
     def dim(self) -> int:
-        """K, numbers of a vector."""
         widths = [layer.out_features for layer in self.dense if isinstance(layer, nn.Linear)]
         return widths[-1] if widths else len(self.poolings) * self.transformer.dim
 

@@ -40,7 +40,6 @@ class SubwordTokenizer:
         self.tokenizer.save(str(file))
 
     def __len__(self) -> int:
-        """V, number of ids."""
         return int(self.tokenizer.get_vocab_size())
 
     def encode(self, sentences: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:

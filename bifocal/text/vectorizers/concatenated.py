@@ -37,7 +37,6 @@ class Concatenated:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         given = arguments.get("vectorizers") or []
         if len(given) < 2:
             yield f"vectorizers has {len(given)} entries: give two or more"
@@ -94,7 +93,6 @@ class Concatenated:
             save_vectorizer(folder, part)
 
     def load(self, directory: Path) -> None:
-        """Read the vectorizers that :meth:`save` wrote."""
         folders = sorted((path for path in directory.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
         self.fitted_parts = [load_vectorizer(folder).vectorizer for folder in folders]
 

@@ -25,13 +25,11 @@ class FromText:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         if arguments.get("path") is None:
             yield "path is missing, and FromText has no default for it: name the folder of a text"
 
     @property
     def format(self) -> TextFormat:
-        """Format of the other text."""
         return self.fitted.format
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
@@ -42,13 +40,10 @@ class FromText:
         return {}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Encode captions."""
         return self.fitted.transform(captions)
 
     def save(self, directory: Path) -> None:
-        """Write the fitted state of the other text."""
         self.fitted.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
         self.fitted = load_vectorizer(directory).vectorizer

@@ -65,7 +65,6 @@ class TFIDF:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         max_terms = arguments.get("max_terms")
         if max_terms is not None and max_terms < 1:
             yield f"max_terms is {max_terms}: expected 1 or more, or null for all terms"
@@ -129,11 +128,9 @@ class TFIDF:
         return EncodedCaptions([weights for _, weights, _, _ in encoded], [rows for rows, _, _, _ in encoded], counts)
 
     def save(self, directory: Path) -> None:
-        """Write the dictionary."""
         self.bag.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
         self.bag = BagOfWords.load(directory)
 
     def _read_wordnet(self) -> WordNet | None:

@@ -30,7 +30,6 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """K, dimension of a vector."""
         return int(self.vectors.shape[1])
 
     def encode(self, captions: Sequence[str]) -> EncodedCaptions:
@@ -54,7 +53,6 @@ class WordVectors:
 
     @classmethod
     def load(cls, directory: Path) -> "WordVectors":
-        """Read the files that :meth:`save` wrote."""
         vocabulary = Vocabulary.load(directory / Vocabulary.FILE)
         vectors = load_file(directory / VECTORS)["vectors"]
         if len(vectors) != len(vocabulary):

@@ -51,7 +51,6 @@ class ElmoBiLSTMEncoder(TextEncoder):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size."""
         return ("batch", self.layers, "time", self.input_dim)
 
     def _outputs(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

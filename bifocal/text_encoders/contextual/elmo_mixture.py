@@ -72,7 +72,6 @@ class ElmoMixtureEncoder(TextEncoder):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size."""
         return ("batch", self.layers, "time", self.input_dim)
 
 

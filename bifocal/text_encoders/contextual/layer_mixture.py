@@ -44,7 +44,6 @@ class LayerMixtureEncoder(TextEncoder):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size."""
         return ("batch", self.layers, "time", self.input_dim)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:

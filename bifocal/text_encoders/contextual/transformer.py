@@ -76,7 +76,6 @@ class TransformerEncoder(TextEncoder):
 
     @property
     def input_shape(self) -> tuple[str | int, ...]:
-        """Shape of ``values``; a name stands for a dimension of any size."""
         return ("batch", "time")
 
     @property

@@ -59,7 +59,6 @@ class ElmoLayers:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         if arguments.get("path") is not None:
             yield from ignored_arguments(arguments, TRAINING_ARGUMENTS, "with path, which gives a trained network")
 
@@ -112,11 +111,9 @@ class ElmoLayers:
         return EncodedCaptions([row.astype(np.float16).ravel() for row in layers], counts=counts)
 
     def save(self, directory: Path) -> None:
-        """Write the network."""
         save_network(directory / NETWORK, asdict(self.elmo.options), self.elmo.state_dict())
 
     def load(self, directory: Path) -> None:
-        """Read the network that :meth:`save` wrote."""
         self.elmo = Elmo(ElmoOptions.from_json(load_config(directory / NETWORK, "ELMo")))
         self.elmo.load_state_dict(load_state(directory / NETWORK, "ELMo"))
         self.elmo.eval()

@@ -69,7 +69,6 @@ class OpenClipText:
         return {"dim": self.dim}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the vector of each caption."""
         starts = range(0, len(captions), self.batch_size)
         batches = [self.backbone.embed_sentences(captions[start : start + self.batch_size]) for start in starts]
         return EncodedCaptions([vector for batch in batches for vector in batch.float().cpu().numpy()])
@@ -85,7 +84,6 @@ class OpenClipText:
             tokenizer.save(str(directory / TOKENIZER))
 
     def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
         self._build()
         self.weights = load_config(directory / TOWER, "text tower")["weights"]
         self.backbone.network.load_state_dict(load_file(directory / TOWER / "model.safetensors"), strict=False)

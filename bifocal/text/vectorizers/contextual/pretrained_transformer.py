@@ -21,7 +21,6 @@ class PretrainedTransformer:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         yield from one_source(arguments)
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
@@ -30,12 +29,10 @@ class PretrainedTransformer:
         return {"parameters": self.folder.parameters()}
 
     def save(self, directory: Path) -> None:
-        """Copy the transformer."""
         self.folder.copy(directory / NETWORK)
         self.tokenizer.save(directory / TOKENIZER)
 
     def load(self, directory: Path) -> None:
-        """Load the transformer that :meth:`save` copied."""
         self._open(TransformerFolder.read(directory / NETWORK))
 
     def _open(self, folder: TransformerFolder) -> None:

@@ -36,11 +36,9 @@ class SentenceVectors(PretrainedTransformer):
 
     @property
     def format(self) -> TextFormat:
-        """Vectors with the dimension of the encoder."""
         return TextFormat("vectors", self.tower.dim)
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the vector of each caption."""
         ids, counts = self.tokenizer.encode(captions)
         device = next(self.tower.parameters()).device
         vectors = torch.empty(len(ids), self.tower.dim)

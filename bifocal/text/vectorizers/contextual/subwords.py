@@ -32,6 +32,5 @@ class Subwords(PretrainedTransformer):
         return TextFormat("subwords", self.folder.dim)
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the ids of each caption."""
         ids, counts = self.tokenizer.encode(captions)
         return EncodedCaptions(ids, counts=counts)

@@ -43,7 +43,6 @@ class TransformerTokens(PretrainedTransformer):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         yield from super().conflicts(arguments)
         if arguments.get("layers") == []:
             yield "layers is empty: give one or more"

@@ -66,7 +66,6 @@ class FisherVectors(WordVectorizer):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         if arguments.get("path") is not None:
             yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
 
@@ -130,12 +129,10 @@ class FisherVectors(WordVectorizer):
         return EncodedCaptions(reduced, counts=tokens.counts)
 
     def save(self, directory: Path) -> None:
-        """Write the word vectors and the arrays that were fitted to them."""
         super().save(directory)
         save_file({name: np.ascontiguousarray(value) for name, value in self.state.items()}, directory / STATE)
 
     def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
         super().load(directory)
         self.state = load_file(directory / STATE)
 

@@ -45,13 +45,11 @@ class MeanWordVectors(WordVectorizer):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         if arguments.get("path") is not None:
             yield from ignored_arguments(arguments, SKIP_GRAM_ARGUMENTS, "with path, which gives the word vectors")
 
     @property
     def format(self) -> TextFormat:
-        """Vectors with the dimension of the word vectors."""
         return TextFormat("vectors", self.word_vectors.dim)
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:

@@ -51,7 +51,6 @@ class PretrainedWordVectors(WordVectorizer):
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         if arguments.get("path") is None:
             yield "path is missing: set it to a file of word vectors"
         if arguments.get("unknown") != "bucket":

@@ -57,7 +57,6 @@ class StaticVectors:
 
     @classmethod
     def conflicts(cls, arguments: Mapping[str, Any]) -> Iterator[str]:
-        """Yield contradictions between arguments."""
         path = arguments.get("path")
         if path is None:
             yield "path is missing: set it to a folder of model2vec or of a transformer, or to a file of word vectors"
@@ -66,7 +65,6 @@ class StaticVectors:
 
     @property
     def format(self) -> TextFormat:
-        """Vectors with the dimension of the tokens."""
         return TextFormat("vectors", int(self.means.vectors.shape[1]))
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
@@ -90,16 +88,13 @@ class StaticVectors:
         return {"words": len(self.means.vectors)}
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the vector of each caption."""
         rows, counts = self.means.encode(captions)
         return EncodedCaptions(list(self.means.means(rows)), counts=counts)
 
     def save(self, directory: Path) -> None:
-        """Write the tokens and their vectors."""
         self.means.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
         self.means = TokenMeans.load(directory)
 
 

@@ -47,7 +47,6 @@ class Word2Vec(WordVectorizer):
 
     @property
     def format(self) -> TextFormat:
-        """Tokens with the dimension of their vectors."""
         return TextFormat("tokens", self.dim)
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:

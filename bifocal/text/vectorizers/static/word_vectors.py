@@ -16,17 +16,13 @@ class WordVectorizer:
 
     @property
     def format(self) -> TextFormat:
-        """Tokens with the dimension of their vectors."""
         return TextFormat("tokens", self.word_vectors.dim)
 
     def transform(self, captions: Sequence[str]) -> EncodedCaptions:
-        """Return the token ids of each caption."""
         return self.word_vectors.encode(captions)
 
     def save(self, directory: Path) -> None:
-        """Write the vocabulary and the vectors."""
         self.word_vectors.save(directory)
 
     def load(self, directory: Path) -> None:
-        """Read the files that :meth:`save` wrote."""
         self.word_vectors = WordVectors.load(directory)
