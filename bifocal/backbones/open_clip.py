@@ -19,10 +19,7 @@ INSTALL = "open_clip is not installed: pip install 'bifocal-vse[clip]'"
 
 
 class OpenClipBackbone:
-    """Both towers of a frozen contrastive model of open_clip ("ViT-B-32") with random weights.
-
-    ``tag`` names published weights ("laion2b_s34b_b79k"), which also state mean, standard deviation and resizing.
-    """
+    """Both towers of a frozen open_clip model ("ViT-B-32"), random until the weights of ``tag`` are loaded."""
 
     classifier_prefix = ""
 

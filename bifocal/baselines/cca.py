@@ -35,8 +35,7 @@ def cca_projections(
 ) -> tuple[Tensor, Tensor]:
     """Return projections (dim, D) and (dim, K) with the highest correlations, scaled by correlation^``power``.
 
-    Normalized CCA: Gong et al., "A multi-view embedding space for modeling internet images, tags, and their semantics",
-    IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean variance.
+    Gong et al., IJCV 2014, eq. (3) and section 3.4. ``regularization`` is a fraction of the mean variance.
     """
     if dim > min(moments.xy.shape):
         raise ValueError(

@@ -41,8 +41,7 @@ def near_duplicates(
 ) -> list[DuplicatePair]:
     """Return pairs across two lists of images that look the same, by the correlation of gray 16 x 16 thumbnails.
 
-    This finds copies in other sizes and compressions, not crops. ``read`` opens an image with at least the given pixels
-    per side.
+    This finds copies in other sizes and compressions, not crops; ``read`` opens an image of at least this size.
     """
     with ThreadPoolExecutor(threads) as pool:
         left, right = (

@@ -12,10 +12,9 @@ from bifocal.features.base import ImageRegions
 def extract_cells(
     images: Sequence[Tensor], cells: Callable[[Tensor], tuple[Tensor, Tensor]], crop: int | None = None
 ) -> list[ImageRegions]:
-    """Return the cells of each image (3, H, W), row by row.
+    """Return the cells of each image (3, H, W), row by row, of its central square of ``crop`` pixels if given.
 
-    ``cells`` maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4). ``crop`` is the side in
-    pixels of the central square that the network sees, None for the whole image.
+    ``cells`` maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4).
 
     Example:
         >>> import torch

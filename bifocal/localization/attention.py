@@ -1,7 +1,4 @@
-"""Attention of words and sentences to the cells of several levels, and the heatmaps of phrases.
-
-Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(6).
-"""
+"""Attention of words and sentences to the cells of several levels: Akbari et al., CVPR 2019, eq. (1)-(6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

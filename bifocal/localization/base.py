@@ -58,14 +58,7 @@ class Localizer(ABC):
 
     @abstractmethod
     def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
-        """Return the text-independent vectors of the regions.
-
-        Args:
-            encoder: image encoder of the model.
-
-        Raises:
-            ValueError: this localizer does not work with the encoder.
-        """
+        """Return the text-independent vectors of the regions; ``ValueError`` if ``encoder`` does not fit."""
 
     def score(
         self, vectors: RegionVectors, texts: Tensor, words: Sequence[Tensor | None] | None = None
@@ -92,11 +85,7 @@ class Localizer(ABC):
         return None
 
     def candidates(self, dim: int) -> Mapping[int, "Localizer"]:
-        """Return localizers to choose from on validation images, by their k; empty if none.
-
-        Args:
-            dim: d, dimension of the embedding.
-        """
+        """Return localizers for embeddings of d = ``dim`` to choose from on validation images, by k; may be empty."""
         return {}
 
 

@@ -72,10 +72,9 @@ class SmoothedActivations(Localizer):
 
 
 def smooth(scores: Tensor, centers: Tensor, mask: Tensor, sigma: float) -> Tensor:
-    """Return the mean of all scores of an image, weighted by a Gaussian of the distance from each center; 0 returns
-    scores.
+    """Return the mean of an image's scores, weighted by a Gaussian of the distance from each center.
 
-    Scores and mask are (N, R), centers (N, R, 2) relative to the image's width and height.
+    Scores and mask are (N, R), centers (N, R, 2) relative to the image; a ``sigma`` of 0 returns the scores.
 
     Example:
         >>> centers = torch.tensor([[[0.25, 0.5], [0.75, 0.5]]])

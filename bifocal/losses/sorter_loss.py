@@ -17,9 +17,8 @@ from bifocal.sorters import exact_ranks
 class SorterRanks(nn.Module):
     """Ranks of a sorter and the scalar cost of its fine-tuning; the loss never trains the sorter's weights.
 
-    The loss must not train the sorter, or the sorter would learn to return low losses. With ``fine_tune``, the weight
-    of its L1 error in ranks divided by n, it keeps learning to sort the model's actual scores, so that it follows their
-    distribution (thesis, section 5.6). Its weights are parameters of the loss: pass them to the optimizer.
+    Else the sorter would learn to return low losses. With ``fine_tune``, it keeps learning to sort the model's scores
+    (thesis, section 5.6); its weights are parameters of the loss.
 
     Example:
         >>> from bifocal.sorters import BifocalSorter
@@ -116,10 +115,7 @@ class SorterLoss(nn.Module, ABC):
 
 
 class RowRankLoss(SorterLoss):
-    """Loss on the ranks of each row: base of ``SpearmanLoss`` and ``MeanAveragePrecisionLoss``.
-
-    Arguments: see ``SorterLoss``.
-    """
+    """Loss on the ranks of each row: base of ``SpearmanLoss`` and ``MeanAveragePrecisionLoss``."""
 
     def forward(self, scores: Scores, matches: Tensor) -> Tensor:
         check_matches(scores.cross, matches)

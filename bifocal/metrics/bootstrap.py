@@ -1,7 +1,4 @@
-"""Percentile bootstrap over images, because captions of an image are not independent.
-
-Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
-"""
+"""Percentile bootstrap over images, not queries: Efron and Tibshirani, 1993, section 13.3."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,9 +1,7 @@
 """Lower confidence bound of a mean difference by random subsets of the images.
 
-Hartigan, "Using subsample values as typical values", JASA 64, 1969: the means of B random subsets divide the line into
-B + 1 intervals, each of which contains the true mean with probability 1 / (B + 1), if the differences are symmetric.
-A test against a margin is the sign-flip test of the differences less the margin. The percentile bootstrap fails where
-this matters: with m differing images, all in favor of one model, it claims a level of e^-m where the truth is 2^-m.
+Hartigan, JASA 64, 1969: the means of B random subsets divide the line into B + 1 intervals that contain the true mean
+equally often. With m differing images, all in favor of one model, the bootstrap claims a level of e^-m for 2^-m.
 """
 
 import math

@@ -82,10 +82,7 @@ def sort_rows(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decayed_sums(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Return left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i over j >= i.
-
-    Shapes (..., n) and (..., n - 1). The reach doubles log2(n) times; decays are at most 1, so nothing overflows.
-    """
+    """Return left_i = sum over j <= i of values_j exp(-(steps_j + ... + steps_(i-1))), and right_i over j >= i."""
     left, right = values.clone(), values.clone()
     decay = torch.exp(-steps)
     reach = 1

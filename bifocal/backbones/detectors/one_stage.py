@@ -17,11 +17,7 @@ class Detections(NamedTuple):
 
 
 def detect(network: Any, images: Sequence[Tensor], overlap: float, count: int) -> list[Detections]:
-    """Return the best detections, at most ``count``, of each of the images (3, H, W) in [0, 1] of one shape.
-
-    RoIAlign pools a box from the head's layers before the classifier (RetinaNet, FCOS) or from the lowest map (SSD).
-    Non-maximum suppression at ``overlap`` compares boxes of all classes.
-    """
+    """Return the best detections, at most ``count``, of each of the images (3, H, W) in [0, 1] of one shape."""
     from torchvision.ops import nms
 
     # A threshold would leave an image of weak scores without any region.

@@ -20,9 +20,6 @@ Pooling = Literal["network", "class_and_mean"]
 class TimmBackbone:
     """A frozen timm model with random weights; without its classifier, unless ``with_classifier``.
 
-    An image is resized to ``size`` pixels, its side or longer side; with the resize "crop", the shorter side has
-    ``scaled`` pixels before the crop. ``mean`` and ``std`` are per channel, of pixels in [0, 1].
-
     Example:
         >>> backbone = TimmBackbone(BackboneConfig("resnet10t", size=64))
         >>> backbone.feature_map(torch.zeros(2, 3, 64, 64, dtype=torch.uint8), stage=3).shape

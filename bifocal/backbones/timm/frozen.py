@@ -13,9 +13,7 @@ from bifocal.backbones.timm.config import BackboneConfig
 
 
 class FrozenLayers(nn.Module):
-    """Outputs (B, C, h, w) of several layers of a timm model, by name, for square images of ``size`` pixels.
-
-    The layers have no gradients, and random weights until ``load_pretrained``.
+    """Outputs (B, C, h, w) of several layers of a frozen timm model, by name, for square images of ``size`` pixels.
 
     Example:
         >>> backbone = FrozenLayers("resnet10t", ["layer3", "layer4"], size=64)

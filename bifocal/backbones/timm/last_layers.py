@@ -6,10 +6,7 @@ from torch import Tensor, fx, nn
 
 
 class LastLayers(nn.Module):
-    """The layers of a timm model from the output (B, C, h, w) of ``after`` to ``forward_features``.
-
-    The layers are shared with the model. The statistics of batch norm stay at their pretrained values, in training,
-    too.
+    """The layers of a timm model from the output of ``after`` to ``forward_features``, with frozen batch norm.
 
     Example:
         >>> import timm, torch

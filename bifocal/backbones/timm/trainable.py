@@ -72,10 +72,7 @@ def whole_images(pixels: Tensor, mask: Tensor) -> list[Tensor]:
 
 
 def random_crops(images: Sequence[Tensor], size: int, min_area: float = MIN_CROP_AREA) -> Tensor:
-    """Return a random crop of each of B images (3, H, W), resized to (B, 3, size, size).
-
-    A crop has an area from ``min_area`` to 1, as in VSE++ and BEAN (section 4.1), and an aspect ratio of 3/4 to 4/3.
-    """
+    """Return a random crop of each of B images, resized to (B, 3, size, size), as in VSE++ and BEAN (section 4.1)."""
     from torchvision.transforms.v2 import RandomResizedCrop  # imported here: it takes seconds
 
     transform = RandomResizedCrop(size, scale=(min_area, 1.0), ratio=CROP_ASPECTS)

@@ -49,9 +49,8 @@ class Weights(CheckedByConstruction, ABC):
     ) -> PreparedWeights:
         """Load weights into ``extractor``, after training them on the splits "train" and "val" if necessary.
 
-        Weights that were trained, and weights that an encoder or an exported graph needs, are kept in ``directory`` as
-        ``weights.safetensors``. A run that was killed after the training does not train again. With ``sharded``, this
-        run extracts only a share of the images.
+        ``directory`` keeps trained weights as ``weights.safetensors``. If ``sharded``, this run extracts a share of the
+        images.
         """
 
 

@@ -10,10 +10,7 @@ CHOICES = ("first", "second", "neither")
 
 
 def read_triplets(path: Path) -> pd.DataFrame:
-    """Read the votes of a CSV file: image ids ``query``, ``first``, ``second`` and counts ``o1``, ``o2``, ``o3``.
-
-    Gordo and Larlus, CVPR 2017, section 3: people who chose the first image, the second, neither.
-    """
+    """Read votes: image ids ``query``, ``first``, ``second``, and counts ``o1``, ``o2``, ``o3`` (neither)."""
     decisions = read_decisions(path)
     if decisions is not None:
         chosen = pd.get_dummies(decisions["choice"]).reindex(columns=list(CHOICES), fill_value=False).astype(int)

@@ -1,8 +1,6 @@
-"""Segmentation masks as text, in COCO's run-length encoding.
+"""Segmentation masks as text: ``counts`` of COCO's compressed run-length encoding, in column-major order.
 
-An encoded mask is the ``counts`` string of COCO's compressed encoding: the lengths of alternating runs of 0 and 1, in
-column-major order, beginning with 0. It does not contain the size of the image. pycocotools decodes the same string,
-but reads beyond its buffers when a string is damaged, so that it is not used here.
+pycocotools is not used: it reads beyond its buffers when a string is damaged.
 """
 
 from collections.abc import Sequence

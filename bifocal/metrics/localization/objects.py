@@ -1,7 +1,4 @@
-"""Localization of known categories by heatmaps: mAP of points and of masks.
-
-Oquab et al., CVPR 2015 (points); Xiao et al., CVPR 2017, and BEAN, section 4.2 (masks).
-"""
+"""Localization of categories by heatmaps, mAP of points (Oquab et al., CVPR 2015) and masks (BEAN, section 4.2)."""
 
 from collections.abc import Iterable, Sequence
 

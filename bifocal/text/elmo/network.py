@@ -1,7 +1,4 @@
-"""ELMo: a bidirectional language model over words that are spelled in letters.
-
-Peters et al., NAACL 2018, section 3; Jozefowicz et al., 2016; Kim et al., 2016.
-"""
+"""ELMo: a bidirectional language model over spelled words (Peters et al., NAACL 2018, section 3)."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -71,10 +71,7 @@ def transformers_library() -> Any:
 
 
 class SentenceTower(nn.Module):
-    """Vectors of sentences: transformer, poolings, fully connected layers; ids (B, T), lengths (B,) -> (B, K).
-
-    Reimers and Gurevych, "Sentence-BERT", EMNLP 2019, section 3.
-    """
+    """Sentence-BERT: transformer, poolings, fully connected layers; ids (B, T), lengths (B,) -> (B, K)."""
 
     def __init__(self, transformer: Transformer, poolings: Sequence[str], dense: nn.Sequential, unit: bool) -> None:
         super().__init__()

@@ -1,7 +1,4 @@
-"""Recurrence of an SRU layer as Triton kernels with the interface of ``sru_recurrence``.
-
-One program keeps a block of one sequence's state in registers. Compiled for sm_80 and sm_90; speed not measured.
-"""
+"""Recurrence of an SRU layer as Triton kernels with the interface of ``sru_recurrence``; speed not measured."""
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 

@@ -13,10 +13,7 @@ Array = NDArray[np.float64]
 def fit_mixture(
     x: Array, counts: Array, centers: int, laplacian: bool, seed: int, iterations: int, min_scale: float = 1e-3
 ) -> tuple[Mixture, list[float]]:
-    """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each mean ln p(x).
-
-    With ``laplacian``, each dimension of each center takes the likelier distribution; ``min_scale`` is relative.
-    """
+    """Fit K ``centers`` by EM from k-means to ``x`` (N, D) with ``counts`` (N,); also return each mean ln p(x)."""
     from sklearn.cluster import KMeans  # imported here: scikit-learn takes seconds
 
     if len(x) < centers:
