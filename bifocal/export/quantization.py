@@ -34,11 +34,7 @@ def quantize_graph(file: Path) -> None:
             weight_type=QuantType.QInt8,
         )
     model = onnx.load(file)
-    store_as_int8(model.graph, _convolutions(model.graph))
+    constants = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
+    convolutions = {node.input[1] for node in model.graph.node if node.op_type == "Conv"}
+    store_as_int8(model.graph, dict.fromkeys(sorted(convolutions & constants), 0))  # axis of the output channels
     onnx.save(model, file)
-
-
-def _convolutions(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return the weights of convolutions, with the axis of their output channels."""
-    constants = {tensor.name for tensor in graph.initializer if tensor.data_type == FLOAT}
-    return dict.fromkeys(sorted({node.input[1] for node in graph.node if node.op_type == "Conv"} & constants), 0)

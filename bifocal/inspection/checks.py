@@ -75,18 +75,13 @@ def _counts(dataset: Dataset, words: pd.Series, compared: int) -> dict[str, str]
         counts["different words"] = f"{len(set(' '.join(dataset.captions['text'].str.lower()).split())):,}"
     sizes = images[["width", "height"]]
     if (sizes["width"] > 0).any():
-        counts["pixels"] = " to ".join(
-            f"{row['width']} x {row['height']}" for row in _smallest_and_largest(sizes).to_dict("records")
-        )
+        area = sizes["width"] * sizes["height"]
+        extremes = sizes.loc[[area.idxmin(), area.idxmax()]].to_dict("records")
+        counts["pixels"] = " to ".join(f"{row['width']} x {row['height']}" for row in extremes)
     counts["phrases with boxes"] = f"{len(dataset.phrases):,}"
     counts["metadata"] = ", ".join(name for name in dataset.metadata.columns if name != "image_id") or "none"
     counts["images compared for near-duplicates"] = f"{compared:,}"
     return counts
-
-
-def _smallest_and_largest(sizes: pd.DataFrame) -> pd.DataFrame:
-    area = sizes["width"] * sizes["height"]
-    return sizes.loc[[area.idxmin(), area.idxmax()]]
 
 
 def _finding(severity: Severity, title: str, advice: str, entries: Sequence[str]) -> list[Finding]:

@@ -1,5 +1,6 @@
 """Stage evaluate: run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -18,9 +19,9 @@ from bifocal.report.html import render
 from bifocal.text import TextStore
 from bifocal.text.vectorizers.base import load_vectorizer
 from components.evaluate.spec import COMPONENT, EvaluateParams
-from runtime.artifacts import write_json
-from runtime.lineage import lineage
-from runtime.mlflow import log_figure, log_files
+from runtime.artifacts import artifact_hash, read_manifest, write_json
+from runtime.marks import flatten
+from runtime.mlflow import git_commit, log_figure, log_files
 
 FOOTER = "Written by python -m components evaluate. This page is one file and loads nothing."
 
@@ -74,3 +75,16 @@ def write_tables_and_figures(directory: Path, results: list[Result]) -> None:
         for name, figure in result.figures.items():
             figure.savefig(directory / "pictures" / f"{name}.png", dpi=120, metadata={"Software": None})
             log_figure(figure, f"{name}.png")
+
+
+def lineage(artifacts: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """Return, for each artifact, its stage, parameters, metrics and hashes as texts; first the git commit."""
+    entries: dict[str, dict[str, str]] = {"this checkout": {"git commit": git_commit()}}
+    for name, path in artifacts.items():
+        manifest = read_manifest(path)
+        rows = {"artifact": artifact_hash(path), "code": str(manifest["code"])}
+        rows |= {f"input {source}": str(digest) for source, digest in manifest["inputs"].items()}
+        rows |= {key: str(value) for key, value in flatten(manifest["parameters"]).items()}
+        rows |= {f"metric {key}": f"{value:g}" for key, value in manifest["metrics"].items()}
+        entries[f"{name}, by {manifest['component']}"] = rows
+    return entries

@@ -72,14 +72,10 @@ def localize_objects(locator: PhraseLocator, dataset: Dataset) -> ObjectMaps:
                 boxes, encoded = truth[category][row]
                 if len(boxes):
                     mask = true_mask(encoded, boxes, *sizes[row].tolist())
-                    heatmap = _heatmap(regions.scores[index], regions.boxes[index])
+                    present = regions.scores[index].isfinite()
+                    heatmap = rasterize(regions.scores[index][present], regions.boxes[index][present], SIDE, SIDE)
                     overlaps[:, category, row] = [mask_iou(heatmap, mask, threshold) for threshold in THRESHOLDS]
     return ObjectMaps(maxima, positions, overlaps, [[boxes for boxes, _ in row] for row in truth])
-
-
-def _heatmap(scores: Tensor, boxes: Tensor) -> Tensor:
-    present = scores.isfinite()
-    return rasterize(scores[present], boxes[present], SIDE, SIDE)
 
 
 def true_mask(encoded: str | None, boxes: NDArray[np.floating], width: int, height: int) -> Tensor:

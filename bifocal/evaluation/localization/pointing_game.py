@@ -1,6 +1,6 @@
 """Pointing game: does the maximum of a phrase's heatmap lie in one of its boxes?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,10 +19,9 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.plots import grid_figure
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
-from bifocal.report.thumbnails import Thumbnails
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 SHOWN_CATEGORIES = 12
 
@@ -66,6 +65,10 @@ class PointingGame:
             GalleryItem([example.picture(subject.thumbnails)], text, Badge("hit" if hit else "miss", good=hit))
             for example, text, hit in examples
         ]
+        cells = [
+            (f"{text} ({'hit' if hit else 'miss'})", example.plot(subject.thumbnails))
+            for example, text, hit in examples
+        ]
         return Result(
             self.title,
             {"pointing": metrics},
@@ -74,7 +77,7 @@ class PointingGame:
                 "pointing", phrases["phrase_id"], phrases["image_id"], content, _true_boxes(phrases), ~pointing.hits
             ),
             sections=[Section(self.title, note, [*metric_tables(metrics), Gallery(items)])],
-            figures={"pointing": _figure(examples, subject.thumbnails)},
+            figures={"pointing": grid_figure(cells)},
         )
 
 
@@ -166,8 +169,3 @@ def shown_examples(
         example = HeatmapExample(str(phrase["image_id"]), dense_heatmap(values, boxes), truth, point)
         examples.append((example, str(phrase["phrase"]), bool(pointing.hits[row])))
     return examples
-
-
-def _figure(examples: Sequence[tuple[HeatmapExample, str, bool]], thumbnails: Thumbnails) -> "Figure":
-    cells = [(f"{text} ({'hit' if hit else 'miss'})", example.plot(thumbnails)) for example, text, hit in examples]
-    return grid_figure(cells)

@@ -62,7 +62,9 @@ class Baselines:
         reason = zero_shot_skip_reason(subject.features, subject.vectorizer)
         queries = None
         if reason is None:
-            ranks = _ranks(_zero_shot(subject), subject)
+            dim = subject.features.dim
+            model = _two_branches(subject, ResidualHead(dim, dim), TextResidualHead(dim, dim))
+            ranks = _ranks(model, subject)
             systems["zero_shot"], queries = summarize(ranks, KS), _zero_shot_queries(subject, ranks)
         if self.cca_dim:
             systems["cca"] = summarize(_ranks(self._cca(subject), subject), KS)
@@ -89,11 +91,6 @@ class Baselines:
         model = _two_branches(subject, LinearEncoder(dims[0], dim), TextLinearEncoder(dims[1], dim))
         fit_cca(model, caption_blocks(train))
         return model
-
-
-def _zero_shot(subject: Subject) -> TwoBranchModel:
-    dim = subject.features.dim
-    return _two_branches(subject, ResidualHead(dim, dim), TextResidualHead(dim, dim))
 
 
 def _two_branches(subject: Subject, image_encoder: Any, text_encoder: Any) -> TwoBranchModel:

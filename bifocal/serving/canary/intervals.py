@@ -31,7 +31,7 @@ def boundary(searches: float, alpha: float, planned: float) -> float:
 
     Example:
         >>> round(boundary(1000, 0.05, 1000), 2), round(boundary(4000, 0.05, 1000), 2)
-        (3.03, 3.16)
+        (3.04, 3.13)
     """
     twice = -2 * math.log(alpha)
     time = searches / planned * (twice + math.log(twice + 1))

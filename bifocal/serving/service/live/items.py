@@ -26,13 +26,10 @@ class Items:
         """Return the values of an item; times are texts."""
         row = self._rows[item_id]
         values = {name.removeprefix(META): self._collection.items[name][row].as_py() for name in self._columns}
-        return {name: value if _is_json(value) else str(value) for name, value in values.items()}
+        plain = (bool, int, float, str, type(None))
+        return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
     def file(self, item_id: str) -> Path | None:
         """Return the file of an item's image; None if it is at an address, or this machine lacks the folder."""
         name: str | None = self._collection.items["image"][self._rows[item_id]].as_py()
         return self._folder / name if name is not None and self._has_files else None
-
-
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)

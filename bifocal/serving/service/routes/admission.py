@@ -25,6 +25,7 @@ API, UPLOADS, INFERENCE = "/api/v1/", "/api/v1/search/image", "/v2"
 GUARDED = (API, "/metrics", f"{INFERENCE}/models")
 """Paths that need a key. The page has no data of its own, and probes of a cluster have no key."""
 MAX_CLIENTS = 10_000
+METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 SECURITY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -75,7 +76,8 @@ class Admission:
             self.active, self.uploads = self.active - 1, self.uploads - upload
             self.metrics.active.set(self.active)
             route = getattr(scope.get("route"), "path", "none")
-            log_request(self.metrics, state, _method(scope), route, status, start)
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            log_request(self.metrics, state, method, route, status, start)
 
     def _is_upload(self, scope: Message) -> bool:
         """Return whether the body may hold image files; a body of sentences is small."""
@@ -183,7 +185,3 @@ def _host(value: bytes) -> str:
 def _bearer(value: bytes) -> bytes:
     scheme, _, key = value.partition(b" ")
     return key.strip() if scheme.lower() == b"bearer" else b""
-
-
-def _method(scope: Message) -> str:
-    return scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "DELETE", "OPTIONS") else "other"
