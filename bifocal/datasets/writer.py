@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, LabelEntry, RejectedEntry
+from bifocal.datasets.base import SPLITS, Corpus, ImageEntry, RejectedEntry
 from bifocal.datasets.images import ImageFile
 from bifocal.datasets.tables import (
     CAPTIONS,
@@ -71,7 +71,9 @@ def write_dataset(
     write_table(directory / "phrases.parquet", PHRASES, phrases)
     write_table(directory / "leakage.parquet", LEAKAGE, leaked)
     if corpus.labels:
-        write_table(directory / "labels.parquet", LABELS, (_label_row(label) for label in valid.labels))
+        # A single image is a group of one.
+        labels = (asdict(label) | {"group": label.group or label.image_id} for label in valid.labels)
+        write_table(directory / "labels.parquet", LABELS, labels)
     if corpus.metadata:
         write_metadata(directory / METADATA_FILE, corpus.metadata, (image.image_id for image in valid.images))
     # A relative root inside the directory stays valid when the directory moves.
@@ -133,8 +135,3 @@ def _find_leakage(images: Sequence[ImageEntry], files: dict[str, ImageFile]) -> 
 def _image_row(image: ImageEntry, files: dict[str, ImageFile]) -> dict[str, str | int | None]:
     row: dict[str, str | int | None] = {"image_id": image.image_id, "path": image.path, "split": image.split}
     return {**row, **asdict(files[image.image_id]), "sha256": files[image.image_id].sha256 or None}
-
-
-def _label_row(label: LabelEntry) -> dict[str, str | float | None]:
-    # A single image is a group of one.
-    return asdict(label) | {"group": label.group or label.image_id}

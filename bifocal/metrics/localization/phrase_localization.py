@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bifocal.metrics.localization.boxes import Floats, box_iou, nms
 from bifocal.metrics.localization.pointing import check_boxes
@@ -45,7 +44,7 @@ def recall_over_proposals(queries: Sequence[ProposalQuery], ks: Iterable[int] = 
     _check(queries)
     rank_of_query = []
     for query in queries:
-        correct = _correct(query)
+        correct = (box_iou(query.proposals, query.truth) >= MIN_IOU).any(axis=1)
         if correct.any():
             rank_of_query.append(ranks(*(torch.from_numpy(np.array(row))[None] for row in (query.scores, correct))))
     upper_bound = len(rank_of_query) / len(queries)
@@ -88,10 +87,6 @@ def phrase_average_precision(queries: Sequence[ProposalQuery], overlap: float = 
         precision = average_precision(torch.tensor(scores[phrase], dtype=torch.float64), matches) if retrieved else 0.0
         report[phrase] = precision * retrieved / (retrieved + missed[phrase])
     return report
-
-
-def _correct(query: ProposalQuery) -> NDArray[np.bool_]:
-    return np.asarray((box_iou(query.proposals, query.truth) >= MIN_IOU).any(axis=1))
 
 
 def _check(queries: Sequence[ProposalQuery]) -> None:

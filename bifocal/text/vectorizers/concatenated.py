@@ -47,7 +47,9 @@ class Concatenated:
     @property
     def format(self) -> TextFormat:
         """Vectors with the sum of all dimensions; sparse if a part is."""
-        return _joined_format([part.format for part in self.fitted_parts])
+        formats = [part.format for part in self.fitted_parts]
+        sparse = any(part.name == "sparse" for part in formats)
+        return TextFormat("sparse" if sparse else "vectors", sum(part.dim for part in formats))
 
     def fit(self, captions: Sequence[str], seed: int, checkpoints: Path | None = None) -> dict[str, float]:
         """Fit each vectorizer; a metric has the number of its vectorizer before its name."""
@@ -95,8 +97,3 @@ class Concatenated:
     def load(self, directory: Path) -> None:
         folders = sorted((path for path in directory.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
         self.fitted_parts = [load_vectorizer(folder).vectorizer for folder in folders]
-
-
-def _joined_format(formats: Sequence[TextFormat]) -> TextFormat:
-    sparse = any(part.name == "sparse" for part in formats)
-    return TextFormat("sparse" if sparse else "vectors", sum(part.dim for part in formats))
