@@ -51,8 +51,7 @@ def registered(package: str) -> dict[str, type]:
 def register(package: str) -> Callable[[T], T]:
     """Decorate a class outside the library, which then is a part of ``package`` in this process.
 
-    A process that loads a model with such a class must register it first. A class of the same name is replaced, so that
-    a cell of a notebook can run again.
+    A process that loads a model with such a class must register it first. A class of the same name is replaced.
 
     Example::
 

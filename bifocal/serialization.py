@@ -1,7 +1,4 @@
-"""Networks on disk: ``config.json`` says how to build a network, ``model.safetensors`` holds its weights.
-
-Tensors of other kinds, such as checkpoints, are one safetensors file with JSON metadata.
-"""
+"""Networks on disk, ``config.json`` and ``model.safetensors``, and tensors with JSON metadata in one file."""
 
 import json
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ from bifocal.text.vectorizers import Word2Vec
 from bifocal.text.vectorizers.base import write_text
 from bifocal.training import fit
 from bifocal.training.batches import CaptionBatches
-from bifocal.training.checkpoints.files import save_checkpoint
+from bifocal.training.checkpoints.state import save_checkpoint
 from bifocal.training.validators.recall import RecallValidator
 
 IMAGES, REGIONS, FEATURE_DIM, DIM, BATCH = 600, 36, 2048, 2400, 192

@@ -1,8 +1,7 @@
 """Train a backbone on the phrases and boxes of a dataset, without downloaded weights.
 
-As for bottom-up features (Anderson et al., CVPR 2018), the targets say what is where: each cell of the feature map
-predicts the words of the phrases whose boxes contain it, and whether any box contains it. Words that occur in captions
-but in no phrase ("grass", "night") are predicted for the whole image, from the mean of its cells.
+Each cell of the feature map predicts the words of the phrases whose boxes contain it, and whether any box does, as for
+bottom-up features (Anderson et al., CVPR 2018). Words that occur only in captions are predicted for the whole image.
 """
 
 from collections.abc import Iterator, Sequence

@@ -72,7 +72,6 @@ class WordTargets:
         return targets.reshape(rows, columns, -1).astype(np.float32)
 
     def of_scene(self, image_id: str) -> NDArray[np.float32]:
-        """Return the targets (S,) of the whole image: 1 for the words of its captions."""
         return self._scene[image_id]
 
 

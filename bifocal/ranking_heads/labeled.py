@@ -43,7 +43,6 @@ class LabeledFeatures:
         self._rows = features.rows(self.image_ids)
 
     def __len__(self) -> int:
-        """Number of images, n."""
         return len(self.image_ids)
 
     def batch(self, images: Tensor) -> RegionBatch:

@@ -17,9 +17,7 @@ BACKBONES = "bifocal.ranking_heads.backbones"
 
 
 def build_ranking_model(head: Any, backbone: Any | None, *, input_dim: int, labels: int) -> RankingModel:
-    """Return a ranking model with random weights, for C = ``labels`` scores per image.
-
-    ``input_dim`` is the number of channels of a stored region; 3 for pixels.
+    """Return a model with random weights and C = ``labels`` scores per image; ``input_dim`` is 3 for pixels.
 
     Example:
         >>> model = build_ranking_model({"name": "MLPHead", "hidden": 8}, None, input_dim=4, labels=2)

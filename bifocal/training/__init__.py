@@ -1,7 +1,4 @@
-"""Training: ``fit`` trains embeddings, ``run_epochs`` is the loop of every training.
-
-The trainings of sorters and backbones import one module each; the others are imported when they are first used.
-"""
+"""Training: ``fit`` trains embeddings, ``run_epochs`` is the loop of every training; modules load at first use."""
 
 from typing import TYPE_CHECKING
 

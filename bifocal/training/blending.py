@@ -11,10 +11,7 @@ BLENDS = tuple(step / 10 for step in range(11))
 
 
 def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:
-    """Set the weight of all residual heads to the candidate of the highest recall sum on "val"; the lowest of equals.
-
-    Return the weight and the recall sums with it and without the heads; nothing for a model without heads.
-    """
+    """Set the weight of all residual heads to the candidate of the highest recall sum on "val"; return both."""
     heads = [module for module in model.modules() if isinstance(module, ResidualMap)]
     if not heads:
         return {}
@@ -28,7 +25,6 @@ def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:
 
 
 def set_blend(model: nn.Module, blend: float) -> None:
-    """Set the weight of all residual heads."""
     for module in model.modules():
         if isinstance(module, ResidualMap):
             module.blend.fill_(blend)

@@ -39,7 +39,6 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process is rank 0."""
         return self.rank == 0
 
     def gather(self, rows: Tensor) -> Tensor:

@@ -147,9 +147,7 @@ class CachedEncodings:
 
 
 def autocast_for(device: str, precision: Precision) -> Callable[[], torch.autocast]:
-    """Return a function that opens a new context of the precision on a type of device."""
-    # autocast caches weight casts; a cast made under no_grad would detach the next pass, so use a new context each
-    # time.
+    # autocast caches weight casts; a cast made under no_grad would detach the next pass, so use a new context.
     return lambda: torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
 
 

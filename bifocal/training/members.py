@@ -43,8 +43,7 @@ def train_members(
 ) -> TrainedMembers:
     """Initialize and train each member, and concatenate the vectors of all; ``options`` are arguments of ``fit``.
 
-    ``new_model(seed)`` and ``new_phases()`` are called for each member, because a loss may keep learned values. Without
-    phases, the initialization is the result, with epoch 0 as the best.
+    Without phases, the initialization is the result, with epoch 0 as the best.
     """
     models: list[Model] = []
     results: list[TrainingResult] = []

@@ -24,9 +24,7 @@ def build_optimizer(
 
 
 def parameter_groups(model: nn.Module, factors: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the parameters of ``model``, also frozen ones, in groups of one learning-rate factor each.
-
-    The most specific name of ``factors`` wins, as in ``apply_freezing``.
+    """Return the parameters of ``model``, also frozen ones, in groups of one factor; the most specific name wins.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))

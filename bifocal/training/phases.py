@@ -45,10 +45,7 @@ class TrainingPhase:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """History of all phases, the row of the epoch whose weights the model has, and the metric that chose it.
-
-    Epochs count from 1 through all phases, phases from 0; epoch 0 is the initialization.
-    """
+    """History, the row of the best epoch, from 1 or 0 for the initialization, and the metric that chose it."""
 
     history: list[Row]
     best: Row

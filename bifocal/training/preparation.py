@@ -1,7 +1,4 @@
-"""Data of a training in one call: dataset, features and text of a corpus, for scripts and notebooks.
-
-The stages of the pipeline do the same in several steps, with artifacts that are tracked and cached by their code.
-"""
+"""Data of a training in one call: dataset, features and text of a corpus, for scripts and notebooks."""
 
 import json
 import shutil

@@ -13,10 +13,7 @@ BANK_SIZE = 4096
 
 
 def training_bank(model: Any, inputs: TrainingInputs, correction: object, seed: int) -> HubnessBank | None:
-    """Return the bank of at most 4,096 random captions of "train", and as many images.
-
-    A model that has several vectors per image, and a dataset without training captions, have no bank.
-    """
+    """Return at most 4,096 random captions and images of "train", if there are captions and single image vectors."""
     if correction is None or not is_dual_encoder(model):
         return None
     pairs, encoder = inputs.captions("train"), dual_encoder(model)

@@ -15,10 +15,7 @@ from runtime.s3.remote_files import address_of_copy
 from runtime.shards import items_of_shard, parse_shard
 
 PLACE = "../dataset"
-"""Place of the dataset relative to the collection in a run folder.
-
-On Kubeflow, every run has other paths: with those, a release of the same images would be a new one.
-"""
+"""Place of the dataset relative to the collection: with a run's path, a release of equal images would be a new one."""
 
 
 def run(

@@ -7,12 +7,10 @@ from torch import Tensor, nn
 
 
 class RankingBackbone(nn.Module, ABC):
-    """A network below a ranking head: ``forward(inputs, mask) -> (features (B, R, D), mask (B, R))``, D = ``dim``.
-
-    If it ``reads_pixels``, its inputs are pixels (B, 3, H, W) in [0, 255], and not stored features.
-    """
+    """A network below a ranking head: ``forward(inputs, mask) -> (features (B, R, D), mask (B, R))``, D = ``dim``."""
 
     reads_pixels: bool = True
+    """Whether the inputs are pixels (B, 3, H, W) in [0, 255], and not stored features."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

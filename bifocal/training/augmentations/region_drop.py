@@ -26,7 +26,6 @@ class RegionDrop(Augmentation):
         check_probability(self.probability)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
-        """Return the function that hides regions."""
         if inputs.features.pixels or inputs.features.regions == 1:
             found = "pixels" if inputs.features.pixels else "one vector per image"
             raise ValueError(f"RegionDrop needs several regions per image, and the features are {found}: leave it out")

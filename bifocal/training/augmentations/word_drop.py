@@ -31,7 +31,6 @@ class WordDrop(Augmentation):
         check_probability(self.probability)
 
     def prepare(self, inputs: TrainingInputs) -> Augment:
-        """Return the function that removes words."""
         name = inputs.text.format.name
         if name in ("tokens", "contextual"):
             return partial(_augment, drop_text=partial(drop_tokens, probability=self.probability))

@@ -1,1 +1,1 @@
-"""Checkpoints of a training: files, exact resume, SIGTERM, and the hook that copies them elsewhere."""
+"""Checkpoints of a training: exact resume, SIGTERM, and the hook that copies them elsewhere."""

@@ -12,7 +12,6 @@ from torch.optim import Optimizer
 
 from bifocal.progress import log_line
 from bifocal.serialization import read_tensors, write_tensors
-from bifocal.training.checkpoints.files import load_checkpoint, save_checkpoint
 from bifocal.training.checkpoints.hook import call_checkpoint_hook
 from bifocal.training.checkpoints.sigterm import EXIT_CODE
 from bifocal.training.distributed import World
@@ -28,10 +27,9 @@ class Progress(NamedTuple):
 
 
 class RunState:
-    """State of a training run in a directory, which no other run uses; only rank 0 reads and writes it.
+    """State of a run in its own directory, which only rank 0 reads and writes; ``modules`` are all with a state.
 
-    ``modules`` are all modules with a state: model, loss, averaged weights. The best weights of ``eval_model``, by
-    default of all modules, are kept.
+    The best weights of ``eval_model``, by default of all modules, are kept.
     """
 
     def __init__(
@@ -66,12 +64,10 @@ class RunState:
             call_checkpoint_hook(is_last=is_last)
 
     def save_best(self, epoch: int) -> None:
-        """Write the weights of ``eval_model`` as the best weights."""
         if self.world.is_main:
             write_tensors(self.best, self.eval_model.state_dict(), {"epoch": epoch + 1})
 
     def load_best(self, model: nn.Module) -> None:
-        """Load the weights of the best epoch into ``model``."""
         model.load_state_dict(self.world.broadcast_tensors(lambda: read_tensors(self.best))[0])
 
     def batches(self, sampler: Callable[[int], Sequence[Tensor]], epoch: int) -> list[Tensor]:
@@ -114,3 +110,28 @@ class RunState:
             f"in {report} and the state is in {state}: lower the learning rate or max_grad_norm, or check the inputs "
             "of this batch"
         )
+
+
+def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Mapping[str, Any]) -> None:
+    """Write everything that the next step depends on; ``progress`` is the position of the run, as JSON can hold it."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for parameter, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{parameter}.{name}": tensor for name, tensor in state.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    write_tensors(path, tensors, progress)
+
+
+def load_checkpoint(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer) -> None:
+    """Restore the model, the optimizer and the random state from the tensors of ``save_checkpoint``."""
+    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, parameter, key = name.split(".", 2)
+            state.setdefault(int(parameter), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    torch.set_rng_state(tensors["random.cpu"])
+    if "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])

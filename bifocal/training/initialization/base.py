@@ -12,10 +12,7 @@ from bifocal.training.inputs import TrainingInputs
 
 
 class Initialization(CheckedByConstruction, ABC):
-    """Weights that a model has before its training: base of the parts of ``bifocal.training.initialization``.
-
-    A training without phases ends with these weights.
-    """
+    """Base of the parts of ``bifocal.training.initialization``: a model's weights before, or without, its training."""
 
     encoder: ClassVar[str | None] = None
     """Name that the classes of both encoders must have; None for any encoders."""

@@ -32,6 +32,5 @@ class CCA(Initialization):
         self.regularization, self.power = regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Fit both encoders; the seed has no effect."""
         blocks = caption_blocks(inputs.captions("train"))
         return fit_cca(model, blocks, regularization=self.regularization, power=self.power)

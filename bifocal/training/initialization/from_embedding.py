@@ -28,7 +28,6 @@ class FromEmbedding(Initialization):
         self.path = Path(path)
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Copy all weights."""
         source = load_model(self.path)
         check_inputs(source, inputs.features, inputs.text)
         theirs, ours = _shapes(source), _shapes(model)

@@ -40,7 +40,6 @@ class PhraseCCA(Initialization):
         self.boxes_per_phrase, self.regularization, self.power = boxes_per_phrase, regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Fit both encoders; the seed has no effect."""
         pairs = inputs.phrases("train")
         blocks = phrase_blocks(pairs, pairs.resampled(self.boxes_per_phrase))
         return fit_cca(model, blocks, regularization=self.regularization, power=self.power)

@@ -23,7 +23,6 @@ class ZeroShot(Initialization):
     encoder: ClassVar[str | None] = "ResidualHead"
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        """Make both heads the identity; the seed has no effect."""
         reason = zero_shot_skip_reason(inputs.features, inputs.vectorizer)
         if reason is not None:
             raise ValueError(f"ZeroShot: {reason}")

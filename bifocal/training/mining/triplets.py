@@ -1,8 +1,4 @@
-"""Mining of image triplets for semantic retrieval.
-
-Gordo and Larlus, "Beyond instance-level image retrieval: leveraging captions to learn a global visual representation
-for semantic retrieval", CVPR 2017, sections 5.1 and 6.1.
-"""
+"""Mining of image triplets for semantic retrieval: Gordo and Larlus, CVPR 2017, sections 5.1 and 6.1."""
 
 from collections.abc import Sequence
 

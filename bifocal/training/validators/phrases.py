@@ -20,7 +20,6 @@ class Phrases(Validation):
     monitor: ClassVar[str] = "phrase_R@1"
 
     def prepare(self, inputs: TrainingInputs) -> "PhraseValidator":
-        """Return the validator of the phrases of "val"."""
         return PhraseValidator(inputs.phrases("val"))
 
 

@@ -40,7 +40,6 @@ class Pointing(Validation):
             raise ValueError(f"phrases is {self.phrases}: expected 1 or more, or null for all")
 
     def prepare(self, inputs: TrainingInputs) -> "PointingValidator":
-        """Return the validator of the phrases of "val"."""
         dataset = inputs.dataset.split("val")
         if not len(dataset.phrases):
             raise ValueError(

@@ -39,7 +39,6 @@ class Recall(Validation):
             raise ValueError(f"images is {self.images}: expected 2 or more, or null for the whole split")
 
     def prepare(self, inputs: TrainingInputs) -> "RecallValidator":
-        """Return the validator of the images and captions of "val"."""
         return RecallValidator(inputs.captions("val", self.images))
 
 

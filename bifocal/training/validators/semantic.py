@@ -32,7 +32,6 @@ class Semantic(Validation):
             raise ValueError(f"images is {self.images}, expected at least 2, or null for all")
 
     def prepare(self, inputs: TrainingInputs) -> "SemanticValidator":
-        """Return the validator of the images and texts of "val"."""
         return SemanticValidator(SemanticPairs(inputs.captions("val")), self.images)
 
 
@@ -40,9 +39,8 @@ class Semantic(Validation):
 class SemanticValidator:
     """NDCG of images retrieved by images: the area under NDCG@R for R from 8 to 128, in percent.
 
-    Gordo and Larlus, "Beyond instance-level image retrieval", CVPR 2017, section 6.1: at most 1,000 queries; the
-    relevance of an image is the dot product of the tf-idf texts. Texts are not embedded, so a model without texts ("V")
-    is measured too.
+    Gordo and Larlus, CVPR 2017, section 6.1: at most 1,000 queries; the relevance of an image is the dot product of the
+    tf-idf texts. Texts are not embedded, so a model without texts ("V") is measured too.
     """
 
     monitor: ClassVar[str] = Semantic.monitor

@@ -19,10 +19,7 @@ UNDECIDED = ("", "accepted")
 
 
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
-    """Compare the images outside the test split with the images of the last training, by their content.
-
-    A corpus that publishes only features counts as unchanged or as new, as a whole.
-    """
+    """Compare the images outside the test split with the last training's by content, or, without any, as a whole."""
     last = get_version(params.model, params.alias)
     if last is None:
         return _decide(True, 1.0, f"no version of {params.model} is registered: train the first one")

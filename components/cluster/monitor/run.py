@@ -19,10 +19,7 @@ REFERENCE_PAGE = "<!doctype html><title>Monitoring</title><p>This run wrote the 
 
 
 def run(params: MonitorParams, *, onnx: Path, collection: Path, index: Path, monitoring: Path) -> dict[str, float]:
-    """Compare the days up to yesterday with the reference in ``params.folder``; write it first for a new champion.
-
-    A crossed threshold sends a notice and is not an error.
-    """
+    """Compare the days up to yesterday with the reference, or write it for a new champion; send crossed thresholds."""
     day = datetime.now(UTC).date() - timedelta(days=1)
     with TemporaryDirectory() as work:
         folder = Path(work) / "monitoring"

@@ -19,10 +19,7 @@ SUCCESS = ("COMPLETE", "CACHED", "SUCCEEDED")
 
 
 def run(params: Params, *, status: Mapping[str, Any]) -> dict[str, float]:
-    """Send the reasons of a failed run, if any, to the web hook ``BIFOCAL_NOTICE_URL``; end the run in MLflow.
-
-    ``status`` is Kubeflow's PipelineTaskFinalStatus.
-    """
+    """Send a failed run's reasons to ``BIFOCAL_NOTICE_URL``; ``status`` is Kubeflow's PipelineTaskFinalStatus."""
     run_id = os.environ.get("KFP_RUN_ID", "")
     problem = "" if status["state"] in SUCCESS else _problem(run_id, status)
     try:
