@@ -29,7 +29,7 @@ class Check:
 
 
 def metric_scores(queries: pd.DataFrame, name: str, ks: Sequence[int]) -> list[PairedScores]:
-    """Return per-query scores in percent that add up to ``recall_sum``, ``<direction>.R@<K>`` or a direction."""
+    """Return per-query scores (%) whose means add up to ``recall_sum``, ``<direction>.R@<K>`` or a direction."""
     if name == RECALL_SUM:
         return recall_scores(queries, ks) if set(RETRIEVAL) <= set(queries["direction"]) else []
     direction, _, k = name.partition(".R@")

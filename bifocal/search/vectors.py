@@ -53,7 +53,7 @@ class Vectors:
 
 
 class FileVectors:
-    """Vectors (N, d) float16 in a file: slices are mapped, single rows read, because mapping caches nearby pages."""
+    """Vectors (N, d) float16 in a file: slices are mapped, single rows read, because mapping keeps nearby pages."""
 
     def __init__(self, file: Path, shape: tuple[int, int]) -> None:
         self.shape = shape

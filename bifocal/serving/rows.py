@@ -58,7 +58,7 @@ class Rows:
                 raise ValueError(f"row {min(self.values[name])} has {name}; this model accepts {', '.join(accepted)}")
 
     def within(self, limits: Limits, feature_dim: int | None, *, repeated_images: bool) -> "Rows":
-        """Return rows with image files as bytes, or ``ValueError`` beyond limits; count equal images once."""
+        """Check the limits, return images as bytes; equal images count once unless ``repeated_images``."""
         limits.check_sentences(self.values["text"])
         images = self.values["image"]
         if repeated_images:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,9 +19,6 @@ from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.metric_rows import MetricRow
 from bifocal.report.plots import grid_figure
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Section, Table
-
-if TYPE_CHECKING:
-    pass
 
 SHOWN_CATEGORIES = 12
 

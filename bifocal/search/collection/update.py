@@ -20,7 +20,7 @@ ITEM = ("item_id", "image", "sha256", "width", "height")
 
 
 class CollectionUpdate:
-    """Collection and n new entries: ``rows`` (n,) in the collection, -1 for new images, and ``unchanged`` (n,)."""
+    """Collection and n entries of its update: their ``rows`` (n,) in it, -1 for new images, and ``unchanged`` (n,)."""
 
     def __init__(self, collection: Collection | None, entries: Sequence[Entry], states: NDArray[np.int64]) -> None:
         self.collection, self._entries, self._states = collection, entries, states

@@ -35,7 +35,7 @@ class Release:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def equals(self, other: "Release") -> bool:
-        """Whether both have the same model, images, vectors, biases and probabilities; durations may differ."""
+        """Whether both have the same model, images, vectors, biases and probabilities; durations do not count."""
         return (self.model, self._contents()) == (other.model, other._contents())
 
     def _contents(self) -> dict[str, str]:
