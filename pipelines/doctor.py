@@ -118,7 +118,8 @@ def dvc_remote() -> CheckResult:
     name = listing.stdout.strip()
     contact = _run(sys.executable, "-c", CONTACT_REMOTE)
     ok = contact.returncode == 0
-    message = f"{name} answers" if ok else f"{name}: {_last_line(contact.stderr) or contact.returncode}"
+    error = (contact.stderr.strip().splitlines() or [str(contact.returncode)])[-1]
+    message = f"{name} answers" if ok else f"{name}: {error}"
     fix = f"dvc remote modify --local {name} endpointurl URL  # and see the check of S3 below"
     return CheckResult("DVC remote", ok, message, fix)
 
@@ -192,7 +193,3 @@ def _project() -> Any:
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1]

@@ -13,12 +13,7 @@ BLOCK = re.compile(r"<!-- rendered: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def render(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
-    """Return the text of each README with its tables rendered.
-
-    Args:
-        root: of the repository.
-        values: of ``params.yaml``.
-    """
+    """Return the text of each README with its tables rendered; ``values`` are the values of ``params.yaml``."""
     texts = {root / "README.md": {"stages": stages_table()}}
     for component in all_components().values():
         readme = root / component.module.replace(".", "/") / "README.md"

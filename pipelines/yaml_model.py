@@ -11,11 +11,7 @@ T = TypeVar("T")
 
 
 def load_yaml_model(path: Path, validate: Callable[[Any], T]) -> T:
-    """Return the YAML or JSON in ``path``, validated by ``validate``.
-
-    Args:
-        validate: a validation of pydantic, such as ``Model.model_validate``.
-    """
+    """Return the YAML or JSON in ``path``, validated by pydantic; the ``ValueError`` lists all invalid entries."""
     try:
         return validate(yaml.safe_load(path.read_text()))
     except yaml.YAMLError as error:

@@ -26,7 +26,9 @@ def delete_command(item_ids: tuple[str, ...], folder: Path | None, file: Path | 
     from bifocal.search.deletion import delete_from_collection, delete_from_index
     from runtime import artifacts
 
-    wanted = [*item_ids, *(_ids(file) if file is not None else ())]
+    wanted = list(item_ids)
+    if file is not None:
+        wanted += [str(json.loads(line)) for line in file.read_text("utf-8").splitlines() if line.strip()]
     if not wanted:
         raise click.UsageError("name at least one ID, or a file with --list")
     root = latest_run(folder) / ARTIFACTS
@@ -42,7 +44,3 @@ def delete_command(item_ids: tuple[str, ...], folder: Path | None, file: Path | 
     click.echo(
         f"{removed:.0%} of the index are removed items; 'python -m components build_index' builds it without them"
     )
-
-
-def _ids(file: Path) -> list[str]:
-    return [str(json.loads(line)) for line in file.read_text("utf-8").splitlines() if line.strip()]

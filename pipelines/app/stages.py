@@ -24,9 +24,6 @@ def run_stages(folder: Path, values: Mapping[str, Any], stages: Iterable[Compone
     """Run ``stages`` in order on the artifacts of ``folder``, with all parameters in ``values``.
 
     A killed run goes on where it was: complete stages are skipped, and an incomplete one resumes from its checkpoint.
-
-    Args:
-        values: all parameters.
     """
     parameters.validate(values, configurable_components().values())
     workspace = Workspace((folder / ARTIFACTS).as_posix())

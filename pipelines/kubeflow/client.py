@@ -19,14 +19,9 @@ EXPERIMENT = "bifocal"
 def kfp_client() -> Iterator[kfp.Client]:
     """Yield a client of the server at ``KFP_ENDPOINT``; report its errors as ``OSError``.
 
-    Environment variables, all optional but the first:
-
-    - ``KFP_ENDPOINT``: address of the server;
-    - ``KFP_NAMESPACE``: profile of the user, for multi-user Kubeflow;
-    - ``KFP_TOKEN``: bearer token; or ``KFP_TOKEN_FILE``: file with a token that is replaced before it expires. In a pod
-      whose service account token for Kubeflow Pipelines is mounted, that token is used;
-    - ``KFP_COOKIES``: cookies of a session, such as those of Dex in front of Kubeflow;
-    - ``KFP_CA``: file with the certificates of the authorities that sign the server's.
+    Optional variables: ``KFP_NAMESPACE``, the user's profile; ``KFP_TOKEN``, or ``KFP_TOKEN_FILE`` with a token that is
+    replaced before it expires (by default the mounted token of the pod's service account); ``KFP_COOKIES``, such as
+    Dex's; ``KFP_CA``, a file with the certificates of the server's authorities.
     """
     endpoint = os.environ.get("KFP_ENDPOINT")
     forward = "kubectl port-forward --namespace kubeflow service/ml-pipeline 8888:8888"

@@ -33,10 +33,7 @@ DESCRIPTION = "Images with captions to a registered visual-semantic embedding."
 def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: str, flow: FlowName = "train") -> str:
     """Return the compiled pipeline as YAML. Equal arguments and code give equal bytes.
 
-    Args:
-        values: validated values of ``params.yaml``.
-        revision: commit of ``resources.repository`` that user files are read from; a run may override it.
-        flow: graph of the stages, see ``pipelines.kubeflow.flows``.
+    ``values`` are validated; user files are read from the commit ``revision``, which a run may override.
     """
     components = stages_of(flow, values["pipeline"])
     sources = {component.name: user_paths(component, values) for component in components}
@@ -92,10 +89,9 @@ def _add_stage(
     if resources.for_step(component.name).nodes > 1:
         return _add_distributed(task, component, values, resources, inputs)
     section = values[component.name]
-    count = _shard_count(component, values, resources)
-    if count == 1:
+    count = resources.for_step(component.name).shards
+    if component.merge_step is None or count == 1 or not _typed_section(component, values).shardable:
         return task(component, section, **inputs)
-    assert component.merge_step is not None  # or else the count is 1
     shards = {
         f"shard_{number}": task(component, section, **inputs, shard=f"{number}/{count}").output
         for number in range(1, count + 1)
@@ -105,14 +101,6 @@ def _add_stage(
 
 def _typed_section(component: Component, values: Mapping[str, Any]) -> Params:
     return component.params.model_validate_json(json.dumps({"seed": values["seed"], **values[component.name]}))
-
-
-def _shard_count(component: Component, values: Mapping[str, Any], resources: Resources) -> int:
-    """Return the number of parallel steps: 1 if the stage, or its parameters, do not support shards."""
-    shards = resources.for_step(component.name).shards
-    if component.merge_step is None or shards == 1:
-        return 1
-    return shards if _typed_section(component, values).shardable else 1
 
 
 def _add_distributed(

@@ -50,7 +50,7 @@ class Flow:
     def train(self) -> None:
         """Every stage; then the version gets its release, and becomes the champion if it is better."""
         self._add_stages(self._stages())
-        released = self._release() if self._has_collection() else None
+        released = self._release() if set(SEARCH) <= set(self._stages()) else None
         if self.task.resources.promote and self.artifacts.keys() >= set(PROMOTE.inputs):
             promoted = self._promote()
             if released:
@@ -93,9 +93,6 @@ class Flow:
 
     def _stages(self) -> list[str]:
         return [component.name for component in pipeline_components(self.values["pipeline"])]
-
-    def _has_collection(self) -> bool:
-        return set(SEARCH) <= set(self._stages())
 
     def _registration(self) -> Mapping[str, Any]:
         section: Mapping[str, Any] = self.values[final_component(self.values["pipeline"]).name]

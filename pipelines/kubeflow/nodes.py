@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from pipelines.kubeflow.pods import RUN_ID
 from pipelines.kubeflow.resources import Resources
 from pipelines.kubeflow.step_resources import SecurityContext, StepResources
@@ -59,9 +61,4 @@ def _volumes(step: StepResources) -> list[dict[str, Any]]:
 def _pod_security_context(context: SecurityContext | None) -> dict[str, Any] | None:
     if context is None:
         return None
-    fields = {
-        "runAsUser": context.run_as_user,
-        "runAsGroup": context.run_as_group,
-        "runAsNonRoot": context.run_as_non_root,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    return {to_camel(name): value for name, value in context.model_dump(exclude_none=True).items()}

@@ -96,12 +96,7 @@ class Resources(StrictModel):
 
 
 def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()) -> Resources:
-    """Read the file.
-
-    Args:
-        images: replace images of the file.
-        overlays: files with the keys of this cluster that differ, such as its repository.
-    """
+    """Read the file with the images in ``images``; ``overlays`` are files with the keys of this cluster that differ."""
 
     def validate(values: Any) -> Resources:
         if isinstance(values, dict):  # pydantic reports any other type

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from pipelines.kubeflow.client import experiment_id, namespace_of
 from pipelines.kubeflow.cron import check_cron
 from pipelines.kubeflow.flows import FlowName
-from pipelines.kubeflow.runs import Target
-from pipelines.kubeflow.versions import upload_version
+from pipelines.kubeflow.runs import Target, upload_version
 from pipelines.yaml_model import load_yaml_model
 from runtime.spec import StrictModel
 
@@ -55,8 +54,7 @@ def plan(schedules: dict[str, Schedule], target: Target, compile_entry: Callable
     """List the changes after which the server has ``schedules`` and no others of this project."""
     on_server: dict[str, list[Any]] = {}
     for run in _recurring_runs(target.client):
-        if run.display_name.startswith(PREFIX):
-            on_server.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
+        on_server.setdefault(run.display_name.removeprefix(PREFIX), []).append(run)
     changes = []
     for name, schedule in schedules.items():
         try:
@@ -108,9 +106,7 @@ def apply(schedules: dict[str, Schedule], changes: list[Change], target: Target)
 def list_schedules(client: Client) -> list[str]:
     """Return one line for each schedule of this project on the server."""
     return [
-        f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}"
-        for run in _recurring_runs(client)
-        if run.display_name.startswith(PREFIX)
+        f"{run.display_name}  {run.trigger.cron_schedule.cron}  {run.status.lower()}" for run in _recurring_runs(client)
     ]
 
 
@@ -118,7 +114,7 @@ def _recurring_runs(client: Client) -> Iterator[Any]:
     token, namespace = "", namespace_of(client)
     while True:
         page = client.list_recurring_runs(page_token=token, page_size=PAGE_SIZE, namespace=namespace)
-        yield from page.recurring_runs or []
+        yield from (run for run in page.recurring_runs or [] if run.display_name.startswith(PREFIX))
         token = page.next_page_token
         if not token:
             return

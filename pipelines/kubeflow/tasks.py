@@ -36,12 +36,8 @@ class TaskFactory:
         parameters = json.dumps({"seed": self.seed, component.name: section}, sort_keys=True, separators=(",", ":"))
         # The cache key of Kubeflow holds arguments and image names, so the hash of the code is an argument.
         task: dsl.PipelineTask = declared(**{PARAMETERS: parameters, CODE: image_key(component)}, **inputs)
-        self._configure(task, component)
-        return task
-
-    def _configure(self, task: dsl.PipelineTask, component: Component) -> None:
         task.set_caching_options(not component.side_effects)
-        configure_pod(task, self.resources.for_step(component.name), self.resources.secrets)
+        configure_pod(task, step, self.resources.secrets)
         store = self.resources.store
         if store:
             kubernetes.mount_pvc(task, pvc_name=store.claim, mount_path=store.mount_path, sub_path=store.sub_path)
@@ -49,6 +45,7 @@ class TaskFactory:
             kubernetes.set_image_pull_secrets(task, self.resources.image_pull_secrets)
         if self.resources.image_pull_policy:
             kubernetes.set_image_pull_policy(task, self.resources.image_pull_policy)
+        return task
 
 
 def _type_of(value: Any) -> str:

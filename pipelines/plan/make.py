@@ -106,16 +106,12 @@ def run_samples(
                 usages[name] = processes.run(name, reduced, part)
             except Exception as error:  # the plan tells what it could not measure
                 usages[name] = next(iter(str(error).splitlines()), repr(error))
-        runs.append(_counted(reduced, part, usages))
+        failure = usages["prepare_dataset"]
+        if isinstance(failure, str):
+            raise ValueError(f"prepare_dataset cannot read a sample of the corpus: {failure}")
+        dataset = read_dataset(part / "dataset")
+        runs.append(Run(reduced, len(dataset.images), len(dataset.captions), usages))
     return runs
-
-
-def _counted(values: Mapping[str, Any], folder: Path, stages: Mapping[str, Usage | str]) -> Run:
-    failure = stages["prepare_dataset"]
-    if isinstance(failure, str):
-        raise ValueError(f"prepare_dataset cannot read a sample of the corpus: {failure}")
-    dataset = read_dataset(folder / "dataset")
-    return Run(values, len(dataset.images), len(dataset.captions), stages)
 
 
 def _stage_plan(name: str, values: Mapping[str, Any], size: CorpusSize, runs: Sequence[Run], start: float) -> StagePlan:

@@ -20,11 +20,7 @@ ALL = "all"
 
 
 def check_all(subject: Subject, skipped: Collection[str] = ()) -> None:
-    """Run the checks.
-
-    Args:
-        skipped: names of checks, or ``ALL``.
-    """
+    """Run the checks that are not ``skipped`` (names, or ``ALL``); raise ``ValueError`` with all problems."""
     checks: dict[str, Any] = {} if ALL in skipped else {name: CHECKS[name] for name in CHECKS if name not in skipped}
     problems = [f"{name}: {redact(problem)}" for name, check in checks.items() for problem in check(subject)]
     if problems:

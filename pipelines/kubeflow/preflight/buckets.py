@@ -28,14 +28,11 @@ def check_buckets(subject: Subject) -> Iterator[str]:
         monitoring = subject.resources.monitoring
         writable.append(monitoring.folder)
         readable |= {*monitoring.queries, *([monitoring.probes] if monitoring.probes else [])}
-    for address in writable:
+    checks = [(storage.check_writable, address) for address in writable]
+    checks += [(storage.check_readable, address) for address in sorted(readable)]
+    for check, address in checks:
         try:
-            storage.check_writable(address)
-        except StorageError as error:
-            yield f"{error} ({LOGIN})"
-    for address in sorted(readable):
-        try:
-            storage.check_readable(address)
+            check(address)
         except StorageError as error:
             yield f"{error} ({LOGIN})"
 
