@@ -27,12 +27,11 @@ class ExtractFeaturesParams(Params):
     @property
     def shardable(self) -> bool:
         """False if something is trained or learned first: every shard would learn its own."""
-        from bifocal.registry import get
-
         if self.weights is None:
             return True
-        weights: Any = get(WEIGHTS, self.weights.name)
-        return bool(weights.can_shard(get(EXTRACTORS, self.extractor.name)))
+        # By name, because a graph compiles without torch, which the classes import.
+        learns_whitening = self.extractor.name == "RMAC" and self.weights.name == "Pretrained"
+        return self.weights.name in ("Pretrained", "FromFile") and not learns_whitening
 
     def conflicts(self) -> Iterator[str]:
         from bifocal.features.base import FeatureReader

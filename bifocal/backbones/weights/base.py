@@ -27,11 +27,6 @@ class Weights(CheckedByConstruction, ABC):
     shardable: ClassVar[bool]
 
     @classmethod
-    def can_shard(cls, extractor: type) -> bool:
-        """Return whether shards of an extraction with a class of extractors have equal weights."""
-        return cls.shardable
-
-    @classmethod
     def mismatch(cls, extractor: type, arguments: Mapping[str, Any]) -> str | None:
         """Return why the weights do not suit an extractor with these arguments (all, with defaults), or None."""
         return None

@@ -21,7 +21,7 @@ from tests.rehearsals.faults.rows import Row, rows
 FOLDER = Path(__file__).parent
 FILES = {
     **{name: FOLDER / f"{name}.py" for name in ("kills", "disks", "test_files", "test_machine", "test_servers")},
-    "test_disk_full": ROOT / "tests" / "runtime" / "test_disk_full.py",
+    "test_disk_full": ROOT / "tests" / "components" / "test_disk_full.py",
 }
 RESULTS, PAGE = FOLDER / "results.json", ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- faults: written by python -m tests.rehearsals.faults -->", "<!-- end of the faults -->"

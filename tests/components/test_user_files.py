@@ -13,7 +13,7 @@ from runtime.s3.storage import Storage
 from runtime.s3.user_files import download_user_files
 from runtime.spec import Component, Params, UserPath
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def test_stages_read_and_write_artifacts_on_s3(

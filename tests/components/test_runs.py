@@ -15,7 +15,7 @@ from runtime import parameters
 from runtime.mlflow import log_metrics, runs, stage_run
 from runtime.stage import run_stage
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 EPOCHS = 5
 SHORT: dict[str, Any] = {
     "sorter": {"name": "LSTMSorter", "hidden": 4, "layers": 1},
