@@ -94,6 +94,16 @@ def test_tests_import_no_higher_layer(folder: str) -> None:
     assert violations == []
 
 
+def test_tests_import_no_other_tests() -> None:
+    violations = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        for module in imported_modules(file)
+        if module.rpartition(".")[2].startswith("test_")
+    ]
+    assert violations == []
+
+
 def test_library_names_no_stage_and_no_parameters_file() -> None:
     """A notebook user has neither stages nor params.yaml, so no message or docstring of the library names them."""
     words = re.compile(r"params\.yaml|\b(" + "|".join(configurable_components().keys() - {"evaluate"}) + r")\b(?!\()")

@@ -15,7 +15,7 @@ from bifocal.spark import embed_table
 from components.register_model.run import run as register_model
 from components.register_model.spec import RegisterModelParams
 from runtime.mlflow import stage_run
-from tests.components.register_model.test_serving import encoded, make_artifacts
+from tests.components.register_model.served_artifacts import encoded, make_artifacts
 
 MODEL = "spark"
 ADDRESS = f"models:/{MODEL}@candidate"
