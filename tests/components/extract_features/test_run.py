@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bifocal.backbones.weights import train_on_phrases
+from bifocal.backbones.weights import trained as trained_weights
 from bifocal.datasets import read_dataset, write_dataset
 from bifocal.datasets.corpora import Scenes
 from bifocal.features import FeatureStore, open_features
@@ -70,7 +70,7 @@ def test_proposals_train_the_same_network_as_a_grid(
 def test_run_killed_in_training_and_extraction_resumes_to_the_same_bytes(
     dataset: Path, trained: tuple[Path, dict[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((train_on_phrases, "keep"), (stage, "FeatureWriter"), (stage, "write_features")):
+    for module, name in ((trained_weights, "keep"), (stage, "FeatureWriter"), (stage, "write_features")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, _die)
             with pytest.raises(KeyboardInterrupt):

@@ -111,6 +111,7 @@ def test_examples_of_the_readme_are_valid():
         "VisualGenome",
         "COCO",
         "Combined",
+        "Subset",
         "COCOInstances",
         "PrecomputedCaptions",
         "LaMem",
