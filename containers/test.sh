@@ -6,7 +6,8 @@ set -eu
 cd "$(dirname "$0")/.."
 skip() { echo "containers-test SKIPPED: $1"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "installing podman and debootstrap needs root"
-command -v podman runc debootstrap > /dev/null || {
+# Three commands: dash looks only at the first argument of 'command -v'.
+{ command -v podman && command -v runc && command -v debootstrap; } > /dev/null || {
   apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends podman runc debootstrap
 } || skip "podman, runc and debootstrap cannot be installed here"
 
