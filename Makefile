@@ -55,7 +55,7 @@ docs: export NO_MKDOCS_2_WARNING := 1
 docs: setup
 	python -m mkdocs build --strict
 
-# Its links, and every marked code block; 'make test' follows the links alone.
+# Its links, and every marked code block; 'make test' follows only the links.
 docs-test: docs
 	pytest tests/docs --numprocesses 0
 	pytest tests/rehearsals/run_blocks.py --numprocesses 0

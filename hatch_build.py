@@ -16,7 +16,7 @@ class DataFiles(BuildHookInterface[Any]):
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the files; fetch those of npm, unless the cache has them."""
+        """Add the files; fetch npm's files unless the cache has them."""
         if version == "editable":
             return
         build_data["force_include"] |= {name: f"{DATA}/{name}" for name in ("params.yaml", "recipes")}

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def budgets(root: Path) -> dict[str, int]:
-    """Return the largest number of lines of each layer, from ``[tool.bifocal.size]`` of ``pyproject.toml``."""
+    """Return the line budget of each layer: ``[tool.bifocal.size]`` in ``pyproject.toml``."""
     table: dict[str, int] = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["bifocal"]["size"]
     return table
 

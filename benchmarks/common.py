@@ -109,7 +109,7 @@ def wall_seconds(function: Callable[[], object]) -> float:
 
 
 def cpu_seconds(function: Callable[[], object]) -> float:
-    """Return the time of one call on the cores, of all threads: other processes of the machine hardly change it."""
+    """Return the CPU time of one call, summed over its threads: other processes hardly change it."""
     start = time.process_time()
     function()
     return time.process_time() - start

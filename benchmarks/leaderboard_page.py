@@ -60,7 +60,7 @@ def table(rows: Sequence[Row], results: Results) -> str:
 
 
 def gains(results: Results, name: str) -> list[float]:
-    """Return the recall sums of a row minus those of the baseline, for each seed that both have."""
+    """Return a row's recall sums minus the baseline's, for each seed that both have."""
     baseline, row = results.get(BASELINE, {}), results.get(name, {})
     return [row[seed]["recall_sum"] - baseline[seed]["recall_sum"] for seed in row if seed in baseline]
 
@@ -94,7 +94,7 @@ def page(rows: Sequence[Row], results: Results, published: Sequence[Any]) -> str
         "which also choose the epoch. All rows have the same stored features. Means over the seeds. The corrected sum "
         "has the biases of the stored bank, see [hubness](little_data.md#hubness). NDCG, in percent, measures images "
         "found by images against tf-idf of their captions, as in the paper of semantic retrieval. CPU minutes measure "
-        "the training alone. A query is one caption against 1,000 images on one thread. Written by "
+        "only the training. A query is one caption against 1,000 images on one thread. Written by "
         "`make leaderboard-flickr8k`.",
         "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
         "the paper.",

@@ -1,4 +1,4 @@
-"""Data of ``quality.pointing``: photographs of Flickr8k with captions, and photographs of COCO with phrases."""
+"""Data of ``quality.pointing``: Flickr8k photographs with captions, and COCO photographs with phrases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ def read_captioned(data: Path, cache: Path, count: int) -> Captioned:
 
 
 def read_cells(size: int, files: list[Path], data: Path, file: Path, pool: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``pool`` of the cells (n, R, D) of images of ``size`` pixels, from ``file`` if it exists."""
+    """Return ``pool(cells)`` for the cells (n, R, D) of images with ``size`` pixels; read ``file`` if it exists."""
     if not file.is_file():
         half = (0.5, 0.5, 0.5)
         extractor = Grid("tf_efficientnet_lite2", size=size, mean=half, std=half)

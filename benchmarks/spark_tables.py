@@ -28,7 +28,7 @@ FLOOR_REPEATS = 10
 
 @dataclass(frozen=True)
 class Work:
-    """Passes over the rows of a table, and over its first batch alone.
+    """Passes over the rows of a table, and over only its first batch.
 
     Attributes:
         seconds: returns the CPU time so far of the processes that work.

@@ -123,7 +123,7 @@ def check(package: str, name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def all_arguments(package: str, ref: Any) -> dict[str, Any]:
-    """Return the arguments of a reference to a part of ``package``, including the defaults of its class."""
+    """Return the arguments in a reference to a part of ``package``, with its class's defaults."""
     name, arguments = split(ref)
     parameters = inspect.signature(get(package, name)).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty} | arguments

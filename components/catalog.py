@@ -14,7 +14,7 @@ PIPELINES = {
     "late_interaction": ("register_model",),
     "ranking_head": ("register_ranking_head",),
 }
-"""Last stages of each pipeline, the first of which registers its result; the others are those that they depend on."""
+"""Last stages of each pipeline; the first one registers its result. The pipeline also has all stages before them."""
 
 
 @cache

@@ -108,7 +108,7 @@ def copy_checkout(context: Path) -> None:
 
 
 def digest(engine: str, name: str, tag: str, *, pushed: bool) -> str:
-    """Return the digest of an image: that of the registry if it was pushed, otherwise that of this machine."""
+    """Return an image's digest: the registry's digest if it was pushed, else this machine's."""
     if engine == "docker":
         image = json.loads(call(engine, "image", "inspect", tag, quiet=True))[0]
         return str(image["RepoDigests"][0] if pushed else image["Id"])

@@ -2,7 +2,7 @@
 
     python containers/sbom.py localhost/bifocal:cpu --engine podman --output images.cpu.cdx.json
 
-The packages are read inside a container of the image, so the list is that of the image and not that of the files it was
+The packages are read inside a container of the image, so the list describes the image and not the files that it was
 built from. ``containers/build.py`` writes one for every image.
 """
 

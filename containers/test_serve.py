@@ -19,7 +19,7 @@ from tests.mlflow_server import free_port
 ROOT = Path(__file__).parents[1]
 IMAGE = json.loads(Path(os.environ["IMAGES"]).read_text())["serve"]
 MAX_BYTES = 1_300_000_000
-"""Largest image: its files, uncompressed, with those of the base."""
+"""Largest image: its own and its base's files, uncompressed."""
 CONTENTS = """
 command -v gcc cc make uv pip pip3 g++
 find /run/secrets /tools /cache -type f 2> /dev/null

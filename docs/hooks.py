@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: READMEs of other folders are pages of the site, and links to files of the repository work there.
+"""MkDocs hooks: READMEs of other folders become pages of the site, where links to files work.
 
 A linked source file becomes a page with its text, so that the site needs no server of a repository. The comment
 ``<!-- api: PACKAGE -->`` of a page becomes the reference of all names that the package imports.
@@ -99,7 +99,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def site_link(origin: str, uri: str, target: str) -> str:
-    """Return the link of the page ``uri`` in place of ``target``, a link of the file ``origin``."""
+    """Return the link on the page ``uri`` that replaces ``target``, a link in the file ``origin``."""
     file, _, anchor = target.partition("#")
     path = repository_path(origin, file)
     if path is None:

@@ -2,7 +2,7 @@
 
     make demo-model
 
-The data are the drawn scenes of ``Scenes``, the parameters those of ``pipelines/app/demo_model/recipe.yaml``. The same
+The data are the drawn scenes of ``Scenes``; the parameters are in ``pipelines/app/demo_model/recipe.yaml``. The same
 machine and packages give the same files. A run that exists in ``runs/demo-model`` goes on where it was.
 """
 
@@ -56,7 +56,7 @@ def main() -> None:
         {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()},
         SHIPPED / BACKBONE,
     )
-    (SHIPPED / BACKBONE).chmod(0o644)  # safetensors lets the owner alone read it
+    (SHIPPED / BACKBONE).chmod(0o644)  # safetensors lets only the owner read it
     write_collection(artifacts)
 
 

@@ -59,7 +59,7 @@ def execute(notebook: NotebookNode) -> None:
 
 
 def shrink_pictures(output: NotebookNode) -> None:
-    """Keep the PNG of a picture alone, of at most ``MAX_WIDTH`` pixels and ``COLORS`` colors."""
+    """Keep only a picture's PNG, with at most ``MAX_WIDTH`` pixels per row and ``COLORS`` colors."""
     data = output.get("data", {})
     if "image/png" not in data:
         return

@@ -52,7 +52,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
 
     # A triplet is a query q, an image d+ with similar captions and an image d- with others. The visual loss is
     # max(0, m - q d+ + q d-) (1); in the joint losses the query (2), or the answers (3), are texts. The triplets are
-    # mined before each epoch: those of the largest loss in a pool of images, section 5.1.
+    # mined before each epoch: the triplets with the largest loss in a pool of images, section 5.1.
     phase = TrainingPhase(
         batches=MinedTriplets(
             batch_size=32,

@@ -42,7 +42,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     encoders = {"image_encoder": "SMILEEncoder", "text_encoder": {"name": "SRUEncoder", "layers": 2}}
     model = new_model({"name": "TwoBranchModel", "dim": 256, **encoders}, inputs, seed=1)
 
-    # The triplet loss of the hardest negative in the batch (3.9)-(3.11). In a training of a few hundred steps, it alone
+    # The triplet loss of the hardest negative in the batch (3.9)-(3.11). In a training of a few hundred steps, it
     # pulls all vectors together; InfoNCE keeps them apart.
     phase = TrainingPhase(
         batches=CaptionBatches(batch_size=80),

@@ -3,7 +3,7 @@
     python examples/sodeep.py --images 400
 
 Engilberge, Chevallier, Perez and Cord, "SoDeep: a sorting deep net to learn ranking loss surrogates", CVPR 2019; the
-equations are those of chapter 5 of Engilberge's thesis, 2020. Compares sorters with exact ranks, then orders images
+equations are in chapter 5 of Engilberge's thesis, 2020. Compares sorters with exact ranks, then orders images
 by the number of their objects, and writes runs/examples/sodeep.png.
 """
 
@@ -67,7 +67,7 @@ def main(images: int = 400, home: Path = Path("runs/examples")) -> dict[str, flo
     test = LabeledFeatures(inputs.dataset.split("test"), inputs.features, "count")
 
     # Spearman's correlation is r_s = 1 - 6 |rank(y) - rank(y*)|^2 / (n (n^2 - 1)) (5.4). With a sorter in place of the
-    # rank of the scores it is a loss (5.6), which reads the order of the targets alone. On this easy task, the distance
+    # rank of the scores it is a loss (5.6), which reads only the order of the targets. On this easy task, the distance
     # to the counts does as well.
     losses = {"L1 regression": RegressionLoss(power=1), "pairwise": SpearmanLoss(pairwise), "LSTM": SpearmanLoss(lstm)}
     for name, loss in losses.items():

@@ -136,7 +136,7 @@ def s3() -> CheckResult:
         buckets = Storage(attempts=1, timeout=TIMEOUT_SECONDS).buckets()
     except StorageError as error:
         fix = "export AWS_ENDPOINT_URL=http://... BIFOCAL_S3_PATH_STYLE=1  # for MinIO; otherwise check the credentials"
-        # The cause alone: the storage's own message is about resuming a transfer.
+        # Only the cause: the storage's own message is about resuming a transfer.
         return CheckResult("S3", False, str(error.__cause__ or error), fix)
     return CheckResult("S3", True, f"{len(buckets)} buckets")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 TABLE = Path(".dvc", "tmp", "rwlock")
 PATIENCE = 0.5
-"""Seconds after which a table that cannot be read is no longer one that a process is writing."""
+"""Seconds after which no process is still writing an unreadable table."""
 
 
 def remove_damaged_table(root: Path) -> bool:

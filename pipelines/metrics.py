@@ -27,7 +27,7 @@ def ranking_table(folder: Path) -> RenderableType:
 def metrics_table(folder: Path) -> RenderableType:
     """Return the table of ``folder/artifacts/metrics/metrics.json``, and the path of the report.
 
-    An evaluation without retrieval, such as semantic retrieval alone, has the table of its ``summary.json``.
+    An evaluation without retrieval, such as only semantic retrieval, has the table of its ``summary.json``.
     """
     metrics = _read(folder / "artifacts" / "metrics" / "metrics.json")
     report = f"report: {(folder / 'artifacts' / 'report' / 'index.html').as_posix()}"

@@ -69,7 +69,7 @@ def _parameter_rows(described: Iterable[Parameter], prefix: str = "") -> Iterato
 
 
 def _packages(described: Iterable[Parameter]) -> Iterator[str]:
-    """Packages of the library that the parameters, and arguments of chosen parts, may name parts of."""
+    """Library packages whose parts the parameters and the chosen parts' arguments can name."""
     for parameter in described:
         if parameter.package is not None and parameter.package.startswith("bifocal."):
             yield parameter.package

@@ -22,7 +22,7 @@ WITHOUT_MEANING = ("ctx", "kind", "type_comment")
 
 @dataclass(frozen=True)
 class Closure:
-    """Sources of a stage: the sorted hash of each file by relative path, and sorted import names of packages."""
+    """Sources of a stage: file hashes sorted by relative path, and sorted import names of packages."""
 
     files: Mapping[str, str]
     packages: tuple[str, ...]

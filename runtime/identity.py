@@ -1,4 +1,4 @@
-"""Identity of a component: the hash of its sources, and the versions of the packages that they import."""
+"""Identity of a component: hash of its sources, versions of imported packages."""
 
 import importlib.metadata
 import json
@@ -26,8 +26,8 @@ DISTRIBUTIONS = {
 WITHOUT_EFFECT = {
     "click", "cv2", "kubeflow", "kubernetes", "open_clip", "pillow_heif", "pydantic", "triton", "urllib3", "yaml",
 }  # fmt: skip
-"""Packages that are in no key: those that parse and submit; triton, which torch pins; OpenCV, which ``Proposals`` alone
-needs, open_clip and pillow-heif, which the images do not have, so that a cluster and a laptop share a cache."""
+"""Packages that are not in keys: packages that parse and submit; triton, which torch pins; OpenCV (for ``Proposals``),
+open_clip and pillow-heif, which the images do not have, so that a cluster and a laptop share a cache."""
 
 
 def sources(component: Component, root: Path = ROOT) -> Closure:

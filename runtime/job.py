@@ -1,4 +1,4 @@
-"""Job: what one command of the command line runs: a stage, one of its shards, or the merge of its shards."""
+"""Job of one command: a stage, a shard, or the merge of shards."""
 
 import json
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ class Leaf(NamedTuple):
 
 
 def marked_values(model: type[BaseModel], section: Mapping[str, Any]) -> Iterator[Leaf]:
-    """Yield the references and user paths of ``section``, also those in lists and nested groups."""
+    """Yield the references and user paths in ``section``, also in its lists and nested groups."""
     for name, info in model.model_fields.items():
         if name in section:
             yield from _marked(Annotated[info.annotation, *info.metadata, None], section[name], (name,))

@@ -41,7 +41,7 @@ def print_traceback() -> None:
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secret values of ``environment``: of variables with such names, and the passwords of URLs."""
+    """Yield the secret values in ``environment``: values of variables with such names, and passwords in URLs."""
     for name, value in environment.items():
         if SECRET_NAME.search(name) and len(value) >= MIN_LENGTH:
             yield value

@@ -27,7 +27,7 @@ def parse_shard(shard: str) -> tuple[int, int]:
 
 
 def artifact_name(artifact: str, shard: str) -> str:
-    """Name of the artifact that a shard of the stage writes instead of ``artifact``.
+    """Name of the artifact that a shard writes instead of ``artifact``.
 
     Example:
         >>> artifact_name("features", "2/4")

@@ -43,7 +43,7 @@ def commit_stored(partial: Path, place: Path, manifest: Mapping[str, Any], outpu
 
 
 def resolve(artifact: Path) -> Path:
-    """Return the directory that has the files of ``artifact``: itself, or the one in the store that it refers to."""
+    """Return the directory with the files of ``artifact``: itself, or its directory in the store."""
     if not (artifact / REFERENCE).is_file():
         return artifact
     path: str = json.loads((artifact / REFERENCE).read_text())["path"]

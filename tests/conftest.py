@@ -63,7 +63,7 @@ def mlflow_store(empty_mlflow_store: Path, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture(scope="session")
 def mlflow_server(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: Path) -> Iterator[int]:
-    """Port of a real MLflow server, which the tests of one worker share: each uses names of its own."""
+    """Port of a real MLflow server that one worker's tests share: each test uses its own names."""
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     shutil.copy(empty_mlflow_store, folder / "mlflow.db")
     process = start_server(folder, port)

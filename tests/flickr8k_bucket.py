@@ -15,7 +15,7 @@ def upload_scenes(folder: Path, *, train: int, val: int, test: int, seed: int = 
 
     Args:
         train, val, test: images of each split.
-        seed: of the scenes; the first images of a longer split are those of a shorter one.
+        seed: of the scenes; a longer split begins with the images of a shorter split.
     """
     corpus = Scenes(train=train, val=val, test=test, size=64, seed=seed).read(folder)
     name_of = {image.image_id: str(image.path).replace("/", "-") for image in corpus.images}

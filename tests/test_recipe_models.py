@@ -42,7 +42,7 @@ SKIP_THOUGHTS = 620
 
 @functools.cache
 def channels_of(extractor: str) -> int:
-    """Return the channels of the features of an extractor, from the shapes of its network."""
+    """Return the number of channels of an extractor's features, from its network's shapes."""
     ref = json.loads(extractor)
     part = get("bifocal.features.extractors", ref["name"])
     if issubclass(part, FeatureReader):

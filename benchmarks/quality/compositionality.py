@@ -80,7 +80,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
         "Accuracy, in percent, of choosing a caption over its minimal edit, given the image, with 95 % intervals of a "
         "bootstrap over images. Chance is 50. Exchanged attributes and nouns, and shuffled words, keep all words; "
         "relation, count and negation change one or exchange two. R@1 ranks all 400 images, where a bag of words "
-        "cannot tell an image from its twin. The systems are those of the [leaderboard](leaderboard.md), one seed "
+        "cannot tell an image from its twin. The systems are rows of the [leaderboard](leaderboard.md), one seed "
         "each. Written by `python -m benchmarks run quality.compositionality`.",
         table(results),
         "[Why](leaderboard_analysis.md#word-order)",
@@ -90,7 +90,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def summarize(results: Mapping[str, Mapping[str, Any]]) -> Report:
-    """Return the largest deviation of a bag of words from chance, and the mean accuracy of each system."""
+    """Return the bag of words' largest deviation from chance, and each system's mean accuracy."""
     report = Report("quality.compositionality")
 
     def accuracies(name: str, kinds: Sequence[str]) -> list[float]:

@@ -4,7 +4,7 @@
 
 Trains small twins of the systems and writes docs/leaderboard.md. Twins share artifacts with equal parameters and
 inputs, in runs/leaderboard. Systems that cannot be trained are listed below the table with the reason. Minutes are wall
-time of the training alone.
+time of only the training.
 """
 
 import argparse

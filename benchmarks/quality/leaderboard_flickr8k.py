@@ -4,8 +4,8 @@
 
 Trains every row of leaderboard_flickr8k.yaml with every seed on Flickr8k and writes docs/leaderboard_flickr8k.md. Rows
 share artifacts with equal parameters and inputs, in runs/leaderboard_flickr8k. A finished training is never repeated,
-and none starts after --minutes: run the command again to continue. The table holds the finished trainings alone. CPU
-minutes measure the training alone. The latency measures one caption, from its words to the scores of all images. The
+and none starts after --minutes: run the command again to continue. The table holds only finished trainings. CPU
+minutes measure only the training. The latency measures one caption, from its words to the scores of all images. The
 gain of a part is its recall sum less the recall sum of the baseline. Both have the same seeds.
 """
 
@@ -61,7 +61,7 @@ def read_rows(file: Path = ROWS_FILE) -> list[Row]:
 def train(row: Row, seed: int, home: Path) -> tuple[dict[str, Path], float]:
     """Run the stages of a row that have not run yet; return the artifacts, and the CPU minutes of the training.
 
-    The seed changes the training alone: all seeds share dataset, features and text.
+    The seed changes only the training: all seeds share dataset, features and text.
     """
     dataset = make("prepare_dataset", row.values, {}, home)
     inputs = {

@@ -62,7 +62,7 @@ def pooled_inputs(artifacts: Path, images: int, folder: Path, grid_side: int = S
 
     Args:
         folder: receives the features.
-        grid_side: cells per side; 1 gives the mean cell alone.
+        grid_side: cells per side; 1 gives only the mean cell.
 
     Raises:
         ValueError: the stored features have fewer cells per side.

@@ -55,7 +55,7 @@ TERMS: dict[str, tuple[dict[str, Any] | None, float]] = {
     "with structure, 0.1": (WITHIN_CAPTIONS, 0.1),
     "with hardest negatives, 0.5": (HARDEST, 0.5),
 }
-"""Terms that every condition has, and their weights: those of the leaderboard."""
+"""Terms in every condition, with the weights of the leaderboard."""
 WEIGHTS: dict[str, tuple[dict[str, Any] | None, float]] = {
     "with structure, 0.01": (WITHIN_CAPTIONS, 0.01),
     "with structure, 1": (WITHIN_CAPTIONS, 1.0),
@@ -90,7 +90,7 @@ CELLS = {"3 x 3 cells": 3, "9 x 9 cells": 9}
 
 
 def rows() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the loss of each row, and the values that replace those of ``STANDARD``."""
+    """Return each row's loss and the values that replace values of ``STANDARD``."""
     found = {}
     for condition, changes in CONDITIONS.items():
         for name, term in {**TERMS, **(WEIGHTS if not changes else {})}.items():

@@ -29,7 +29,7 @@ def fit(model: nn.Module, rate: float, steps: int, batch_loss: Callable[[], Tens
 
 
 def retrieval(loss: nn.Module, rate: float, seed: int, steps: int = 250, batch: int = 100) -> float:
-    """R@1, mean of both directions, of two networks on 1,000 new pairs of noisy views of 12 hidden numbers."""
+    """Mean R@1 of two networks on 1,000 new pairs: both members are noisy views of 12 hidden numbers."""
     generator = torch.Generator().manual_seed(seed)
     views = [torch.randn(12, 48, generator=generator) * 0.43 for _ in range(2)]
 

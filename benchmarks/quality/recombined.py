@@ -56,7 +56,7 @@ class Named:
         return phrase if self.background is None else f"{phrase} {random.choice(ON[self.background])}"
 
     def is_in(self, scene: Scene) -> bool:
-        """Return whether a scene shows it, alone or in a group."""
+        """Return whether a scene shows it, by itself or in a group."""
         if self.background not in (None, scene.background):
             return False
         looks = [group[0].appearance for group in scene.groups]

@@ -2,12 +2,12 @@
 
     python -m benchmarks run quality.relevance --run runs/flickr8k/fast
 
-Captions of the split val are the queries, those of at most 12 words, as in ``build_index``. The queries of one half of
-the images calibrate the search, and those of the other half are asked. Flickr8k does not say which further images a
-caption describes: here and in the calibration, those with a similar caption, see ``caption_relevance``. A query without
-a match is a caption that is searched without the images that it describes; or a caption whose image was removed, if it
-describes no other one. The calibration error counts each query with and without its images. The collection has all
-images of the run, or those of val alone, which the model has not seen in training.
+The queries are the captions of the split val with at most 12 words, as in ``build_index``. One half of the images
+calibrates the search; the captions of the other half are the queries. Flickr8k does not say which further images a
+caption describes: here and in the calibration, images with a similar caption, see ``caption_relevance``. A query has no
+match if the images that it describes are left out of the search, or if its only image was removed. The calibration
+error counts each query with and without its images. The collection has all images of the run, or only the images of
+val, which the model has not seen in training.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 Trains the row "semantic retrieval (V+T)" of quality.leaderboard_flickr8k with one value changed at a time, on 5,000
 photographs of the training list with one seed. The recall sum on 1,000 others of that list chooses the epoch and is
-reported beside the NDCG of images found by images, so dev and test lists are not used. Its artifacts are those of the
-leaderboard; missing ones are made.
+reported beside the NDCG of images found by images, so dev and test lists are not used. It reads the artifacts of
+the leaderboard and makes missing ones.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How far are the predicted ranks of each sorter from the true ranks, on the vectors of table 5.1 of the thesis?
+"""How far are each sorter's predicted ranks from the true ranks, on the vectors of thesis table 5.1?
 
     python -m benchmarks run quality.sorters [FOLDER ...]
 

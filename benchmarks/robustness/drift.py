@@ -145,7 +145,7 @@ class Simulation:
     def week(
         self, images: int, queries: int, style: str = "", styled: float = 0.0, foreign: float = 0.0
     ) -> list[Finding]:
-        """Return the findings of a week with shares of styled images and of foreign queries."""
+        """Return the findings for a week with these shares of styled images and foreign queries."""
         changed, strange = round(styled * images), round(foreign * queries)
         vectors = self.pool.scenes[self._drawn(self.other_images, images - changed)]
         if changed:
@@ -158,7 +158,7 @@ class Simulation:
         return compare(self.reference, observed, self.thresholds, seed=int(self.random.integers(2**31)))
 
     def share_found(self, pairs: int, **week: Any) -> float:
-        """Return the share of pairs of weeks of which one crosses a threshold."""
+        """Return the share of week pairs with a week that crosses a threshold."""
         count = 0
         for _ in range(pairs):
             self.start()
@@ -182,7 +182,7 @@ class Simulation:
         )
 
     def _probes(self) -> Probes:
-        """Return the probes; the outcomes of the unsteady ones are random, as those of a changing index are."""
+        """Return the probes; unsteady probes have random outcomes, as in a changing index."""
         coins = self.random.random((2, PROBES)) < 0.5
         found, first = np.where(self.unsteady, coins, np.stack([self.found, self.first]))
         return Probes([str(number) for number in range(PROBES)], found, first, self.probabilities)

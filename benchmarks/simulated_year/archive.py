@@ -86,7 +86,7 @@ def in_wrong_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def cut_off(rows: Sequence[Row], images: int) -> list[Row]:
-    """Return the rows with the first images of train alone: the fault of an export that ended early."""
+    """Return only the rows with the first images of train, as an export that ended early."""
     kept = set(list(dict.fromkeys(image for image, _, split in rows if split == "train"))[:images])
     return [row for row in rows if row[2] != "train" or row[0] in kept]
 

@@ -17,7 +17,7 @@ Floors and a peer run in turn with it, the first two in the batches of the model
 - MLflow's UDF, ``mlflow.pyfunc.spark_udf``, with the same model.
 
 The first passes warm up; the results are medians of the others. A task prepares its worker before its first row: a pass
-over the first batch alone is subtracted from each pass, and stands in a row of its own, as the start of Spark does.
+over only the first batch is subtracted from each pass, and stands in a row of its own, as the start of Spark does.
 """
 
 import argparse
@@ -87,11 +87,11 @@ def _each(function: Callable[[Any], object], inputs: Sequence[Any]) -> None:
 
 
 def measure(works: Mapping[str, Work], passes: int) -> dict[str, tuple[float, float]]:
-    """Return CPU seconds of a row, without the start of a task, and of the first batch; the works take turns."""
+    """Return CPU seconds per row, without the start of a task, and for the first batch; the works take turns."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(WARM_UP + passes):
         for name, work in works.items():
-            work.first_batch()  # Spark ends a worker that is idle for a minute: its start is no part of the passes
+            work.first_batch()  # Spark ends a worker that is idle for a minute: its start is not part of the passes
             marks = [work.seconds()]
             for run in (work.first_batch, work.all_rows):
                 run()

@@ -4,7 +4,7 @@
 
 Scenes of 64 x 64 pixels in a folder, by the demo's model: 500 drawn ones, and copies of them that are shifted sideways.
 An update compares the states of all files, embeds the new ones, links the former shards, and adds the new items to an
-index. Times are those on the cores, so other processes hardly change them.
+index. Times are CPU times, so other processes hardly change them.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python -m benchmarks run speed.features [--images 512] [--extractors Grid RMAC ...]
 
-Extraction and the forward pass alone take turns on the same batches, so both see the same machine. The ratio is the
+Extraction and a bare forward pass take turns on the same batches, so both see the same machine. The ratio is the
 median over the turns. The reported memory is the peak of extraction minus the peak of the forward pass. Proposals also
 waits for selective search, which is slower than the network.
 """
@@ -110,7 +110,7 @@ def _whitened(extractor: RMAC) -> RMAC:
 def extraction_speed(
     report: Report, name: str, folder: Path, dataset: Dataset, turns: int = 5, batch_size: int = 32
 ) -> None:
-    """Compare extraction, from image files to the store, with the forward pass alone on the same batches."""
+    """Compare extraction, from image files to the store, with a bare forward pass on the same batches."""
     build, divisor = EXTRACTORS[name]
     extractor = build()
     image_ids = [str(image_id) for image_id in dataset.images["image_id"]]

@@ -32,7 +32,7 @@ LARGE = (100_000, 16)
 
 
 def vectors(images: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return unit vectors of images and of five captions each, and the image of each caption."""
+    """Return unit vectors of images, of their five captions each, and each caption's image."""
     generator = torch.Generator().manual_seed(0)
     image_of_caption = torch.arange(images).repeat_interleave(5)
     return (
@@ -128,7 +128,7 @@ def plot_growth(path: Path, growth: list[tuple[float, float, float]]) -> None:
     axes = figure.add_subplot()
     pairs, bare, ranks = zip(*growth, strict=True)
     axes.loglog(pairs, ranks, "o-", label="ranks of both directions")
-    axes.loglog(pairs, bare, "s--", label="the matrix product alone")
+    axes.loglog(pairs, bare, "s--", label="the bare matrix product")
     axes.loglog(pairs, [ranks[-1] * pair / pairs[-1] for pair in pairs], ":", color="gray", label="linear")
     axes.set(xlabel="pairs of image and caption", ylabel=f"CPU seconds, d = {DIM}")
     axes.legend(frameon=False)

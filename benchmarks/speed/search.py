@@ -4,8 +4,8 @@
         [--factory IVF1024,SQ8]
 
 Items are drawn from 32 clusters with the means and the pooled covariance of image embeddings, queries likewise from
-those of caption embeddings: 1,000 to choose the effort, 3,000 others to measure. The embeddings are those of a run
-folder with a collection, or of the demo's model (256 scenes).
+caption embeddings: 1,000 to choose the effort, 3,000 others to measure. The embeddings come from a run folder with a
+collection, or from the demo's model (256 scenes).
 Dimensions are changed by principal components, or by zeros and a random rotation. Memory is the peak of a new process
 that opens the index and searches, with the pages of its mapped files. Latency and the cost of exact search are times on
 the core (OMP_NUM_THREADS is 1), so other processes hardly change them; the wall clock is stated beside them.
@@ -52,7 +52,7 @@ Vectors = NDArray[np.float32]
 
 
 def embeddings(run: Path | None) -> tuple[Vectors, Vectors]:
-    """Return vectors of images and of captions by the model of a run, or of the demo."""
+    """Return the image and caption vectors of a run's model, or of the demo's."""
     if run is None:
         table = json.loads((DEMO / "collection.json").read_text())
         images, onnx = np.load(DEMO / "vectors.npy"), DEMO / "onnx"
@@ -109,7 +109,7 @@ def search_memory(folder: Path, queries: Vectors) -> float:
 
 
 def exact_ratio(index: SearchIndex, queries: Vectors) -> tuple[float, float]:
-    """Return the time on the cores of the exact top 10 of all queries, and its ratio to that of the matrix product.
+    """Return the CPU time of an exact top-10 search, and its ratio to the time of the matrix product.
 
     The matrix product reads the same rows in float32, in blocks of 65,536. Search and product run in turn. The shortest
     time of each counts.

@@ -3,7 +3,7 @@
     python -m benchmarks run speed.service [--clients 200] [--seconds 60] [--run FOLDER]
 
 The clients search by captions of the collection over loopback, each with one request after the other. They share the
-machine with the service. The floor is the text encoder alone, which encodes one sentence after the other. Under the
+machine with the service. The floor is the bare text encoder, which encodes one sentence after the other. Under the
 same load, the service is killed and started again; then another service gets a new model and a new collection.
 """
 
@@ -50,7 +50,7 @@ async def replaced(service: Service, run: Path, new: Path) -> float:
         new: folder of the new run, whose ids start with ``NEW``.
 
     Raises:
-        TimeoutError: the results are still those of the former collection.
+        TimeoutError: the results still come from the former collection.
     """
     await asyncio.sleep(BEFORE)
     await asyncio.to_thread(replace_run, run, new)

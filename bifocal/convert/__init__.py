@@ -1,1 +1,1 @@
-"""Converters of published files that hold pickles, into formats that hold data alone."""
+"""Converters of published pickle files into formats that hold only data."""

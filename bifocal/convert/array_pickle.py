@@ -52,7 +52,7 @@ _MARK = _Mark()
 
 
 def read_array_pickle(file: IO[bytes]) -> list[NDArray[Any]]:
-    """Return the arrays of numbers that a pickled object array of NumPy holds, without running code of the file.
+    """Return the number arrays in a pickled NumPy object array, without running code from the file.
 
     Example:
         >>> import pickle

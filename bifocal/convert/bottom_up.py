@@ -34,11 +34,11 @@ def convert_bottom_up(checkpoint: Path, target: Path, network: BottomUpNetwork |
     """
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises several classes on files that are no checkpoint
-        raise ValueError(f"{checkpoint} is no checkpoint of tensors alone, and is refused: {error}") from error
+    except Exception as error:  # torch raises several classes for files that are not checkpoints
+        raise ValueError(f"{checkpoint} is refused: it is not a checkpoint with only tensors ({error})") from error
     state = content.get("model", content) if isinstance(content, dict) else None
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise ValueError(f"{checkpoint} holds no weights by their names, expected those of R101-k36")
+        raise ValueError(f"{checkpoint} holds no named weights, expected the checkpoint R101-k36")
     tensors = {}
     for name, tensor in state.items():
         if name.startswith(UNUSED) or name.endswith("num_batches_tracked"):

@@ -1,4 +1,4 @@
-"""The word table of skip-thoughts: a pickled object array and a list of words, as a matrix and a list of words."""
+"""Converter for skip-thoughts' word table: a pickled object array and word list to a matrix and a word list."""
 
 from itertools import islice
 from pathlib import Path

@@ -17,7 +17,7 @@ def check_fractions(corpus: str, val: str | float, test: str | float, name: str,
 
 
 def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
-    """Return the split of every item after moving fractions of train to other splits, by the seed and the set of ids.
+    """Return every item's split after moving fractions of train to other splits, by the seed and all ids.
 
     Example:
         >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)

@@ -1,4 +1,4 @@
-"""Check the entries of a corpus: broken entries become rows of the table of rejected entries."""
+"""Check a corpus: broken entries become rows of the table ``rejected``."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Tables that later comparisons of two models need: ranks of all queries, images of the split and of the training."""
+"""Tables for a later comparison of two models: ranks of all queries, evaluated images, training images."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -19,7 +19,7 @@ ZERO_SHOT = "zero_shot."
 
 
 def with_zero_shot_names(ranks: pd.DataFrame) -> pd.DataFrame:
-    """Return retrieval ranks of a contrastive model, for the table of ranks of the model above it."""
+    """Return a contrastive model's retrieval ranks, for the rank table of the model above it."""
     return ranks.assign(direction=ZERO_SHOT + ranks["direction"])
 
 

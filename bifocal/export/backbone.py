@@ -1,4 +1,4 @@
-"""Export of the backbone of a feature store: an ONNX graph from pixels to the features of the regions."""
+"""Export of a feature store's backbone: an ONNX graph from pixels to region features."""
 
 import json
 from collections.abc import Iterator

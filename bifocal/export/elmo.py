@@ -1,4 +1,4 @@
-"""Export of ELMo: an ONNX graph from the symbols of words to the layers of their tokens."""
+"""Export of ELMo: an ONNX graph from word symbols to token layers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Export of a model: ONNX graphs of its encoders, and of its scores if they are no dot product."""
+"""Export of a model: ONNX graphs of its encoders, and a scoring graph unless scores are dot products."""
 
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -74,16 +74,18 @@ def region_localizer(model: Model, localizer: Any = None) -> Localizer | None:
 
 
 def export_encoder(model_directory: Path, branch: Branch, file: Path, localizer: Any = None) -> None:
-    """Write one graph of a saved model. Outputs: ``embeddings`` (batch, d) of unit norm and, for a localizer of
-    regions, ``regions`` (batch, regions, d); of a ``GroundingModel``: ``cells`` (batch, L, R, d), ``sentences`` (batch,
-    d) and ``words`` (batch, time, d), and the ``scores`` (images, sentences) of a third graph.
+    """Write one graph of a saved model.
+
+    Outputs: unit ``embeddings`` (batch, d), and ``regions`` (batch, regions, d) if a localizer compares regions. A
+    ``GroundingModel`` has ``cells`` (batch, L, R, d), ``sentences`` (batch, d) and ``words`` (batch, time, d); a third
+    graph has ``scores`` (images, sentences).
     """
     run_in_fresh_process(_export, model_directory, branch, file, localizer)
     check_shapes(file, input_shapes(load_model(model_directory), branch))
 
 
 def branch_module(model: Model, branch: Branch, localizer: Any = None) -> nn.Module:
-    """Return the module to export, in evaluation mode; its arguments are those of ``input_shapes``, in order."""
+    """Return the module to export, in evaluation mode; its arguments follow ``input_shapes``."""
     encoder = cast(Encoder, model)
     if branch == "scores":
         return LateInteraction(cast(GroundingModel, model)).eval()

@@ -15,7 +15,7 @@ def quantize_graph(file: Path) -> None:
     in each call, as onnxruntime advises for transformers and recurrent networks. The weights have 7 bits, because 8
     bits saturate on processors without VNNI. The weights of convolutions have 8 bits and are converted to float32 when
     the graph is loaded: static quantization of activations would need images for its calibration, and dynamic
-    convolutions are slower than those of float32. GRUs stay float32.
+    convolutions are slower than float32 convolutions. GRUs stay float32.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic  # imported here: it takes seconds
 

@@ -1,4 +1,4 @@
-"""Scoring graph of a late-interaction model: cells of images and words of sentences in, scores of the pairs out."""
+"""Scoring graph of a late-interaction model: image cells and sentence words in, scores of pairs out."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Size, latency and recall of exported graphs, for graphs of float32 and of int8 side by side."""
+"""Size, latency and recall of exported float32 and int8 graphs, side by side."""
 
 import json
 import time

@@ -12,7 +12,7 @@ from bifocal.features.base import ImageRegions
 def extract_cells(
     images: Sequence[Tensor], cells: Callable[[Tensor], tuple[Tensor, Tensor]], crop: int | None = None
 ) -> list[ImageRegions]:
-    """Return the cells of each image (3, H, W), row by row, of its central square of ``crop`` pixels if given.
+    """Return each image's (3, H, W) cells, row by row; with ``crop``, cells of its central square.
 
     ``cells`` maps images (B, 3, h, w) of one shape to features (B, R, D) and boxes (R, 4).
 

@@ -120,7 +120,7 @@ class BEANEncoder(ImageEncoder):
         return cells
 
     def backbone_maps(self, pixels: Tensor) -> Tensor:
-        """Return F of eq. (1), (B, C, h, w), of images of one size (B, 3, H, W)."""
+        """Return F (B, C, h, w), eq. (1), for images of one size (B, 3, H, W)."""
         if self.backbone is None:
             raise TypeError("this BEANEncoder has no backbone: it reads stored features, not pixels")
         maps: Tensor = self.backbone(pixels)
@@ -153,7 +153,7 @@ class BEANEncoder(ImageEncoder):
         return BEANHeatmap()
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
-        """Return G' of eq. (8). Images of pixels differ in their number of cells, as in their size."""
+        """Return G', eq. (8). Images of different sizes have different numbers of cells."""
         features, projection = self.to_dtype(regions.features), self.projection.weight
         if not self.reads_pixels:
             maps = class_activation_maps(self.adaptation(features), projection)
@@ -167,7 +167,7 @@ class BEANEncoder(ImageEncoder):
         return RegionVectors(*(pad_sequence(parts, batch_first=True) for parts in (vectors, masks, boxes)))
 
     def pixel_regions(self, pixels: Tensor) -> Tensor:
-        """Return G' of eq. (8), (B, h w, d) row by row, of images of one size (B, 3, H, W)."""
+        """Return G' (B, h w, d), eq. (8), row by row, for images of one size (B, 3, H, W)."""
         return class_activation_maps(self.adapt(self.backbone_maps(pixels)), self.projection.weight)
 
     def last_activations(self, regions: RegionBatch) -> Activations:

@@ -40,7 +40,7 @@ class ConcatenatedImages(ImageEncoder):
         return join([member.embed_pixels(pixels) for member in self._encoders])
 
     def localizer(self) -> Localizer | None:
-        """Return the localizer of the members if the mean of its scores is the score of the joined vectors."""
+        """Return the members' localizer if the mean of its scores equals the joined vectors' score."""
         localizer = self._encoders[0].localizer()
         joins = isinstance(localizer, PerRegionLocalizer) or (
             isinstance(localizer, SMILERegions) and not localizer.attended

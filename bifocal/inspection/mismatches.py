@@ -12,7 +12,7 @@ SUSPICIOUS = 0.9
 
 
 class Mismatch(NamedTuple):
-    """Row of a caption, the fraction of compared images that fit it better than its own, and the row of the best."""
+    """Caption's row, share of compared images that fit it better than its own, and best image's row."""
 
     caption: int
     better: float

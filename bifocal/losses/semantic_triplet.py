@@ -90,7 +90,7 @@ class SemanticTripletLoss(nn.Module):
 
 
 def triplets(relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows (T,) of query, relevant and irrelevant image of all triplets of the relevance (N, N)."""
+    """Return the rows (T,) of query, relevant and irrelevant image for all triplets in ``relevance`` (N, N)."""
     query, relevant = (relevance > 0).nonzero(as_tuple=True)
     pair, irrelevant = (relevance[query] < 0).nonzero(as_tuple=True)
     return query[pair], relevant[pair], irrelevant

@@ -15,7 +15,7 @@ BLOCK = 256
 
 
 def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: int) -> float:
-    """Return the lower bound, of one-sided level ``alpha``, of the sum of mean differences of several metrics.
+    """Return the lower bound, at one-sided level ``alpha``, for the sum of several metrics' mean differences.
 
     ``differences`` (G, S) are totals per image and metric over its queries, ``counts`` (G, S), first minus second.
 
@@ -38,7 +38,7 @@ def subset_lower_bound(differences: Tensor, counts: Tensor, alpha: float, seed: 
 
 
 def tail_and_subsets(alpha: float) -> tuple[int, int]:
-    """Return k and the number of subsets of which the k-th smallest mean is the bound of level ``alpha``."""
+    """Return k and a number of subsets: the bound at level ``alpha`` is their k-th smallest mean."""
     tail = max(SUBSETS_PER_TAIL, math.ceil(SUBSETS * alpha))
     return tail, math.ceil(tail / alpha) - 1
 

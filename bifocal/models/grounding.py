@@ -1,4 +1,4 @@
-"""Grounding model: the words and the sentence of a caption attend to the cells of several levels of an image."""
+"""Grounding model: a caption's words and sentence attend to cells at several levels of an image."""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ class WordEncoder(Protocol):
 
 
 class GroundingModel(Model):
-    """Attention of each word, and of the sentence, to the cells of the level with the highest pertinence.
+    """Attention of each word, and of the sentence, to the cells at the level with the highest pertinence.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, eq. (1)-(6).
     The paper does not rank captions; here ``cross`` is R_w + R_s, the two scores that eq. (10) trains.

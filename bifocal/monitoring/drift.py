@@ -27,7 +27,7 @@ DISCREPANCIES = ("images", "queries")
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """Largest samples of images and queries, of the reference and of a week."""
+    """Largest samples of images and queries, for the reference and for a week."""
 
     reference_images: int = 2000
     reference_queries: int = 2000

@@ -31,7 +31,7 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Directories of an exported model, of its collection and of its index."""
+    """Directories: an exported model, its collection and its index."""
 
     onnx: Path
     collection: Path

@@ -56,7 +56,7 @@ class Observer:
     def observe(
         self, arrivals: Arrivals, queries: Sequence[str], pairs: pd.DataFrame | None, images: int, sentences: int
     ) -> Observations:
-        """Return the observations of new images, sentences of users, and probes, in samples of at most these sizes."""
+        """Return observations of new images, user queries and probes, in samples of at most these sizes."""
         rows = self.sampled_rows(arrivals, images)
         chosen = sample(queries, sentences, self.seed)
         vectors = embed(self.model, chosen) if chosen else np.zeros((0, self.collection.dimension), np.float32)

@@ -1,4 +1,4 @@
-"""Queries of users: from the log of the search service, or from a file of sentences."""
+"""User queries: from the search service's log, or from a file with sentences."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -39,7 +39,7 @@ class SampledSoftmax(nn.Module):
         self.log_uniform = (torch.log((ranks + 2) / (ranks + 1)) / torch.log(torch.tensor(count + 1.0))).float()
 
     def loss(self, outputs: Tensor, targets: Tensor, generator: Generator | None) -> Tensor:
-        """Return the mean of -ln p(target) of outputs (N, P); without a generator of negatives, by the full softmax."""
+        """Return the mean of -ln p(target) for outputs (N, P); without ``generator``, by the full softmax."""
         if generator is None or self.samples >= len(self.bias):
             return cross_entropy(outputs @ self.weight.T + self.bias, targets)
         drawn = torch.multinomial(self.log_uniform, self.samples, replacement=True, generator=generator)

@@ -29,7 +29,7 @@ MAX_SHIFT = 1 / 16
 
 
 class WordHeads(nn.Module):
-    """Logits of the words of each cell and of the whole image, from a feature map (B, C, h, w)."""
+    """Word logits for each cell and for the whole image, from a feature map (B, C, h, w)."""
 
     def __init__(self, channels: int, cell_words: int, scene_words: int) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ HELD_OUT_VECTORS = 10_000
 
 
 def rank_l1(sorter: nn.Module, scores: Tensor, batch_size: int = 512) -> float:
-    """Mean absolute error of a sorter's ranks of scores (count, n), divided by n: the unit of thesis table 5.1.
+    """Mean absolute error of a sorter's ranks for scores (count, n), divided by n, as in thesis table 5.1.
 
     Example:
         >>> from bifocal.sorters import BifocalSorter

@@ -19,7 +19,7 @@ KEYS = ["direction", "query", "image_id", "content"]
 
 @dataclass(frozen=True)
 class PairedScores:
-    """Scores of two models on the same queries, and the image of each query; all of shape (Q,)."""
+    """Scores of two models on the same queries, and each query's image; all (Q,)."""
 
     current: NDArray[np.float64]
     reference: NDArray[np.float64]
@@ -55,7 +55,7 @@ def paired_interval(
 
 
 def image_totals(scores: Sequence[PairedScores]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the totals of both models and the number of queries, of each image and metric; all of shape (G, S)."""
+    """Return both models' totals and the number of queries, per image and metric; all (G, S)."""
     image_ids = sorted({image for metric in scores for image in metric.image_ids})
     row_of_image = {image: row for row, image in enumerate(image_ids)}
     current, reference, counts = torch.zeros(3, len(image_ids), len(scores), dtype=torch.float64)

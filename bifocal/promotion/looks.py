@@ -40,7 +40,7 @@ def look_level(level: float, planned: int, spent: Iterable[float]) -> float:
 
 
 def image_sketch(contents: Iterable[str]) -> tuple[str, ...]:
-    """Return the smallest hashes of a set of images, a random sample of it (Broder, 1997)."""
+    """Return the smallest hashes in a set of images: a random sample (Broder, 1997)."""
     return tuple(sorted({content[:DIGITS] for content in contents})[:SKETCH_SIZE])
 
 

@@ -13,7 +13,7 @@ MetricName = Literal["spearman", "average_precision"]
 
 
 class LabeledFeatures:
-    """Features of the images of one split that have labels of one task.
+    """Features of the images in one split that have labels for one task.
 
     ``values`` (n, C) is NaN where a label is excluded from the metric. ``groups`` names the groups of images whose
     predictions are averaged; ``group_of_image`` (n,) has their index.

@@ -62,7 +62,7 @@ def delete_from_index(directory: Path, item_ids: Sequence[str]) -> float:
     _write_aside(directory / REMOVED, lambda file: save_array(file, removed))
     _write_aside(directory / INDEX_VECTORS, lambda file: write_vectors(index.vectors, removed, file))
     if index.approximate is not None:
-        # Build before the rename: the vectors are those of the former file, which is still mapped.
+        # Build before the rename: the vectors come from the former file, which is still mapped.
         changed = index.approximate.without(np.flatnonzero(removed))
         if changed is None:
             vectors = np.where(removed[:, None], np.float16(0), index.vectors)
@@ -103,7 +103,7 @@ def _zero_rows(file: Path, slices: Sequence[slice]) -> None:
 
 
 def _tombstones(items: pa.Table, gone: NDArray[np.bool_]) -> pa.Table:
-    """Return the items of a collection, of which those of the mask (N,) are tombstones."""
+    """Return the items of a collection, with tombstones where the mask (N,) is true."""
     changed = {
         "shard": pa.array(np.where(gone, NOWHERE, items["shard"].to_numpy()), pa.int32()),
         "row": pa.array(np.where(gone, NOWHERE, items["row"].to_numpy()), pa.int32()),

@@ -63,8 +63,8 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     if value is None:
         raise TypeError("null equals nothing: name a value")
     if isinstance(value, bool) != pa.types.is_boolean(type_):
-        raise TypeError("true and false fit a column of booleans alone")
+        raise TypeError("true and false fit only a column of booleans")
     texts = pa.types.is_string(type_) or pa.types.is_large_string(type_)
     if isinstance(value, str) != texts and not (isinstance(value, str) and pa.types.is_temporal(type_)):
-        raise TypeError("a text fits a column of texts, dates or times alone, and a column of texts a text alone")
+        raise TypeError("a text fits only a column of texts, dates or times; a column of texts takes only texts")
     return pa.scalar(value).cast(type_)

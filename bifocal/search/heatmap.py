@@ -10,7 +10,7 @@ SIDE = 96
 
 
 def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
-    """Return x and y of the highest value, as fractions of width and height; of several, the one nearest their center.
+    """Return the highest value's position as fractions of the width and height; ties: nearest their center.
 
     Example:
         >>> peak(np.array([[0, 0], [0, 1]]))

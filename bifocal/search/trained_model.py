@@ -93,10 +93,10 @@ class TrainedModel:
         return vectors
 
     def encode_image(self, images: Sequence[Path | str | Image.Image]) -> NDArray[np.float32]:
-        """Return the vectors (N, d), of unit norm, of N images: files, or images of Pillow.
+        """Return unit vectors (N, d) for N images: files, or Pillow images.
 
         Raises:
-            ValueError: the model reads published features alone, or a file is no image.
+            ValueError: the model reads only published features, or a file is not an image.
         """
         if "image" not in self.embedder.inputs:
             raise ValueError(

@@ -67,7 +67,7 @@ class FileVectors:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> NDArray[np.float16]:
-        """Return the vectors of rows, as an array of NumPy does; a slice is a view of the file."""
+        """Return the vectors of rows, as a NumPy array does; a slice is a view of the file."""
         vectors: NDArray[np.float16] = self.mapped[rows]
         return vectors
 

@@ -23,6 +23,6 @@ def model_hash(directory: Path) -> str:
 
 
 def hash_of_files(files: Mapping[str, str]) -> str:
-    """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each of its files by name."""
+    """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each file by name."""
     counted = {name: digest for name, digest in files.items() if name not in REPORTS}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Limits:
-    """Largest inputs that a model accepts; 0 is no limit."""
+    """Largest inputs that a model accepts; 0 means no limit."""
 
     rows: int = 4096
     characters: int = 10_000  # of a sentence
@@ -38,7 +38,7 @@ class Limits:
             name = PREFIX + field.name.upper()
             if name in environment:
                 if not environment[name].isdecimal():
-                    raise ValueError(f"{name} is {environment[name]!r}, expected a number; 0 is no limit")
+                    raise ValueError(f"{name} is {environment[name]!r}, expected a number; 0 means no limit")
                 values[field.name] = int(environment[name])
         return cls(**values)
 

@@ -58,7 +58,7 @@ class EmbedderModel:
 
 
 def open_model(directory: Path, limits: Limits | None = None) -> Servable:
-    """Return an exported model: of embeddings, of scores of pairs, or of the scores of a ranking head."""
+    """Return an exported model: it returns embeddings, scores of pairs, or a ranking head's scores."""
     if ranks_images(directory):
         return RankerModel(Ranker(directory), limits)
     if scores_pairs(directory):

@@ -31,7 +31,7 @@ class BagOfWords:
     language: str = "english"  # of Snowball's stemmer
 
     def encode(self, sentence: str) -> tuple[NDArray[np.int32], NDArray[np.float32], int, int]:
-        """Return rows, ascending, and weights of the terms of a sentence; its number of terms, and of unknown ones."""
+        """Return the sorted rows and weights of a sentence's terms, and its numbers of terms and unknown terms."""
         forms = self.forms(tokenize(sentence))
         counts = Counter(self.terms[form] for form in forms if form in self.terms)
         rows = np.array(sorted(counts), dtype=np.int32)

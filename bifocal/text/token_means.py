@@ -25,7 +25,7 @@ class TokenMeans:
     vectors: NDArray[np.float32]  # (V, K) float32, with the weights of the tokens
 
     def encode(self, captions: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
-        """Return the ids of the known tokens of each caption, and counts of tokens."""
+        """Return the known token ids of each caption, and token counts."""
         if isinstance(self.tokens, SubwordTokenizer):
             rows, unknown = self.tokens.words(captions), self.tokens.unknown
             known = [ids[ids != unknown] for ids in rows]

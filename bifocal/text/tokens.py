@@ -13,7 +13,7 @@ _ASCII = {code: chr(code) if chr(code).isalnum() or chr(code) in "'-" else " " f
 
 
 def tokenize(text: str, lower: bool = True) -> list[str]:
-    """Return the words of ``text`` in order: runs of letters, marks and digits of any script.
+    """Return the words in ``text`` in order: runs of letters, marks and digits in any script.
 
     Unicode compatibility forms are unified (NFKC). Apostrophes and hyphens inside a word are kept, all other signs are
     removed. Scripts without spaces between words give one token per run.

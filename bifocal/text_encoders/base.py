@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class TextEncoder(nn.Module):
-    """Encoder of captions from vectors of ``input_dim``: ``forward(values, lengths) -> (B, dim)``, of unit norm."""
+    """Caption encoder for vectors of ``input_dim``: ``forward(values, lengths)`` -> unit vectors (B, dim)."""
 
     def __init__(self, input_dim: int, dim: int) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from bifocal.text_encoders.base import VectorTextEncoder
 
 
 class LinearEncoder(VectorTextEncoder):
-    """Affine map of a Fisher vector, a mean of word vectors or a bag of words, l2-normalized.
+    """Affine map of a Fisher vector, a mean word vector or a bag of words, l2-normalized.
 
     This is the text branch of linear embeddings, see ``bifocal.image_encoders.LinearEncoder``. Over means of word
     vectors it is the baseline that ignores word order.

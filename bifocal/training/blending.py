@@ -7,7 +7,7 @@ from bifocal.training.inputs import TrainingInputs
 from bifocal.training.validators import Recall
 
 BLENDS = tuple(step / 10 for step in range(11))
-"""Candidates. With 0 the model is the one that its heads were added to."""
+"""Candidates. Weight 0 gives the model without its heads."""
 
 
 def choose_blend(model: nn.Module, inputs: TrainingInputs) -> dict[str, float]:

@@ -30,7 +30,7 @@ class TrainingInputs:
 
     @classmethod
     def open(cls, dataset: Path, features: Path, text: Path) -> "TrainingInputs":
-        """Open the folders of a dataset, of its features and of its text."""
+        """Open the folders of a dataset, its features and its text."""
         tables = read_dataset(dataset)
         return cls(tables, open_features(features, tables), TextStore(text), load_vectorizer(text))
 

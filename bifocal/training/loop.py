@@ -20,7 +20,7 @@ Row = dict[str, float]
 
 
 class TrainingTask(ABC, Generic[T]):
-    """Targets, loss and validation of one kind of training; ``T`` is the type of its batches.
+    """Targets, loss and validation for one kind of training; ``T`` is its batch type.
 
     ``monitor`` is the metric of ``validate`` that chooses the best epoch; None: the last epoch is kept. ``name``, and
     the metrics ``shown``, None for all, are in progress lines.

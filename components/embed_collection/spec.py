@@ -19,7 +19,7 @@ class EmbedCollectionParams(Params):
     )
     former: UserPath | None = Field(
         description="an earlier collection of the same model: the vectors of its unchanged images are taken over, and "
-        "its other images become tombstones; it may be the one that is replaced"
+        "its other images become tombstones; it may be the collection that this run replaces"
     )
     name: str = Field(min_length=1, description="name of the model in collection.json")
     regions: bool = Field(

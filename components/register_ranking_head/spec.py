@@ -10,7 +10,7 @@ class RegisterRankingHeadParams(Params):
 
     model: str = Field(min_length=1, description="name in the registry; each new model adds a version")
     alias: str = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the version, moved from the one that has it"
+        pattern=r"^[a-z][a-z0-9_-]*$", description="alias of the version; the version that had it loses it"
     )
 
 

@@ -15,7 +15,7 @@ from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
     "--list",
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File with one id per line as a JSON string, such as that of 'bifocal serve --deletions'.",
+    help="File with one id per line as a JSON string, such as the file of 'bifocal serve --deletions'.",
 )
 def delete_command(item_ids: tuple[str, ...], folder: Path | None, file: Path | None) -> None:
     """Delete images from the collection and the index of a run: vectors, regions, captions and metadata.

@@ -40,7 +40,7 @@ def unpack(folder: Path) -> TrainedModel:
     if (written / DESCRIPTION).is_file() and Collection.open(written).model.version == table["model"]:
         return load(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / SHEET).is_file():
-        raise FileExistsError(f"{folder} is no folder of 'bifocal demo': name a new folder with --folder")
+        raise FileExistsError(f"{folder} is not a folder of 'bifocal demo': name a new folder with --folder")
     (folder / "images").mkdir(parents=True, exist_ok=True)
     shutil.copy(SHIPPED / SHEET, folder / SHEET)
     paths = []

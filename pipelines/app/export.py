@@ -25,7 +25,7 @@ MODEL = "onnx"
 @click.option(
     "--collection",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a collection; by default that of the run.",
+    help="Folder of a collection; by default the run's collection.",
 )
 def export_command(destination: Path, folder: Path | None, name: str, collection: Path | None) -> None:
     """Copy the model of a run to DESTINATION, or write its collection there for FiftyOne, LanceDB, pgvector or Qdrant.

@@ -32,7 +32,7 @@ def latest_run(folder: Path | None) -> Path:
     """Return ``folder``, or else the run below ``runs/`` that was written last."""
     if folder is not None:
         if not (folder / PARAMETERS).is_file():
-            raise FileNotFoundError(f"{folder} is no run folder: it has no {PARAMETERS}; 'bifocal train DIR' makes one")
+            raise FileNotFoundError(f"{folder} is not a run folder: it has no {PARAMETERS}; see 'bifocal train'")
         return folder
     found = [path.parent for path in RUNS.glob(f"*/{PARAMETERS}") if (path.parent / ARTIFACTS / "onnx").is_dir()]
     if not found:

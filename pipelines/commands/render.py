@@ -17,7 +17,7 @@ from runtime import parameters
 @click.option(
     "--dvc-only",
     is_flag=True,
-    help="Prepare 'dvc repro': render dvc.yaml alone, which does not import torch, and repair what a killed DVC left.",
+    help="Prepare 'dvc repro': render only dvc.yaml, without an import of torch, and repair what a killed DVC left.",
 )
 def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     """Write dvc.yaml and the tables of the READMEs.

@@ -73,5 +73,5 @@ def experiment_id(client: kfp.Client) -> str:
 def _mounted_token() -> Any:
     path = os.environ.get("KFP_TOKEN_FILE") or KF_PIPELINES_SA_TOKEN_PATH
     if os.environ.get("KFP_TOKEN_FILE") and not Path(path).is_file():
-        raise ValueError(f"KFP_TOKEN_FILE is {path}, which is no file")
+        raise ValueError(f"KFP_TOKEN_FILE is {path}, which is not a file")
     return ServiceAccountTokenVolumeCredentials(path) if Path(path).is_file() else None

@@ -46,7 +46,7 @@ def _field_values(part: str, name: str, low: int, high: int, words: tuple[str, .
                 raise ValueError(piece)
         except ValueError:
             raise ValueError(
-                f"cron {expression!r}: {piece!r} is no {name}; expected {low} to {high}, *, a-b, a,b or */n"
+                f"cron {expression!r}: {piece!r} is not a valid {name}; expected {low} to {high}, *, a-b, a,b or */n"
             ) from None
         values |= set(range(start, end + 1, int(step or 1)))
     return values

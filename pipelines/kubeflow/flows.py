@@ -34,7 +34,7 @@ TRUE = "true"
 class Flow:
     """Adds the tasks of one flow to the pipeline that kfp is tracing.
 
-    ``add_stage`` adds the tasks of a stage and returns the one with its outputs; ``fingerprint`` is the first task.
+    ``add_stage`` adds a stage's tasks and returns the task with its outputs; ``fingerprint`` is the first task.
     ``sources`` are the user files of each stage, ``artifacts`` the outputs of the tasks so far, both by name.
     """
 

@@ -11,7 +11,7 @@ Secrets = Mapping[str, Mapping[str, str]]
 
 
 def configure_pod(task: dsl.PipelineTask, step: StepResources, secrets: Secrets) -> None:
-    """Set the pod of ``task``; ``secrets`` has the environment variable of each key of all secrets of the file."""
+    """Set the pod of ``task``; ``secrets`` maps the keys of every secret to environment variables."""
     _set_resources(task, step)
     _set_placement(task, step)
     _set_volumes(task, step)
@@ -68,7 +68,7 @@ def _set_identity(task: dsl.PipelineTask, step: StepResources, secrets: Secrets)
     # argument, the id is in no cache key.
     kubernetes.use_field_path_as_env(task, RUN_ID, "metadata.labels['pipeline/runid']")
     for name in sorted(step.secrets):
-        # Optional: a missing secret or key is no error.
+        # Optional: a missing secret or key is not an error.
         kubernetes.use_secret_as_env(task, secret_name=name, secret_key_to_env=dict(secrets[name]), optional=True)
     for label, value in sorted(step.labels.items()):
         kubernetes.add_pod_label(task, label, value)

@@ -63,7 +63,7 @@ class StepResources(StrictModel):
     """Resources, placement, secrets, retries and parallelism of one step."""
 
     cpu: CPU = Field(description="requested cores")
-    cpu_limit: CPU | None = Field(description="cores; null is no limit")
+    cpu_limit: CPU | None = Field(description="cores; null means no limit")
     memory: Bytes = Field(description="bytes; request and limit")
     gpu: GPU | None
     shared_memory: Bytes | None = Field(description="bytes of /dev/shm, used by data loader workers; part of memory")

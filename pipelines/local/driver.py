@@ -19,7 +19,7 @@ CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^']*)'")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Identity of one run: Kubeflow's id, and the names of the workflow and of the pipeline."""
+    """Identity of one run: Kubeflow's id, the workflow's name and the pipeline's name."""
 
     id: str
     name: str

@@ -15,7 +15,7 @@ from pipelines.dvc import package_versions
 from pipelines.local.engine import Exit, Pod, tee
 
 ROOT = Path(__file__).parents[2]
-# -I -S: the supervisor needs the standard library alone, and starts within milliseconds.
+# -I -S: the supervisor needs only the standard library, and starts within milliseconds.
 SUPERVISOR = [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervise.py"))]
 
 

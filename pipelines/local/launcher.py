@@ -87,7 +87,7 @@ class Launcher:
         ended: Exit,
         log: Path,
     ) -> tuple[Phase, str]:
-        """Upload outputs and publish the execution: all outputs after a success, else the log alone (line 448-457)."""
+        """Upload outputs and publish the execution: all outputs after a success, else only the log (line 448-457)."""
         problem = f"exit code {ended.code}" if ended.code else ""
         state, parameters, artifacts = State.FAILED, dict[str, Any](), dict[str, int]()
         entries = {name: entry["artifacts"][0] for name, entry in message["outputs"]["artifacts"].items()}
@@ -112,7 +112,7 @@ class Launcher:
     def _parameters(
         self, decision: Decision, component: Mapping[str, Any], output: Mapping[str, Any], pod: Path
     ) -> dict[str, Any]:
-        """Return the output parameters: those of the ExecutorOutput, else those of their files (line 484-515)."""
+        """Return the output parameters, from the ExecutorOutput or else from their files (line 484-515)."""
         values = dict(output.get("parameterValues", {}))
         definitions = component.get("outputDefinitions", {}).get("parameters", {})
         for name, entry in decision.message["outputs"].get("parameters", {}).items():
@@ -158,7 +158,7 @@ def _compiled(container: Mapping[str, Any], message: Mapping[str, Any]) -> list[
     parts = [*container.get("command", []), *container.get("args", [])]
     other = [part for part in parts if "{{$." in part]
     if other:
-        raise ValueError(f"local runs support the placeholder {{{{$}}}} alone, got {other[0]!r}")
+        raise ValueError(f"local runs support only the placeholder {{{{$}}}}, got {other[0]!r}")
     return [part.replace("{{$}}", json.dumps(message, sort_keys=True)) for part in parts]
 
 
@@ -178,4 +178,4 @@ def _executor_output(file: Path) -> dict[str, Any]:
 
 
 def _reject(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

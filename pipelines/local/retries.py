@@ -60,5 +60,5 @@ class RetryStrategy:
 
 
 def _seconds(duration: str) -> float:
-    # Kubeflow passes the seconds alone and drops fractions (argocompiler/container.go:631).
+    # Kubeflow passes only whole seconds (argocompiler/container.go:631).
     return float(int(float(duration.removesuffix("s"))))

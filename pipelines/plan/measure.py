@@ -21,7 +21,7 @@ from runtime.workspace import Workspace
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources of one stage: seconds, peak bytes of host and GPU memory, bytes of its artifacts."""
+    """Resources of one stage: seconds, peak bytes of host and GPU memory, artifact bytes."""
 
     seconds: float
     memory: float

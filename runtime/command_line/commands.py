@@ -54,7 +54,7 @@ class StageCommand(click.Command):
         shard: str | None = None,
         merge: int | None = None,
     ) -> None:
-        """Check the parameters of all stages, then run this stage, one shard of it, or the merge of its shards."""
+        """Check the parameters of all stages, then run this stage, one shard, or the merge of its shards."""
         if shard is not None and merge is not None:
             raise click.UsageError("--shard and --merge exclude each other: run every shard, then merge them")
         values = parameters.load(params, recipe, settings)

@@ -1,4 +1,4 @@
-"""MLflow run of the monitoring of a model: one run per reference, with the metrics of each week as a step."""
+"""MLflow run for the monitoring of a model: one run per reference, with each week's metrics as a step."""
 
 import time
 from pathlib import Path

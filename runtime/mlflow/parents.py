@@ -34,7 +34,7 @@ class PipelineRun:
 
 
 def create_pipeline_run(pipeline: str, *, name: str = "", tags: Mapping[str, str] | None = None) -> PipelineRun:
-    """Create the parent run, before every stage and in only one step, or return the one of an earlier attempt."""
+    """Create the parent run, before every stage and in only one step, or return an earlier attempt's parent run."""
     tags = {PIPELINE_TAG: pipeline, NOTE_TAG: _note(pipeline), **kfp_tags(pipeline), **(tags or {})}
     with mlflow_errors_as_oserror():
         client = connect()

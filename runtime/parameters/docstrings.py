@@ -10,7 +10,7 @@ def summary(part: type) -> str:
 
 
 def argument_descriptions(part: type) -> dict[str, str]:
-    """Description of each constructor argument of a class, from the section ``Args:`` of its and its bases' docstrings.
+    """Description of each constructor argument, from ``Args:`` in the docstrings of a class and its bases.
 
     Example:
         >>> class Loss:

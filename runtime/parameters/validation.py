@@ -1,4 +1,4 @@
-"""Validation of parameters against the declarations of the components and the classes of the parts."""
+"""Validation of parameters against component declarations and part classes."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""Benchmark of compositionality: rows of the leaderboard, and the deviation of bags of words from chance."""
+"""Compositionality benchmark: rows of the leaderboard, and how far bags of words deviate from chance."""
 
 from benchmarks.quality import compositionality as benchmark
 from benchmarks.quality.leaderboard import SYSTEMS, VISUAL

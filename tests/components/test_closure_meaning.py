@@ -1,4 +1,4 @@
-"""The key of a stage follows the meaning of its code, on the files of this repository."""
+"""A stage's key follows the meaning of its code, tested on the files of this repository."""
 
 import ast
 import io

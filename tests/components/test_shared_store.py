@@ -1,4 +1,4 @@
-"""Large artifacts by reference: the pod's folders hold manifests alone, and readers find the files in the store."""
+"""Large artifacts by reference: the pod's folders hold only manifests, and readers find the files in the store."""
 
 import shutil
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_steps_pass_references_and_read_the_files_of_the_store(
     text = run("vectorize_captions", tmp_path / "second", dataset=copied)
     assert artifacts.read_manifest(resolve(text))["inputs"] == {"dataset": artifacts.artifact_hash(dataset)}
 
-    # A repeated step leaves the files alone that other steps have mapped.
+    # A repeated step does not touch the files that other steps have mapped.
     before = {path: path.stat().st_ino for path in (tmp_path / "mounted").rglob("*") if path.is_file()}
     assert resolve(run("prepare_dataset", tmp_path / "third")).name == place.name
     assert {path: path.stat().st_ino for path in (tmp_path / "mounted").rglob("*") if path.is_file()} == before

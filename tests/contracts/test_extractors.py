@@ -48,7 +48,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "TenCrop": {"crop": 48},
     "Regions": {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "regions": 3, "model_arguments": DETECTOR},
 }
-"""Arguments of small extractors, besides those of a timm backbone."""
+"""Arguments of small extractors, besides arguments of a timm backbone."""
 SIZES = ((64, 64), (80, 48), (40, 70))
 """Width and height of the test images."""
 

@@ -1,4 +1,4 @@
-"""Promises of every registered localizer: regions of N images and one text each -> scores and boxes of the regions."""
+"""Promises of every registered localizer: regions of N images and one text each -> region scores and boxes."""
 
 from types import SimpleNamespace
 from typing import Any

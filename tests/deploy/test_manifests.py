@@ -44,7 +44,7 @@ def pods(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def predictor_pod(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the specification of the pod of an InferenceService, without the keys of its scaling."""
+    """Return the pod specification of an InferenceService, without its scaling keys."""
     return {key: value for key, value in document["spec"]["predictor"].items() if key not in SCALING}
 
 

@@ -17,7 +17,7 @@ from tests.docs.blocks import ROOT
 BIFOCAL = f"""#!/bin/sh
 exec {sys.executable} -m bifocal "$@"
 """
-"""The command of this checkout; the installed one may be that of another."""
+"""The command of this checkout; the installed command may belong to another checkout."""
 IMAGES = 40
 BACKBONE = "tf_efficientnet_lite2"
 

@@ -1,4 +1,4 @@
-"""Notebooks: their code runs at small size, and their stored outputs are those of their code."""
+"""Notebooks: their code runs at small size, and their stored outputs belong to their code."""
 
 import re
 from pathlib import Path

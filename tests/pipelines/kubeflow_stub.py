@@ -83,7 +83,7 @@ class Kubeflow(BaseHTTPRequestHandler):
             namespace = self.authorize(self.query.get("namespace", ""), "experiment")
             return self.page("experiments", self.experiments, namespace)
         if path == "pipelines":
-            # Shared pipelines, those without a namespace, may be read by all.
+            # Everybody may read shared pipelines, which have no namespace.
             namespace = self.query.get("namespace", "") if self.users else ""
             return self.page("pipelines", self.pipelines, self.authorize(namespace, "pipeline") if namespace else "")
         if path.startswith("pipelines/") and path.endswith("/versions"):

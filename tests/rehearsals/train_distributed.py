@@ -1,4 +1,4 @@
-"""Training on two machines, one of which is killed: the model is the one of an undisturbed training, bit for bit.
+"""Training on two machines, one of which is killed: the model equals an undisturbed training's, bit for bit.
 
 Each machine is a process with a disk of its own; only S3 is shared. 'make faults' runs this file: it takes a minute.
 """

@@ -17,7 +17,7 @@ class Detections(NamedTuple):
 
 
 def detect(network: Any, images: Sequence[Tensor], overlap: float, count: int) -> list[Detections]:
-    """Return the best detections, at most ``count``, of each of the images (3, H, W) in [0, 1] of one shape."""
+    """Return at most ``count`` best detections per image; the images (3, H, W) in [0, 1] have one shape."""
     from torchvision.ops import nms
 
     # A threshold would leave an image of weak scores without any region.

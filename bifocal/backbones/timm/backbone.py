@@ -148,7 +148,7 @@ class TimmBackbone:
         return [maps[name] for name in names]
 
     def layer_channels(self, names: Sequence[str]) -> list[int]:
-        """Return the number of channels of the outputs of the modules ``names``."""
+        """Return the number of output channels of each module in ``names``."""
         with torch.no_grad():
             return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
 

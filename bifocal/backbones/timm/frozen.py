@@ -13,7 +13,7 @@ from bifocal.backbones.timm.config import BackboneConfig
 
 
 class FrozenLayers(nn.Module):
-    """Outputs (B, C, h, w) of several layers of a frozen timm model, by name, for square images of ``size`` pixels.
+    """Layer outputs (B, C, h, w) of a frozen timm model, by name, for square images with ``size`` pixels.
 
     Example:
         >>> backbone = FrozenLayers("resnet10t", ["layer3", "layer4"], size=64)

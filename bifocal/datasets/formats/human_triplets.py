@@ -1,4 +1,4 @@
-"""Similarity judgments of people on triplets of images: which of two images is more similar to a query image."""
+"""Human similarity judgments on image triplets: which of two images is more similar to a query image."""
 
 from pathlib import Path
 

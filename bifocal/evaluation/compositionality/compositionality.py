@@ -103,7 +103,7 @@ def edited_captions(captions: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_margins(subject: Subject, choices: pd.DataFrame) -> NDArray[np.float64]:
-    """Return, for each row of ``edited_captions``, the score of the caption minus the score of its edit."""
+    """Return, for each row of ``edited_captions``, the caption's score minus its edit's score."""
     row_of_image = {image_id: row for row, image_id in enumerate(subject.pairs.image_ids)}
     images = choices["image_id"].map(row_of_image).to_numpy()
     texts = sorted({*choices["caption"], *choices["edited"]})

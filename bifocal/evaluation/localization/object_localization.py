@@ -19,7 +19,7 @@ OVERLAPS = ("IoU@0.3", "IoU@0.4", "IoU@0.5")
 
 
 class ObjectLocalization:
-    """mAP of points and of masks, for datasets whose phrases are names of categories (COCO, VOC).
+    """mAP of points and masks, for datasets whose phrases are category names (COCO, VOC).
 
     Oquab et al., CVPR 2015 (points); BEAN, section 4.2 (masks). The threshold of the masks is tuned on ``val``.
 

@@ -29,10 +29,10 @@ Directions = dict[str, dict[str, float]]
 class Baselines:
     """R@K of the model beside models that need no gradient steps, on the same stored features and text.
 
-    Zero-shot: both towers of one contrastive model as they are; only if features and text come from one (``OpenClip``
-    and ``OpenClipText``). Its ranks are kept beside those of ``Retrieval``: heads whose gain over it is not clear are
-    not promoted, and the answer is to register the contrastive model unchanged, with ``initialization: ZeroShot`` and
-    ``phases: []``. CCA: Gong et al., IJCV 2014, see
+    Zero-shot: both towers of one contrastive model, unchanged; only if features and text come from the same model
+    (``OpenClip`` and ``OpenClipText``). Its ranks are kept beside the ranks of ``Retrieval``: heads are not promoted if
+    their gain over it is not clear. Then register the contrastive model unchanged, with ``initialization: ZeroShot``
+    and ``phases: []``. CCA: Gong et al., IJCV 2014, see
     ``bifocal.baselines.cca``, fitted on the split "train"; on two frozen encoders: Li et al., "CSA: data-efficient
     mapping of unimodal features to multimodal features", ICLR 2025.
 

@@ -36,7 +36,7 @@ class Retrieval:
 
     Args:
         protocol: images that are ranked together, and captions per image: ``full`` ranks the whole split; the others
-            are those of the papers, see ``bifocal.metrics.PROTOCOLS``.
+            are protocols of papers, see ``bifocal.metrics.PROTOCOLS``.
         ks: K of R@K.
         max_k: largest K of the recall curves.
         bootstrap_resamples: of the images, for the 95 % intervals.

@@ -68,7 +68,7 @@ def _in_split(table: pd.DataFrame, row_of_image: Mapping[str, int]) -> pd.DataFr
 
 
 def _numbers(decisions: pd.DataFrame) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the numbers of the triplet, of the user and of the choice of each decision."""
+    """Return the numbers of triplet, user and choice for each decision."""
     columns = (
         decisions.groupby(list(TRIPLET)).ngroup(),
         decisions.groupby("user").ngroup(),

@@ -15,7 +15,7 @@ from bifocal.features.extractors.base import TimmExtractor
 
 
 class Grid(TimmExtractor):
-    """The cells of a feature map of a timm backbone as regions; the box of a cell is its share of the image.
+    """Cells of a timm feature map as regions; a cell's box is its share of the image.
 
     The cells of a vision transformer are the tokens of its patches after the last normalization, without class tokens
     and registers. Images are resized and cropped as timm states for the weights, unless ``size`` or ``resize`` say
@@ -66,7 +66,7 @@ class Grid(TimmExtractor):
 
     @property
     def regions(self) -> int:
-        """R: number of cells of the largest map, the map of a square image."""
+        """R: number of cells in the largest map, which a square image has."""
         _, rows, columns = self.map_shape
         return (1 + self.mirror) * rows * columns
 

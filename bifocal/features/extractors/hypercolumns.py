@@ -14,7 +14,7 @@ from bifocal.features.extractors.base import TimmExtractor
 
 
 class Hypercolumns(TimmExtractor):
-    """Outputs of several layers of a timm model, concatenated in each cell of the last layer's map.
+    """Outputs of several timm layers, concatenated in each cell of the last layer's map.
 
     Hariharan et al., "Hypercolumns for object segmentation and fine-grained localization", CVPR 2015. The top layer of
     a network that was trained to name objects discards color and texture; lower layers keep them. The lower maps are
@@ -74,7 +74,7 @@ class Hypercolumns(TimmExtractor):
 
     @property
     def dim(self) -> int:
-        """D: number of channels of all layers, plus the number of classes if requested."""
+        """D: number of channels in all layers, plus the number of classes if requested."""
         return sum(channels for channels, _, _ in self._shapes)
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Features of the image tower of a contrastive model: its projection, or the tokens of its patches."""
+"""Features by a contrastive model's image tower: its projection, or its patch tokens."""
 
 from collections.abc import Sequence
 from functools import cached_property

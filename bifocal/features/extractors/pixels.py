@@ -49,7 +49,7 @@ class Pixels(TimmExtractor):
         return super().describe() | {"layer": PIXELS, "dtype": self.dtype}
 
     def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the rows of each image, the three channels of a pixel adjacent; the score of a row is its width."""
+        """Return each image's rows, with the three channels of a pixel adjacent; a row's score is its width."""
         return [self._rows(image) for image in images]
 
     def _rows(self, image: Tensor) -> ImageRegions:

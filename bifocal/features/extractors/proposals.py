@@ -75,7 +75,7 @@ class Proposals(TimmExtractor):
 
     @cached_property
     def dim(self) -> int:
-        """D: number of channels of the map, or of the layer before the classifier."""
+        """D: number of channels in the map, or in the layer before the classifier."""
         channels: int = self.backbone.network.feature_info[self.stage]["num_chs"]
         with torch.inference_mode():
             return self._features(torch.zeros(1, channels, POOLED_SIZE, POOLED_SIZE).to(self.backbone.device)).shape[1]

@@ -15,7 +15,7 @@ from bifocal.features.base import ImageRegions
 
 
 class Regions:
-    """The best boxes of a detector of torchvision after non-maximum suppression, with the features of its head.
+    """Best boxes of a torchvision detector after non-maximum suppression, with its head's features.
 
     Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1: a proposal is scored by its best class
     and refined for that class; it is kept unless a box of higher score overlaps it by more than ``overlap``. The

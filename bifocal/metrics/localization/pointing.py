@@ -89,7 +89,7 @@ def check_boxes(boxes: Sequence[Boxes]) -> None:
 
 
 def _union_area(boxes: NDArray[np.float64]) -> float:
-    """Return the area of the union of boxes, summed over the cells of the grid of their edges."""
+    """Return the area of the boxes' union, summed over the grid cells between their edges."""
     x, y = np.unique(boxes[:, [0, 2]]), np.unique(boxes[:, [1, 3]])
     across = (boxes[:, 0:1] <= x[:-1]) & (x[1:] <= boxes[:, 2:3])
     down = (boxes[:, 1:2] <= y[:-1]) & (y[1:] <= boxes[:, 3:4])

@@ -139,7 +139,7 @@ def inter_user_agreement(triplet: Tensor, user: Tensor, choice: Tensor) -> tuple
 
 
 def match_kernel(similarities: Tensor) -> float:
-    """Return K(X, Y) of section 4: the mean over all captions of both images of the best similarity in the other image.
+    """Return K(X, Y), section 4: a caption's best similarity in the other image, mean over all captions.
 
     Args:
         similarities: M(x, y) of each caption of one image with each of the other.

@@ -21,7 +21,7 @@ def retrieval_intervals(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, dict[str, Interval]]:
-    """Return the intervals of the metrics of ``summarize``, and of ``recall_sum``, the sum of all R@K.
+    """Return intervals for the metrics of ``summarize`` and for ``recall_sum``, the sum of all R@K.
 
     Each resample draws as many images as there are, with their captions, and keeps the rank of every query: drawing
     the candidates anew would rank a query among copies of its answer.

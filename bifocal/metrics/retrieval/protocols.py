@@ -45,7 +45,7 @@ PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows of images that are ranked together, rows of their captions, and the index of each caption's image."""
+    """Image rows that are ranked together, their caption rows, and the index of each caption's image."""
 
     images: Tensor
     captions: Tensor
@@ -113,7 +113,7 @@ def protocol_ranks(
 
 
 def protocol_score_ranks(folds: Iterable[Fold], scores: BlockScores, *, rerank: bool = False) -> list[FoldRanks]:
-    """Return ``score_ranks`` of each fold, of a model that returns blocks of scores instead of vectors."""
+    """Return ``score_ranks`` per fold, for a model that returns blocks of scores instead of vectors."""
 
     def fold_scores(fold: Fold) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda rows, columns: scores(fold.images[rows], fold.captions[columns])

@@ -64,7 +64,7 @@ class Ranks:
 
 
 def ranks(scores: Tensor, matches: Tensor) -> Ranks:
-    """Return the ranks of the best correct candidate of each row of a matrix in memory.
+    """Return the rank of the best correct candidate in each row of a matrix.
 
     Shape:
         scores (Q, C), matches (Q, C) bool.

@@ -1,4 +1,4 @@
-"""Vectors of images, and of their regions, from the ONNX graphs of an exported model. Needs no torch."""
+"""Image and region vectors from the ONNX graphs of an exported model, without torch."""
 
 import json
 import time

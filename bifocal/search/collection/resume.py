@@ -34,7 +34,7 @@ def open_writer(
 
 
 def _as_written(row: Mapping[str, Any], source: Source, entry: Entry, state: NDArray[np.int64]) -> bool:
-    """Return whether an image is the one that the killed run embedded."""
+    """Return whether the killed run embedded this image, unchanged since."""
     if entry.sha256 is not None or source.dataset is not None:
         return entry.sha256 is None or entry.sha256 == str(row["sha256"])
     if state.any() and state.tolist() == [row[name] for name in FIELDS]:

@@ -1,4 +1,4 @@
-"""Images that a collection is made of: those of a dataset, or a folder, table or archive without captions or splits."""
+"""Images for a collection: from a dataset, or from a folder, table or archive without captions or splits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,7 +114,7 @@ def files_source(source: Path, collection: Path, address: str | None = None) -> 
         return _with_rows(root, folder, table, listed=True)
     archive = source.is_file() and source.suffix.lower() in ARCHIVES
     if not archive and not source.is_dir():
-        raise ValueError(f"{source} is no collection of images: expected {EXPECTED}")
+        raise ValueError(f"{source} is not a collection of images: expected {EXPECTED}")
     folder = Folder(source, [], []) if archive else list_folder(source)
     names = [] if archive else [name for name in folder.others if "/" not in name and name.lower().endswith(ARCHIVES)]
     archives = [source] if archive else [source / name for name in names]
@@ -149,7 +149,7 @@ def _with_rows(
     rejected: Sequence[tuple[str, str]] = (),
     unpacked: bool = False,
 ) -> Source:
-    """Return a source with the rows of a table; with ``listed``, the images are those of its rows alone."""
+    """Return a source with the rows of a table; with ``listed``, it has only images that the rows name."""
     column, caption = recognize(table.columns, "image"), recognize(table.columns, "caption")
     if column is None:
         raise ValueError(

@@ -35,7 +35,7 @@ NORM_TOLERANCE = 1e-2
 
 @dataclass(frozen=True)
 class Item:
-    """An image of a collection; the attributes are columns of ``ITEMS_SCHEMA``, and the state of its file."""
+    """Image of a collection: columns of ``ITEMS_SCHEMA``, and its file's state."""
 
     item_id: str
     image: str | None

@@ -1,4 +1,4 @@
-"""The rows of highest score of a matrix, in blocks of a memory-mapped file."""
+"""Rows with the highest scores in a memory-mapped matrix, block by block."""
 
 from typing import Any
 

@@ -191,7 +191,7 @@ class SearchIndex:
         return SearchIndex(*self._parts()._replace(removed=removed))
 
     def with_items(self, items: pa.Table, vectors: Any, bias: NDArray[Any] | None = None) -> "SearchIndex":
-        """Return the index with more items, whose rows follow those of the index.
+        """Return the index with more items, in rows after its own.
 
         Args:
             items: table with the columns of the index; a missing column is null.

@@ -29,7 +29,7 @@ class Answers:
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
 
     def add(self, items: Collection[str], count: Callable[[], None]) -> str:
-        """Return the id of a new answer; ``count`` is called at the first choice of one of its items."""
+        """Return a new answer's id; ``count`` is called when one of its items is first chosen."""
         name = secrets.token_urlsafe(12)
         self._answers[name] = _Answer(frozenset(items), count)
         if len(self._answers) > self._limit:

@@ -24,7 +24,7 @@ RATES = ("errors", "nothing_found", "relevance", "clicks")
 
 @dataclass(frozen=True)
 class Release:
-    """Identity of a release: a name for people, the number of the version, and the hash of its files."""
+    """Identity of a release: a name for people, the version number, and the hash of its files."""
 
     name: str
     version: int | None

@@ -36,7 +36,7 @@ async function send(path, options = {}) {
   try {
     reason = (await answer.json()).error;
   } catch {
-    // a proxy's answer is no JSON
+    // a proxy's answer is not JSON
   }
   throw new ServiceError(answer.status, reason);
 }

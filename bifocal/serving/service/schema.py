@@ -46,7 +46,7 @@ class SearchRequest:
 
 @dataclass(kw_only=True)
 class ExplainRequest:
-    """Heatmaps of the phrases of a sentence in the image of an item.
+    """Heatmaps of a sentence's phrases in an item's image.
 
     Attributes:
         id: id of the item.

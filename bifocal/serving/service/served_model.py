@@ -41,7 +41,7 @@ class Heatmap:
 
     @property
     def point(self) -> tuple[float, float]:
-        """X and y of the highest value, as fractions of width and height; of several, the one nearest their center."""
+        """Position of the highest value as fractions of the width and height; ties: nearest their center."""
         return peak(self.values)
 
     def data_url(self) -> str:

@@ -20,7 +20,7 @@ class Settings:
     max_body_bytes: int = 65_536  # of a request in JSON
     max_requests: int = 1024  # at a time; further ones are answered with 429
     max_uploads: int = 16  # image files at a time: each is held in memory
-    requests_per_second: float = 0.0  # of a client, on average; 0 is no limit
+    requests_per_second: float = 0.0  # of a client, on average; 0 means no limit
     body_seconds: float = 20.0  # longest time in which the body of a request arrives
     api_keys: frozenset[str] = frozenset()  # empty if the service needs no key
     admin_key: str | None = None  # may delete items; None if nobody may

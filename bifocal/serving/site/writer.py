@@ -77,7 +77,7 @@ def _new_folder(destination: Path) -> Iterator[Path]:
 
 
 def _write_page(folder: Path) -> None:
-    """Write the page of the service, with the files of ``page/static`` in place of its files of the same names."""
+    """Write the service's page, where files of ``page/static`` replace its files with the same names."""
     (folder / "page").mkdir()
     page = files("bifocal.serving") / "page"
     own = {file.name: file for file in (page / "static").iterdir()}

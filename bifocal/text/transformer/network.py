@@ -1,4 +1,4 @@
-"""Networks of pretrained transformers: hidden states of tokens, and vectors of sentences."""
+"""Networks of pretrained transformers: hidden token states, and sentence vectors."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

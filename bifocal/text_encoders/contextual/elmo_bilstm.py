@@ -44,7 +44,7 @@ class ElmoBiLSTMEncoder(TextEncoder):
         return normalize(torch.cat([last_true_step(ahead, lengths), back[:, 0]], dim=1), dim=1)
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
-        """Return the embeddings (B, T, d) of the words, of unit norm; zero after the end of a sentence."""
+        """Return unit word embeddings (B, T, d); zero after the end of a sentence."""
         embeddings = normalize(torch.cat(self._outputs(values, lengths), dim=2), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
@@ -54,7 +54,7 @@ class ElmoBiLSTMEncoder(TextEncoder):
         return ("batch", self.layers, "time", self.input_dim)
 
     def _outputs(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the outputs (B, T, d / 2) of both directions; those after the end of a sentence are undefined."""
+        """Return the outputs (B, T, d / 2) of both directions; outputs after the end of a sentence are undefined."""
         check_layers(values, self.layers, self.input_dim, type(self).__name__)
         tokens = values[:, 0, :, : self.input_dim // 2]
         ahead, _ = self.forwards(tokens)

@@ -64,7 +64,7 @@ class ElmoMixtureEncoder(TextEncoder):
         return normalize(self.sentence_layers(self.sentence_mixture(torch.stack(last))), dim=1)
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
-        """Return the embeddings (B, T, d) of the words, of unit norm; zero after the end of a sentence."""
+        """Return unit word embeddings (B, T, d); zero after the end of a sentence."""
         check_layers(values, self.layers, self.input_dim, type(self).__name__)
         embeddings = normalize(self.word_layers(self.word_mixture(values.transpose(0, 1))), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]

@@ -1,4 +1,4 @@
-"""A trainable mixture of the layers of contextual vectors before an encoder of sequences."""
+"""Trainable mixture of contextual layers before a sequence encoder."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -12,7 +12,7 @@ from bifocal.text_encoders.recurrent.sequences import check_layers
 
 
 class LayerMixtureEncoder(TextEncoder):
-    """A weighted mean of the layers of every token, then an encoder of token vectors, such as SRU.
+    """Weighted mean of each token's layers, then an encoder of token vectors, such as SRU.
 
     Peters et al., NAACL 2018, eq. (1), for ELMo; Devlin et al., NAACL 2019, section 5.3, for the layers of BERT.
 

@@ -10,7 +10,7 @@ from bifocal.text_encoders.recurrent.sequences import check_layers
 
 
 class TokenMixtureEncoder(TextEncoder):
-    """Affine maps of a mixture of layers: of every word, and of the mean of the words as sentence.
+    """Affine maps of a mixture of layers: for every word, and for their mean as the sentence.
 
     The mixture is eq. (1) of Peters et al., NAACL 2018. Words and sentence are the input of ``GroundingModel``,
     as in ``ElmoMixtureEncoder``, for vectors that are not split into forward and backward halves, as a transformer's.
@@ -50,7 +50,7 @@ class TokenMixtureEncoder(TextEncoder):
         return normalize(self.sentence(mean), dim=1)
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
-        """Return the embeddings (B, T, d) of the words, of unit norm; zero after the end of a sentence."""
+        """Return unit word embeddings (B, T, d); zero after the end of a sentence."""
         mixed, inside = self._mix(values, lengths)
         return normalize(self.words(mixed), dim=2) * inside
 

@@ -14,8 +14,8 @@ from bifocal.text_encoders.recurrent.sru_layer import SRULayerFunction
 class SRULayer(nn.Module):
     """One layer of simple recurrent units.
 
-    Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates depend on the input
-    alone::
+    Lei and Zhang, "Training RNNs as fast as CNNs", 2017 (first version), eq. (3)-(7); the gates depend only on
+    the input::
 
         x~_t = W x_t        f_t = sigmoid(W_f x_t + b_f)        r_t = sigmoid(W_r x_t + b_r)
         c_t = f_t c_{t-1} + (1 - f_t) x~_t        h_t = r_t tanh(c_t) + (1 - r_t) x_t

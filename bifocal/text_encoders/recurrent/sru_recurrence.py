@@ -52,7 +52,7 @@ def recurrence_forward(
 def recurrence_backward(
     grad_output: Tensor, u: Tensor, skip: Tensor, state: Tensor, mask: Tensor | None, sizes: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return gradients of ``u`` before its sigmoids, and of ``skip`` (N, d), which may be a view of ``u``."""
+    """Return gradients for ``u`` before its sigmoids, and for ``skip`` (N, d), which may be a view of ``u``."""
     dim = skip.shape[1]
     forget, reset = u[:, dim : 2 * dim], u[:, 2 * dim : 3 * dim]
     grad_u = torch.empty_like(u)

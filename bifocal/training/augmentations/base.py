@@ -15,7 +15,7 @@ Augment = Callable[[Batch, Generator], Batch]
 
 
 class Augmentation(CheckedByConstruction, ABC):
-    """Random change of training batches: base of the parts of ``bifocal.training.augmentations``."""
+    """Random change of training batches: base class of ``bifocal.training.augmentations``."""
 
     @abstractmethod
     def prepare(self, inputs: TrainingInputs) -> Augment:

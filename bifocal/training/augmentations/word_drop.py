@@ -54,7 +54,7 @@ def drop_tokens(text: TextBatch, generator: Generator, *, probability: float) ->
 
 
 def drop_terms(text: TextBatch, generator: Generator, *, columns: Tensor, probability: float) -> TextBatch:
-    """Return bags of words (B, K) without random terms, of ``columns`` (K,) bool; a bag keeps the norm of its terms."""
+    """Return bags of words (B, K) without random terms in ``columns`` (K,) bool; each bag keeps its norm."""
     row, column = ((text.values != 0) & columns).nonzero(as_tuple=True)
     draws = torch.rand(len(row), generator=generator)
     highest = torch.full((len(text.values),), -1.0).scatter_reduce(0, row, draws, "amax")

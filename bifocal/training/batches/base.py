@@ -36,7 +36,7 @@ class PreparedBatches:
 
 
 class Batches(CheckedByConstruction, ABC):
-    """Choice of the examples that share a batch: base of the parts of ``bifocal.training.batches``.
+    """Choice of examples that share a batch: base class of ``bifocal.training.batches``.
 
     ``batch_size`` counts examples; the class says what an example is.
     """

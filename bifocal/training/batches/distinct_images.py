@@ -50,7 +50,7 @@ class DistinctImageBatches(Batches):
 
 
 def distinct_batches(image_of_caption: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
-    """Return batches of exactly ``batch_size`` captions of distinct images, in the random order of an epoch."""
+    """Return batches of exactly ``batch_size`` captions with distinct images, in an epoch's random order."""
     generator = epoch_generator(seed, epoch)
     order, index = shuffle_within_images(image_of_caption, generator)
     batches: list[Tensor] = []

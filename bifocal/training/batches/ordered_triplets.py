@@ -1,4 +1,4 @@
-"""Batches of image triplets in the order of the similarity of their texts."""
+"""Batches of image triplets, ordered by text similarity."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -112,7 +112,7 @@ class PhraseBoxSampler:
 
 
 def append_neighbors(rows: Tensor, positives: Tensor, generator: Generator) -> Tensor:
-    """Return the pairs (n, 2) of a batch, then one more of the ``positives`` (P, 2) of each phrase and of each box."""
+    """Return a batch's pairs (n, 2), then one more pair from ``positives`` (P, 2) per phrase and per box."""
     others = positives[torch.randperm(len(positives), generator=generator)]
     others = others[~torch.isin(_codes(others), _codes(rows))]
     more = (_first_of_each(others[torch.isin(others[:, key], rows[:, key])], key) for key in (0, 1))

@@ -95,7 +95,7 @@ def ridge(inputs: Tensor, targets: Tensor, regularization: float) -> Tensor:
 
 
 def imagenet_names() -> Sequence[Sequence[str]]:
-    """Return the synonyms of each of the 1,000 classes of ImageNet, in the order of timm's classifiers."""
+    """Return the synonyms of each ImageNet class (1,000), in the order of timm's classifiers."""
     from timm.data import ImageNetInfo  # imported here: it takes seconds
 
     info = ImageNetInfo()

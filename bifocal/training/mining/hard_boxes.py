@@ -17,7 +17,7 @@ MAX_WAITING = 4_000_000
 
 
 class ImageScores(NamedTuple):
-    """Scores (p, b) of the proposals of one image for its phrases, with rows of phrases and numbers of boxes."""
+    """Scores (p, b) of one image's proposals for its phrases, with phrase rows and box numbers."""
 
     phrases: Tensor
     boxes: Tensor

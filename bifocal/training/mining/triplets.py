@@ -25,7 +25,7 @@ def relevant_images(pairs: SemanticPairs, neighbors: int = 32) -> Tensor:
 def mine_triplets(
     similarities: Sequence[tuple[float, Tensor]], relevance: Tensor, margin: float, triplets_per_pair: int = 100
 ) -> Tensor:
-    """Return the triplets with the largest loss of each query and relevant image of a pool of P images.
+    """Return the triplets with the largest loss per query and relevant image, in a pool of P images.
 
     The first Q images of the pool are the queries. The loss is the weighted sum of the trained equations (1)-(3);
     ``similarities`` has the weight and the similarity (Q, P) of each. ``relevance`` is (Q, P) bool. Triplets without a

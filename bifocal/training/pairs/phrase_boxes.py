@@ -106,11 +106,11 @@ class PhraseBoxPairs:
         return (self._overlapping[place] == codes) if len(self._overlapping) else torch.zeros_like(codes).bool()
 
     def boxes(self, rows: Tensor) -> RegionBatch:
-        """Return the features of the boxes of these numbers (n,), each as an image of one region."""
+        """Return the features of the boxes with these numbers (n,), each as an image with one region."""
         return self.features.gather_regions(self._store_rows[(rows // self.regions).numpy()], rows % self.regions)
 
     def proposals(self, image: int) -> Tensor:
-        """Return the numbers of the proposals of the image in this row of ``image_ids``."""
+        """Return the proposal numbers for the image in this row of ``image_ids``."""
         count = int(self.features.counts(self._store_rows[image : image + 1]))
         return image * self.regions + torch.arange(count)
 
@@ -127,7 +127,7 @@ class PhraseBoxPairs:
 
 
 def draw_per_group(groups: Tensor, keys: Tensor, maximum: int) -> Tensor:
-    """Return the rows of the ``maximum`` lowest ``keys`` (n,) of each of the ``groups`` (n,), by group, then by key.
+    """Return the rows with each group's ``maximum`` lowest ``keys`` (n,), sorted by group, then by key.
 
     With random keys the draw is uniform, also if it is made in parts that are drawn again together.
 

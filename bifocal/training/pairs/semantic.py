@@ -54,7 +54,7 @@ class SemanticPairs:
         return TextBatch(dense, torch.ones(len(images), dtype=torch.int64))
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return s of section 5.1, the product of the texts, of the n pairs of images of these rows (n,) and (n,)."""
+        """Return s of section 5.1, the product of the texts, for n image pairs in these rows (n,) and (n,)."""
         products = self.vectors[first.numpy()].multiply(self.vectors[second.numpy()])
         return torch.from_numpy(products.sum(axis=1).A1)
 

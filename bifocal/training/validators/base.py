@@ -23,7 +23,7 @@ class Validator(Protocol):
 
 
 class Validation(CheckedByConstruction, ABC):
-    """Choice of the validation metric, ``monitor``: base of the parts of ``bifocal.training.validators``."""
+    """Choice of the validation metric, ``monitor``: base class of ``bifocal.training.validators``."""
 
     monitor: ClassVar[str]
 

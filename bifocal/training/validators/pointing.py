@@ -55,7 +55,7 @@ class Pointing(Validation):
 
 @dataclass(frozen=True)
 class PointingValidator:
-    """Share of phrases, the ``rows`` of ``dataset``, whose heatmap has its maximum in one of their boxes; percent."""
+    """Percentage of phrases, ``rows`` of ``dataset``, whose heatmap has its maximum in a ground-truth box."""
 
     monitor: ClassVar[str] = Pointing.monitor
     dataset: Dataset

@@ -21,7 +21,7 @@ class FindChangesParams(Params):
 
 COMPONENT = ClusterStep(
     name="find_changes",
-    summary="Compare the dataset with the one of the last training, and say whether to train again.",
+    summary="Compare the dataset with the last training's dataset, and say whether to train again.",
     params=FindChangesParams,
     inputs=("dataset",),
     outputs=(),

@@ -68,7 +68,7 @@ def _push_branch(clone: Path, revision: str) -> None:
     branch = f"{BRANCHES}/{name}"
     files = [*DVC_FILES, *(path for path in EXTRA_FILES if (clone / path).is_file())]
     call("git", "add", "--force", *files, folder=clone)
-    message = f"Add the outputs of the pipeline run {name}\n\nThe code and the user files are those of {revision}."
+    message = f"Add the outputs of the pipeline run {name}\n\nThe code and the user files have the revision {revision}."
     call("git", "commit", "--quiet", "--no-verify", "--message", message, folder=clone, environment=AUTHOR)
     try:
         call("git", "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}", folder=clone)

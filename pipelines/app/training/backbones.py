@@ -21,7 +21,7 @@ DEMO_SIZE = 224
 DEMO_WARNING = (
     "warning: {problem}\nThe backbone of 'bifocal demo' takes their place. It knows 1,400 drawn scenes: it tells "
     "colors, textures and shapes apart, and recognizes nothing in photographs. Expect results far below "
-    "those of ImageNet weights: give these with --weights, or run again with a network."
+    "the results with ImageNet weights: give these with --weights, or run again with a network."
 )
 HALF = [0.5, 0.5, 0.5]
 KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -102,7 +102,7 @@ def recognize(weights: Path) -> str:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
-            f"{weights} is no safetensors file ({error}); convert it with safetensors.torch.save_file"
+            f"{weights} is not a safetensors file ({error}); convert it with safetensors.torch.save_file"
         ) from error
     for name, arguments in KNOWN.items():
         with torch.device("meta"):

@@ -16,7 +16,7 @@ from pipelines.app.stages import run_stages, stages_of_run
 from runtime import parameters
 
 SIZES, EPOCHS = (224, 192, 160, 128), (3, 20)
-"""Image sizes below that of the parameters, pixels, the largest first; fewest and most epochs."""
+"""Image sizes in pixels to try below the size of the parameters, largest first; fewest and most epochs."""
 RESERVE = 0.15
 """Fraction of the budget that is not planned: the measurement is short, and other programs take time."""
 FIXED, PER_IMAGE = 35.0, 0.015
@@ -27,7 +27,7 @@ FILE = "budget.json"
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured seconds of an image of ``size`` pixels, proportional to its area: features, one epoch of training."""
+    """Measured seconds per image with ``size`` pixels, proportional to its area: features, one training epoch."""
 
     extraction: float
     epoch: float
@@ -78,7 +78,7 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
 
 
 def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Costs:
-    """Measure the features of a few images, and two steps of an image encoder of ``dim`` dimensions.
+    """Measure features of a few images, and two steps of an image encoder with ``dim`` dimensions.
 
     The weights, which do not change the time, are not loaded.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """Subject of the checks: values of ``params.yaml`` per recipe, commit of the user files, namespace and flows."""
+    """Subject of the checks: ``params.yaml`` values per recipe, user files' commit, namespace and flows."""
 
     values: Sequence[Mapping[str, Any]]
     resources: Resources

@@ -1,4 +1,4 @@
-"""Assessment of a registered version: checks of its tags, then of its files against the files of the champion."""
+"""Assessment of a registered version: check its tags, then compare its files with the champion's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from runtime.mlflow.registry import RELEASE_TAG, Version
 
 
 def registry_checks(tags: Mapping[str, str], allow_dirty: bool) -> list[Check]:
-    """Return the checks that need no evaluation: of vetoes, and of the commit of the code."""
+    """Return the checks that need no evaluation: vetoes, and the commit of the code."""
     veto, commit = tags.get(VETO, ""), tags.get("git_commit", "unknown")
     no_commit = not allow_dirty and (commit == "unknown" or commit.endswith("-dirty"))
     return [

@@ -1,4 +1,4 @@
-"""Exported backbone: its features equal those of extract_features, for any batch size, from an image file."""
+"""Exported backbone: its features equal extract_features', for any batch size, from an image file."""
 
 import base64
 import json

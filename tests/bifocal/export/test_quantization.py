@@ -1,4 +1,4 @@
-"""Graphs of int8: near those of float32, smaller, and with the same dynamic dimensions."""
+"""Graphs of int8: near float32 graphs, smaller, and with the same dynamic dimensions."""
 
 from collections.abc import Callable
 from pathlib import Path

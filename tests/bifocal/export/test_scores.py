@@ -39,7 +39,7 @@ def test_scores_of_the_graph_are_those_of_the_model(arguments: dict[str, Any], b
 
 
 def test_exported_scores_have_dynamic_dimensions(tmp_path: Path) -> None:
-    """The other two graphs are exported like those of every encoder: see ``tests/contracts``."""
+    """The other two graphs are exported as for every encoder: see ``tests/contracts``."""
     model, file = new_model({}), tmp_path / "scores.onnx"
     assert branches(model) == ("image_encoder", "text_encoder", "scores")
     save_model(tmp_path, model)

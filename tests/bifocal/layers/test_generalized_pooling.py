@@ -20,7 +20,7 @@ def sigmoid(x: float) -> float:
 
 
 def gru(network: nn.GRU, sequence: list[list[float]]) -> list[list[float]]:
-    """Outputs of a GRU of one layer, with the equations of its paper as torch states them."""
+    """Outputs of a GRU with one layer, by the paper's equations as torch states them."""
     size = network.hidden_size
     state, outputs = [0.0] * size, []
     for x in sequence:

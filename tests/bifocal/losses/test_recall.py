@@ -28,7 +28,7 @@ def rank(scores: list[float], i: int) -> int:
 
 
 def recall_costs(scores: list[list[float]], matches: list[list[bool]], surrogate: str) -> list[float]:
-    """The cost of every match of every row, in a ranking without the other positives of the row."""
+    """Cost of every match in every row, in a ranking without the row's other positives."""
     costs = []
     for y, truth in zip(scores, matches, strict=True):
         negatives = [y[j] for j in range(len(y)) if not truth[j]]

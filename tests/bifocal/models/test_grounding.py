@@ -127,7 +127,7 @@ ABLATIONS = [{"softmax": True}, {"word_level": 0, "sentence_level": 0}, {"unit_s
 
 @pytest.mark.parametrize("ablation", [{}, *ABLATIONS])
 def test_heatmaps_and_scores_have_the_same_attention(ablation: dict[str, Any]) -> None:
-    """Table 3 of the paper reports pointing, so an ablation of the scores must be one of the heatmaps too."""
+    """Table 3 of the paper reports pointing, so an ablation of the scores must change the heatmaps too."""
     model, batch = new_model(**ablation), new_batch(3, 1)
     with torch.no_grad():
         cells, (sentences, _) = model.embed_images(batch.regions), model.embed_captions(batch.text)

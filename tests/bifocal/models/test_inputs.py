@@ -1,4 +1,4 @@
-"""A model refuses features and texts other than those that it was trained with."""
+"""A model refuses features and texts other than its training's."""
 
 from pathlib import Path
 

@@ -144,7 +144,7 @@ def test_missing_and_dropped_metrics_fail_their_guards(
 
 
 def test_guard_allows_a_drop_only_if_its_bound_does(dataset: Dataset, model: Callable[[float], ExportedModel]) -> None:
-    """A drop of 2 points on 50 images, of which 49 changed, is no evidence against a drop of 10."""
+    """A drop of 2 points on 50 images, of which 49 changed, does not exclude a 10-point drop."""
     former, other = pointing(dataset, 0.5), pointing(dataset, 0.52)
     strong = replace(model(0.6), ranks=former)
     weak = replace(model(0.0), ranks=other.assign(rank=1 - other["rank"]))

@@ -39,7 +39,7 @@ def test_join_queries_rejects_repeated_queries() -> None:
 
 
 def test_join_queries_rejects_unlike_and_unknown_protocols() -> None:
-    """The same images in five folds have other candidates: each fold alone is easier than the whole split."""
+    """The same images in five folds have other candidates: each fold is easier than the whole split."""
     full, folds = ranks(5, range(10)), ranks(9, range(10)).assign(protocol="fold")
     with pytest.raises(ValueError, match="image_retrieval: 10 of 10 common queries were ranked under different prot"):
         join_queries(full, folds)

@@ -28,7 +28,7 @@ def write_run(
         prefix: of the item ids.
         regions: whether the collection has the vectors and boxes of its regions.
         noise: standard deviation of what is added to each number of a vector: a model that finds less.
-        sign: -1 for another model with the same scores: its vectors and those of its sentences are negated.
+        sign: -1 for another model with the same scores: its image and sentence vectors are negated.
     """
     shutil.copytree(demo.directory / ONNX, folder / ONNX)
     shutil.copy(demo.directory / "params.yaml", folder)
@@ -54,7 +54,7 @@ def write_run(
 
 
 def embed_regions(onnx: Path, paths: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the vectors of the regions of each image, and the boxes of the regions of any image."""
+    """Return the region vectors of each image, and the boxes, which are equal for every image."""
     model = ImageVectors(onnx)
     found: list[np.ndarray] = []
     for start in range(0, len(paths), 32):

@@ -42,7 +42,7 @@ def save(file: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, i
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    """A model of one dimension: score = 1000 times the largest cell of the first level + the sum of the word ids."""
+    """A model with one dimension: score = 1000 times the first level's largest cell + the sum of the word ids."""
     node = helper.make_node
     ids, lengths = {"values": (TensorProto.INT64, 2)}, {"lengths": (TensorProto.INT64, 1)}
     text = [

@@ -19,7 +19,7 @@ WORKER = Path(__file__).with_name("worker.py")
 def results(
     stores: Any, configuration: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
-    """Results of one process and of each of two."""
+    """Results of one process, and of each process in a pair."""
     tables, _, _ = stores
     folder = tmp_path_factory.mktemp("distributed")
     for name in ("features", "text"):
@@ -39,10 +39,10 @@ def results(
     for command in ([sys.executable], torchrun):
         done = subprocess.run([*command, str(WORKER), str(folder)], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    # Each run resumed once, and rank 0 alone logged it.
+    # Each run resumed once, and only rank 0 logged it.
     assert done.stderr.count("resuming at epoch 2, step 2") == 1
     assert done.stderr.count("SIGTERM: saved") == 1
-    # Rank 0 alone has checkpoints: the other gets the last and the best from it.
+    # Only rank 0 has checkpoints: the other gets the last and the best from it.
     assert (folder / "machine0" / "plain2" / "best.safetensors").is_file()
     assert not (folder / "machine1").exists()
     names = ("0of1", "0of2", "1of2")

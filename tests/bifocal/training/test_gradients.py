@@ -125,7 +125,7 @@ def test_frozen_encoder_gets_no_gradient(pairs: ImageCaptionPairs, new_model: Ne
 
 
 def backbone_gradients(recompute: bool) -> tuple[int, dict[str, Tensor]]:
-    """Return the number of forward passes of one block of the backbone, and the gradients."""
+    """Return the number of forward passes through one block of the backbone, and the gradients."""
     torch.manual_seed(0)
     narrow = {"channels": [8, 8, 8, 8], "stem_width": 8}
     encoder = BEANEncoder(dim=4, maps=6, backbone="resnet10t", crop=None, eval_resize="as_is", model_arguments=narrow)

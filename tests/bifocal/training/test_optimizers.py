@@ -1,4 +1,4 @@
-"""Weight decay of matrices alone."""
+"""Weight decay only of matrices."""
 
 import pytest
 import torch

@@ -31,7 +31,7 @@ class Values:
 
 
 class Given(Validation):
-    """Validation with the given values; those of one metric on equally many images are comparable."""
+    """Validation with the given values; values of one metric on equally many images are comparable."""
 
     def __init__(self, monitor: str, values: list[float], images: int = 100) -> None:
         self.validator, self.compared = Values(monitor, values), (monitor, images)

@@ -117,7 +117,7 @@ def test_sources_without_images_are_refused(inputs: dict[str, Path], tmp_path: P
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="has no images: expected a folder of images, of tar shards"):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "empty"))
-    with pytest.raises(ValueError, match="is no collection of images"):
+    with pytest.raises(ValueError, match="is not a collection of images"):
         embed(inputs, tmp_path / "collection", source=str(tmp_path / "nothing"))
     pq.write_table(pa.table({"city": ["Oslo"]}), tmp_path / "list.parquet")
     with pytest.raises(ValueError, match="no column is recognized as the image's"):

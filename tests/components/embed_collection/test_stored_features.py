@@ -26,7 +26,7 @@ Embed = Callable[..., Collection]
 
 @pytest.fixture
 def embed(tmp_path: Path) -> Embed:
-    """``embed(scale, same)`` embeds scenes whose stored features are those of the backbone times ``scale``."""
+    """``embed(scale, same)`` embeds scenes whose stored features are the backbone's times ``scale``."""
     corpus = Scenes(train=2, val=2, test=2, size=64).read(tmp_path / "images")
     partial = artifacts.open_partial(tmp_path / "dataset", {})
     write_dataset(partial, "Scenes", corpus, copy_images=True, max_pixels=10_000, max_rejected_fraction=0.0)

@@ -68,7 +68,7 @@ def test_a_later_run_with_the_same_images_writes_the_same_files(inputs: dict[str
 
 def test_a_file_of_the_last_seconds_is_read_again(inputs: dict[str, Path], photos: Path, tmp_path: Path) -> None:
     for file in photos.iterdir():
-        os.utime(file, (0, 0))  # the time of modification is old, that of the change is not
+        os.utime(file, (0, 0))  # the time of modification is old, the time of the change is not
     embed(inputs, tmp_path / "former", source=str(photos))
     assert not (tmp_path / "former" / stat_cache.STATES).exists()
     metrics = embed(inputs, tmp_path / "collection", source=str(photos), former=str(tmp_path / "former"))

@@ -123,7 +123,7 @@ def test_examples_of_the_readme_are_valid():
 
 
 def test_changed_published_features_change_the_dataset(tmp_path):
-    """The features stage reads them below the root that prepare_dataset alone names: the dataset must tell caches."""
+    """The features stage reads them below the root that only prepare_dataset names: the dataset must tell caches."""
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}_caps.txt").write_text("a dog\n" * 5)
         (tmp_path / f"{name}_ids.txt").write_text("1\n")

@@ -16,7 +16,7 @@ from components.register_model.spec import RegisterModelParams
         ({"image_retrieval": {"R@1": 12.345}, "pointing": {"accuracy": 50.0}}, {"image_retrieval.R_at_1": "12.35"}),
         ({"pointing": {"accuracy": 50.0}}, {}),
     ],
-    ids=["retrieval", "pointing alone"],
+    ids=["retrieval", "only pointing"],
 )
 def test_recalls_are_tags(
     report: dict[str, Any], tags: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -50,7 +50,7 @@ def validated(epochs: list[int], learning_rate: float = 0.02) -> TrainEmbeddingP
 
 @pytest.fixture(scope="module")
 def artifacts(scened: Scened) -> dict[str, Path]:
-    """Boxes of each scene are nine cells and those of its objects; a feature is the content of the box, with noise."""
+    """Boxes of each scene: nine cells and its objects' boxes; a feature is the box's content, with noise."""
     paths = scened(60, 20)
     tables = read_dataset(paths["dataset"])
     random = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_correlation_analysis_of_phrases_localizes_without_a_training(
     x = torch.cat([block.images[block.image_of_text] for block in blocks]).double()
     y = torch.cat([block.texts for block in blocks]).double()
     assert metrics["pairs"] == len(y) == len(inputs.phrases("train").resampled(10))
-    # Correlations of the projected pairs: those of the fit, which the ridge lowers.
+    # Correlations of the projected pairs equal the fit's, which the ridge lowers.
     model = load_model(tmp_path).double()
     left, right = model.image_encoder.projection(x).detach(), model.text_encoder.projection(y).detach()
     both = torch.corrcoef(torch.cat([left, right], dim=1).T)

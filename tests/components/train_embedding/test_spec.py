@@ -17,7 +17,7 @@ GROUNDING = {"name": "GroundingModel", "dim": 8, "image_encoder": "MultiLevelEnc
 
 
 def validated(phase: dict[str, Any], **changes: Any) -> TrainEmbeddingParams:
-    """The values of params.yaml with changes, those of ``phase`` in the first phase."""
+    """The values of params.yaml with changes; changes of ``phase`` are in the first phase."""
     values = parameters.load(ROOT / "params.yaml")
     section = parameters.merge(values["train_embedding"], {"phases": {0: phase}} if phase else {})
     params = parameters.validate({"seed": 0, "train_embedding": section | changes}, [COMPONENT])["train_embedding"]

@@ -1,4 +1,4 @@
-"""The collection of a run: its order is that of the evaluation."""
+"""The collection of a run: its order is the evaluation's."""
 
 from pathlib import Path
 

@@ -123,7 +123,7 @@ def test_errors_name_what_to_do(command: Command, tmp_path: Path) -> None:
     result = command("search", "a red star")
     assert "train one with 'bifocal train DIR'" in str(result.exception)
     result = command("search", "a red star", "--run", tmp_path)
-    assert "is no run folder: it has no params.yaml" in str(result.exception)
+    assert "is not a run folder: it has no params.yaml" in str(result.exception)
     result = command("train", tmp_path, "--weights", tmp_path / "none.safetensors")
     assert "no such file; expected a safetensors file" in str(result.exception)
     result = command("sarch-for", "x")

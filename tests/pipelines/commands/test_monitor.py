@@ -38,7 +38,7 @@ SECRET = "a secret purple heart"
 
 @dataclass
 class World:
-    """A run that grows, and its log; ``vectors`` are those of the images 0 to 239, the last 60 of which are drawn."""
+    """A run that grows, and its log; ``vectors`` belong to the images 0 to 239, the last 60 of which are drawn."""
 
     demo: TrainedModel
     folder: Path

@@ -151,7 +151,7 @@ def test_each_stage_fetches_its_user_files_by_their_fingerprint() -> None:
                 "producerTask": "fingerprint",
                 "outputParameterKey": stage,
             }
-            # A new commit alone changes no argument of the step, so Kubeflow takes it from the cache.
+            # A new commit changes no argument of the step, so Kubeflow takes it from the cache.
             assert "revision" not in given
             assert tasks[fetch]["cachingOptions"]["enableCache"]
     assert "artifacts" not in tasks["pretrain-sorter"]["inputs"]

@@ -115,12 +115,12 @@ def test_schedules_file_of_the_repository_is_valid() -> None:
     ("cron", "expected"),
     [
         ("0 3 * * 1", "has 5 fields, expected six.*put '0 '"),
-        ("0 0 25 * * *", "'25' is no hour"),
-        ("0 0 3 * * 7", "'7' is no weekday"),
-        ("0 0 3 0 * *", "'0' is no day"),
-        ("0 0 3 * foo *", "'foo' is no month"),
-        ("0 9-5 3 * * *", "'9-5' is no minute"),
-        ("0 */0 3 * * *", "is no minute"),
+        ("0 0 25 * * *", "'25' is not a valid hour"),
+        ("0 0 3 * * 7", "'7' is not a valid weekday"),
+        ("0 0 3 0 * *", "'0' is not a valid day"),
+        ("0 0 3 * foo *", "'foo' is not a valid month"),
+        ("0 9-5 3 * * *", "'9-5' is not a valid minute"),
+        ("0 */0 3 * * *", "is not a valid minute"),
         ("0 0 3 31 2,4 *", "would never run"),
     ],
 )

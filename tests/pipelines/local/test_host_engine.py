@@ -80,11 +80,11 @@ def test_host_engine_stop_kills_the_running_step(tmp_path: Path) -> None:
 
 
 def check_end(process_id: str) -> None:
-    """Wait for the end of a killed process: the kernel may need a moment; alone it would sleep for a minute."""
+    """Wait for the end of a killed process: the kernel may need a moment; not killed, it would sleep for a minute."""
     state = Path("/proc") / process_id / "stat"
     deadline = time.monotonic() + 20.0
     while is_running(state):
-        assert time.monotonic() < deadline, "the process outlived the one that started it"
+        assert time.monotonic() < deadline, "the process outlived its parent"
         time.sleep(0.01)
 
 

@@ -89,7 +89,7 @@ def test_the_small_pipeline_is_retried_fails_by_a_lost_pod_and_goes_on(tmp_path:
     assert decision["candidate"]["version"] == registration["version"]
     assert not decision["promoted"]
     assert "12 of 12 test images can be compared, 250 are required" in decision["reasons"]
-    # A pod starts with its inputs alone, at minio/mlpipeline/v2/artifacts/<pipeline>/<run>/<task>/<salt>/<artifact>.
+    # A pod starts with only its inputs, at minio/mlpipeline/v2/artifacts/<pipeline>/<run>/<task>/<salt>/<artifact>.
     for stage in pipeline_components():
         assert {path.split("/")[8] for path in engine.files[stage.name]} == {*stage.inputs}
     if engine.isolated:

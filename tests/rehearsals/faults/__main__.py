@@ -2,7 +2,7 @@
 
 python -m tests.rehearsals.faults [NAME ...]
 
-The names are those of FILES, by default all of them; rows of files that are not run are kept.
+The names are in FILES; the default is all of them. Rows of other files are kept.
 """
 
 import json

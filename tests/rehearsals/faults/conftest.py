@@ -1,4 +1,4 @@
-"""Artifacts of undisturbed runs: of two cheap stages, and of the small pipeline for the long form."""
+"""Artifacts of undisturbed runs: two cheap stages, and the small pipeline for the long form."""
 
 import os
 import shutil

@@ -4,4 +4,4 @@ import os
 
 VARIABLE = "BIFOCAL_FAULTS"
 LONG = os.environ.get(VARIABLE) == "long"
-"""Whether ``python -m tests.rehearsals.faults`` runs: 'make test' takes a part of the faults alone."""
+"""Whether ``python -m tests.rehearsals.faults`` runs: 'make test' takes only a part of the faults."""

@@ -1,7 +1,7 @@
 """kill -9 of the process group at random moments of whole pipelines: the same bytes after a rerun.
 
 A command is killed after a random time of work and started again at once, until it ends by itself; then its artifacts
-are compared with those of an undisturbed run, and the next round begins without any file of this one. Finished rounds
+are compared with an undisturbed run's, and the next round begins without any file of this round. Finished rounds
 are kept in runs/faults, and a second start continues with the code of the first: delete the folder after a change.
 'make faults' runs this file, which takes 20 minutes of one core.
 """

@@ -34,7 +34,7 @@ class Row:
 
 
 def record(property_of_test: Record, fault: str, where: str, outcome: str, *, trials: int = 1, error: str = "") -> None:
-    """Record what was observed. The folders of a message are cut, because they are those of one machine."""
+    """Record what was observed. Folders in a message are cut, because they belong to one machine."""
     property_of_test(PROPERTY, asdict(Row(fault, where, trials, outcome, tidy(error))))
 
 

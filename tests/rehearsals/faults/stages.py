@@ -84,5 +84,5 @@ def can_mount() -> bool:
 
 
 def kilobytes(folder: Path) -> int:
-    """Size of the files of a folder on a tmpfs with pages of 4 kB, where folders take no page."""
+    """Size of a folder's files on a tmpfs with 4 kB pages, where folders take no page."""
     return sum(4 * -(-path.stat().st_size // 4096) for path in folder.rglob("*") if path.is_file())

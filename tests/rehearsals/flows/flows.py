@@ -127,7 +127,7 @@ class Weeks:
         return parent
 
     def registry(self) -> tuple[int, int, str]:
-        """Return the number of versions, the number of the champion, and the hash of its release."""
+        """Return how many versions exist, the champion's number, and its release's hash."""
         champion = self.client.get_model_version_by_alias("bifocal", "champion")
         versions = self.client.search_model_versions("name = 'bifocal'")
         return len(versions), int(champion.version), champion.tags["release"]
@@ -191,7 +191,7 @@ def test_weeks_of_the_flows(weeks: Weeks, tmp_path: Path) -> None:
     weeks.run("monitor")
     assert weeks.metrics("monitor", "monitoring") == {"references": 1.0}
 
-    # New images: they alone are embedded, and the champion has another release.
+    # New images: only they are embedded, and the champion has another release.
     upload_collection(tmp_path / "more", 120)
     assert ran(weeks.run("refresh")) >= {*SEARCH, "release"}  # the release was fetched by monitor
     embedded = weeks.metrics("embed-collection", "collection")

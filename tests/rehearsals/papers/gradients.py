@@ -1,4 +1,4 @@
-"""Gradient norms of the branches of a model at the first steps of a training."""
+"""Gradient norms of a model's branches in the first training steps."""
 
 import json
 import math

@@ -43,9 +43,9 @@ class Measure(NamedTuple):
 def measure(name: str, folders: Mapping[str, Path]) -> Measure:
     """Return the measure ``name``: a dotted name of ``metrics.json`` or one of the following.
 
-    - ``semantic.NDCG_area``: that of ``metrics.json``, with an interval over the queries.
-    - ``semantic.above_random``: NDCG less that of a random order; its chance level is 0.
-    - ``semantic.gain``: NDCG less that of the embedding in the folder ``baseline``, with the interval of the
+    - ``semantic.NDCG_area``: the value in ``metrics.json``, with an interval over the queries.
+    - ``semantic.above_random``: NDCG minus a random order's NDCG; its chance level is 0.
+    - ``semantic.gain``: NDCG minus the NDCG of the embedding in the folder ``baseline``, with the interval of the
       difference; its chance level is 0.
     - ``ranking_head.test``.
     """

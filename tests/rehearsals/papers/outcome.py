@@ -24,7 +24,7 @@ class Outcome:
         bars: value above which the interval of each learned measure must lie.
         losses: mean loss of the first and of the last epoch of each phase.
         gradient_ratio: largest gradient norm of a branch relative to the smallest; None with one branch.
-        minutes: time of the stages, including those that other recipes share.
+        minutes: time of the stages, including stages that other recipes share.
         problems: why it failed; empty if it learned.
     """
 

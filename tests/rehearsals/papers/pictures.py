@@ -55,7 +55,7 @@ class Picture:
 
 
 def draw(seed: int, train: int, val: int, test: int) -> list[Picture]:
-    """Return the pictures of a corpus, those of train first."""
+    """Return the pictures of a corpus, train first."""
     scenes, pictures = Scenes(seed, train, val, test, SIDE), []
     for split, count in zip(SPLITS, (train, val, test), strict=True):
         for index in range(count):
@@ -92,7 +92,7 @@ def region_features(picture: Picture, regions: int, dim: int) -> tuple[NDArray[n
 
 
 def box_features(picture: Picture, item: SceneObject, dim: int) -> NDArray[np.float32]:
-    """Return the features (dim,) of the box of an object, as those of ``region_features``."""
+    """Return the features (dim,) of an object's box, as ``region_features`` computes them."""
     look, random = item.appearance, np.random.default_rng([picture.number, picture.objects().index(item)])
     total = sum(_vector(name, dim) for name in (look.shape, look.color, look.texture, look.size))
     features: NDArray[np.float32] = np.maximum(total + 0.3 * random.standard_normal(dim), 0).astype(np.float32)

@@ -38,7 +38,7 @@ def rehearse(name: str, home: Path) -> Outcome:
 
 
 def rehearse_all(names: Sequence[str], home: Path, processes: int) -> list[Outcome]:
-    """Rehearse recipes side by side; those that read the artifacts of others wait for them."""
+    """Rehearse recipes side by side; a recipe that reads artifacts of another waits for it."""
     enter(home)
     # Before the processes start: sums in BLAS depend on the number of threads, too.
     os.environ |= dict.fromkeys(ONE_THREAD, "1")

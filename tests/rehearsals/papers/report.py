@@ -12,9 +12,10 @@ NOTE = (
     "Test images of miniature corpora, in percent; correlations times 100. Learned: low end of the 95 % interval and "
     "the bar that it must exceed; a recipe that has not learned says so. The bar is three times chance; for the "
     "correlations of memorability, whose chance is 0, it is the published value. Two measures are differences, whose "
-    "chance is 0: semantic.above_random is NDCG less that of a random order, semantic.gain NDCG less that of the "
-    "embedding before training. Loss: first and last epoch of each phase. Gradients: ratio of the gradient norms of "
-    "the two branches at the first steps. Minutes: of one core, with the stages that recipes share counted for each."
+    "chance is 0: semantic.above_random is NDCG minus a random order's NDCG, semantic.gain is NDCG minus the NDCG "
+    "of the embedding before training. Loss: first and last epoch of each phase. Gradients: ratio of the gradient "
+    "norms of the two branches at the first steps. Minutes: of one core; "
+    "stages that recipes share count for each."
 )
 
 

@@ -1,4 +1,4 @@
-"""Weights in place of those that a recipe downloads: the smallest backbone of a family, trained on drawn scenes."""
+"""Weights in place of a recipe's downloads: the smallest backbone of a family, trained on drawn scenes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from bifocal.datasets.scenes.scenes import Scenes
 from bifocal.features.extractors import Grid
 
 SEED = 7
-"""The scenes of the stand-ins are those of no miniature corpus."""
+"""Seed of the stand-ins' scenes: no miniature corpus has them."""
 CALIBRATION_IMAGES = 48
 
 

@@ -1,4 +1,4 @@
-"""The rehearsal of the recipes: one of them in short, the table of all, and what counts as learned."""
+"""Rehearsals: a short rehearsal of one recipe, the table of all recipes, the rule for "learned"."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def test_smile_on_flickr30k_learns(tmp_path: Path, mlflow_store: str, monkeypatc
     assert measure("semantic.gain", run.folders | {"baseline": run.folders["embedding"]}) == (0.0, 0.0, 0.0)
     linked = tmp_path / "checkout" / "runs" / "papers" / "smile_flickr30k" / "artifacts" / "embedding"
     assert linked.resolve() == run.folders["embedding"].resolve()
-    # A variant that differs in its training alone shares the stages before it.
+    # A variant that differs only in its training shares the stages before it.
     variant = Run("papers/smile_flickr30k", rehearsal.set | SHORT | {"train_embedding.model.dim": 64}, tmp_path)
     variant.run(before="train_embedding")
     assert {name: variant.folders[name] for name in variant.folders} == {

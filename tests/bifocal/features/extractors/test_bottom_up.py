@@ -144,7 +144,7 @@ class Code:
 def test_checkpoint_with_code_or_of_another_network_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "out.safetensors"
     torch.save({"model": {"weight": Code()}}, tmp_path / "code.pth")
-    with pytest.raises(ValueError, match="is no checkpoint of tensors alone, and is refused"):
+    with pytest.raises(ValueError, match="is refused: it is not a checkpoint with only tensors"):
         convert_bottom_up(tmp_path / "code.pth", target, BottomUpNetwork(**SMALL))
     torch.save({"model": published_names(BottomUpNetwork(**SMALL))}, tmp_path / "small.pth")
     with pytest.raises(ValueError, match=r"of another shape|missing"):

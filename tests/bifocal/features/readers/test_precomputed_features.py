@@ -11,7 +11,7 @@ from bifocal.features.extractors import PrecomputedFeatures
 
 
 def publish(folder: Path, rows_each: int, regions: int | None = 3) -> dict[str, np.ndarray]:
-    """Write the files of SCAN for four images of train, two of dev and two of test."""
+    """Write SCAN's files for four images in train, two in dev and two in test."""
     random, arrays = np.random.default_rng(0), {}
     folder.mkdir()
     for name, images in (("train", 4), ("dev", 2), ("test", 2)):

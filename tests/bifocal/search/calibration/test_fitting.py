@@ -1,4 +1,4 @@
-"""Calibration on drawn vectors: probabilities follow the order of the results; shares are those of held-out folds."""
+"""Calibration on drawn vectors: probabilities follow the order of the results; shares come from held-out folds."""
 
 import math
 

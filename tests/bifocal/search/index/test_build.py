@@ -98,7 +98,7 @@ def test_filters_of_few_and_of_many_items_lose_none(
 def test_filters_away_from_the_queries_keep_the_recall(
     share: float, inverted: SearchIndex, exact: SearchIndex, queries: NDArray[np.float64]
 ) -> None:
-    """The items of the filter are those on the other side of a plane, where the index searches few lists."""
+    """The items of the filter are on the other side of a plane, where the index searches few lists."""
     side = np.asarray(exact.vectors[:, 0], dtype=np.float64)
     away = pa.array(side < np.quantile(side, share))
     chosen = queries[queries[:, 0] > 0]

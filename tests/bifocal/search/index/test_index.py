@@ -169,7 +169,7 @@ def test_a_date_is_a_text_in_a_condition() -> None:
         ({"yeaar": 1}, "no metadata 'yeaar'; did you mean 'year'"),
         ({"item_id": "a"}, "no metadata 'item_id'"),
         ({"year": "1998"}, "does not fit the metadata 'year' of type int64"),
-        ({"year": True}, "true and false fit a column of booleans alone"),
+        ({"year": True}, "true and false fit only a column of booleans"),
         ({"year": 1998.5}, "does not fit the metadata 'year'"),
         ({"year": None}, "null equals nothing"),
         ({"year": {"above": 3}}, "a range has the keys min and max, got above"),

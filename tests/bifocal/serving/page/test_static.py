@@ -1,4 +1,4 @@
-"""Functions of the static copy in headless Chromium equal those of Python: vectorizers, stems, filters."""
+"""Functions of the static copy in headless Chromium equal Python's: vectorizers, stems, filters."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A static copy of the demo's collection, and a web server that sends files alone."""
+"""A static copy of the demo's collection, and a web server that sends only files."""
 
 import os
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def write_copy(run: Path, folder: Path) -> tuple[Path, ServedModel, SiteReport]:
 
 @contextmanager
 def serve_files(folder: Path) -> Iterator[str]:
-    """Yield the address of a server of files, which sends no headers for the isolation of pages."""
+    """Yield the address of a file server, which sends no headers for page isolation."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -75,6 +75,6 @@ class QuietHandler(SimpleHTTPRequestHandler):
         """Write nothing."""
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
-        """Send a file; a page that is closed on the way is no error."""
+        """Send a file; a page that closes on the way is not an error."""
         with suppress(ConnectionError):
             super().copyfile(source, outputfile)

@@ -58,7 +58,7 @@ def ask(page: Page, **query: Any) -> Any:
 
 
 def check(served: ServedModel, answer: Any, query: Query, k: int = 24) -> None:
-    """Compare an answer with that of the service; images of nearly the same score may change places."""
+    """Compare an answer with the service's answer; images of nearly the same score may change places."""
     hits = {hit.item_id: hit for hit in served.search.rank(query, len(served))}
     keys = {item_id: hit.score for item_id, hit in hits.items()}
     found = [result["id"] for result in answer["results"]]

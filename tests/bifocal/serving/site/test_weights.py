@@ -16,7 +16,7 @@ FACTORS = np.logspace(-3, 2, 48, dtype=np.float32)
 
 
 def write_graph(file: Path, last: str) -> None:
-    """Write a table of embeddings, a matrix product, an LSTM and a layer of one of two kinds."""
+    """Write an embedding table, a matrix product, an LSTM and a layer of one of two kinds."""
     nodes = [
         helper.make_node("Gather", ["table", "values"], ["words"]),
         helper.make_node("MatMul", ["words", "product"], ["hidden"]),

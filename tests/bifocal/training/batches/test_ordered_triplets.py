@@ -1,4 +1,4 @@
-"""Batches of triplets in the order of the similarity of their texts."""
+"""Batches of triplets, ordered by text similarity."""
 
 import pytest
 import torch

@@ -93,7 +93,7 @@ def register(folder: Path, change: Callable[[Model], None]) -> int:
 
 @pytest.fixture
 def contrastive(artifacts: Path, tmp_path: Path) -> Path:
-    """Artifacts of a dataset, and features and text of the towers of one contrastive model with random weights."""
+    """Artifacts: a dataset, and features and text by one contrastive model with random weights."""
     folder = tmp_path / "artifacts"
     folder.mkdir()
     (folder / "dataset").symlink_to(artifacts / "dataset")

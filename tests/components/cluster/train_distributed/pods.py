@@ -1,4 +1,4 @@
-"""Pods of a TrainJob as processes of this machine, each with a disk of its own.
+"""Pods of a TrainJob as processes of this machine, each with its own disk.
 
 They get the variables that the torch plugin of Kubeflow's Trainer sets (trainer
 ``pkg/runtime/framework/plugins/torch/torch.go:141-165``), and a failed one starts again on an empty disk, as by a Job.

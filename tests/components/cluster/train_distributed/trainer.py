@@ -60,7 +60,7 @@ class Cluster:
     Attributes:
         jobs: TrainJobs that exist, by name.
         created, deleted: names, in order.
-        faults: status codes of the next requests for TrainJobs; 0 closes the connection, 200 is no fault.
+        faults: status codes of the next requests for TrainJobs; 0 closes the connection, 200 is not a fault.
         on_poll: called with a job that runs before each answer, such as to end it.
         polls_until_gone: requests that a deleted job still answers, with a ``deletionTimestamp``.
     """

@@ -1,4 +1,4 @@
-"""Boxes and features of a detector, one ``.npz`` file per image, with those of the ground-truth boxes of training."""
+"""A detector's boxes and features, one ``.npz`` file per image; training images have ground-truth boxes too."""
 
 from collections.abc import Sequence
 from pathlib import Path

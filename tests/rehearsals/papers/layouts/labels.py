@@ -1,4 +1,4 @@
-"""Labeled corpora: lists of LaMem, CSV files of MediaEval, XML files and lists of PASCAL VOC, folders of ImageNet."""
+"""Labeled corpora: LaMem's lists, MediaEval's CSV files, PASCAL VOC's XML files and lists, ImageNet's folders."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Published features of regions: the arrays of VSE++ and SCAN, and the TSV files of bottom-up attention."""
+"""Published region features: VSE++'s and SCAN's arrays, and bottom-up attention's TSV files."""
 
 import base64
 from collections.abc import Callable, Sequence

@@ -41,7 +41,7 @@ def write_skip_thoughts(captions: Iterable[str], root: Path, dim: int = 64) -> N
 
 
 def write_wordnet(captions: Iterable[str], root: Path) -> None:
-    """Write ``index.noun`` and ``noun.exc``: the words of the captions, those in -s and -es as plurals."""
+    """Write ``index.noun`` and ``noun.exc``: the words of the captions, words in -s and -es as plurals."""
     root.mkdir(parents=True, exist_ok=True)
     words = {token for caption in captions for token in tokenize(caption)}
     nouns = {word for word in words if not any(word.removesuffix(end) in words - {word} for end in ("s", "es"))}

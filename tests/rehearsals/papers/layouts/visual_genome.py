@@ -15,7 +15,7 @@ URL = "https://cs.stanford.edu/people/rak248"
 
 
 def genome_id(picture: Picture) -> int:
-    """Return the published number of a picture in Visual Genome; it differs from the one in COCO."""
+    """Return the published number of a picture in Visual Genome; it differs from its number in COCO."""
     return 2_300_000 + 3 * picture.number
 
 
@@ -45,7 +45,7 @@ def write_visual_genome(pictures: Sequence[Picture], root: Path) -> None:
 
 
 def _regions(picture: Picture) -> list[dict[str, Any]]:
-    """Return the descriptions of each object or group of objects, and one of the background."""
+    """Return a description of each object or group, and of the background."""
     width, height = picture.size
     described: dict[str, tuple[float, ...]] = {}
     for sentence in picture.sentences:

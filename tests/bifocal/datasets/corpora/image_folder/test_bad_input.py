@@ -42,7 +42,7 @@ BAD_TABLES: dict[str, tuple[bytes, str]] = {
     "twice the same column": (b"image,caption,image\n0.jpg,a,b\n", "two columns are called 'image'"),
     "open quote": (b'image,caption\n0.jpg,"a dog\n1.jpg,b\n', "put quotes around a whole field"),
     "quote inside": (b'image,caption\n0.jpg,"a" dog\n', "line 2.*put quotes around a whole field"),
-    "header alone": (b"image,caption\n", r"no caption of .* can be used\. The table of captions has no rows"),
+    "only a header": (b"image,caption\n", r"no caption of .* can be used\. The table of captions has no rows"),
     "all images missing": (b"image,caption\nx.jpg,a\n", "are rejected, together"),
     "all captions empty": (b"image,caption\n0.jpg,\n1.jpg, \n", "caption is empty: expected a caption"),
 }

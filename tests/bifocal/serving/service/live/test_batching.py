@@ -28,4 +28,4 @@ def test_requests_that_wait_are_encoded_together_and_one_that_fails_fails_alone(
     assert second.tolist() == [[3, ord("t")], [5, ord("t")]]
     assert fifth.tolist() == [[4, ord("f")], [4, ord("f")], [3, ord("s")]]
     assert isinstance(third, ValueError)
-    assert ["one", "two", "three", "bad"] in batches  # encoded together before each was encoded alone
+    assert ["one", "two", "three", "bad"] in batches  # encoded together before each was encoded by itself

@@ -1,4 +1,4 @@
-"""``bifocal serve`` over a socket: answers equal those of the library; deleting, limits, metrics and the log."""
+"""``bifocal serve`` over a socket: answers equal the library's; deleting, limits, metrics and the log."""
 
 import base64
 import json
