@@ -41,7 +41,7 @@ class TextModifiers:
         vectors = embed_texts(subject.model, subject.vectorizer, words).float().cpu()
         values = modifier_metrics(images, vectors, has_word, subject.seed)
         note = (
-            "A word's vector is added to an image's vector, and the sum is the query. Framed answers have the word "
+            "The vector of a word is added to that of an image, and the sum is the query. Framed answers have the word "
             f"in their captions; the query image does not. Over all words and queries, {values['before']:.1f} % of the "
             f"first answers have the word before it is added and {values['after']:.1f} % after; {values['chance']:.1f} "
             "% of all images have it."

@@ -150,6 +150,6 @@ def test_checkpoint_with_code_or_of_another_network_is_refused(tmp_path: Path) -
     with pytest.raises(ValueError, match=r"of another shape|missing"):
         convert_bottom_up(tmp_path / "small.pth", target, BottomUpNetwork(**SMALL | {"classes": 7}))
     torch.save([1, 2], tmp_path / "list.pth")
-    with pytest.raises(ValueError, match="holds no weights by their names"):
+    with pytest.raises(ValueError, match="holds no named weights"):
         convert_bottom_up(tmp_path / "list.pth", target, BottomUpNetwork(**SMALL))
     assert not target.exists()

@@ -174,7 +174,7 @@ def test_a_date_is_a_text_in_a_condition() -> None:
         ({"year": None}, "null equals nothing"),
         ({"year": {"above": 3}}, "a range has the keys min and max, got above"),
         ({"year": {}}, "a range has the keys min and max"),
-        ({"city": 3}, "a text fits a column of texts"),
+        ({"city": 3}, "a text fits only a column of texts"),
         ({"city": {"min": ["a"]}}, "does not fit the metadata 'city'"),
         ({"day": "yesterday"}, "does not fit the metadata 'day'"),
         ({"year": 10**30}, "does not fit the metadata 'year'"),
