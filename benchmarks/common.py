@@ -8,8 +8,15 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
+from bifocal.version import __version__
+
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("results")
+
+
+def measured() -> str:
+    """Return a sentence with the version and the day of a measurement that ends now."""
+    return f"Measured with version {__version__} on {date.today().isoformat()}."
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.common import measured
+
 CORRECTED = "corrected_recall_sum"
 """With the biases of the stored bank of training captions and images, as in search; absent without a bank."""
 NDCG = "ndcg"
@@ -95,7 +97,7 @@ def page(rows: Sequence[Row], results: Results, published: Sequence[Any]) -> str
         "has the biases of the stored bank, see [hubness](little_data.md#hubness). NDCG, in percent, measures images "
         "found by images against tf-idf of their captions, as in the paper of semantic retrieval. CPU minutes measure "
         "only the training. A query is one caption against 1,000 images on one thread. Written by "
-        "`make leaderboard-flickr8k`.",
+        f"`make leaderboard-flickr8k`. {measured()}",
         "Rows with the name of a system have its architecture and its loss; the second column says what differs from "
         "the paper.",
         table([row for row in rows if row.group == "systems"], results),

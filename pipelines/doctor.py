@@ -25,9 +25,7 @@ from runtime.tracking_store import tracking_uri
 ROOT = Path(__file__).parent.parent
 MIN_FREE_GB = 10
 # Without --all-commits and the experiments, 'dvc gc' deletes the outputs of other commits, and of trials.
-FREE_DISK = (
-    "dvc gc --all-commits --all-experiments --dry  # lists what no commit or experiment names; then without --dry"
-)
+FREE_DISK = "dvc gc --all-commits --all-experiments --dry  # lists unused outputs; run it again without --dry"
 TIMEOUT_SECONDS = 5
 # 'dvc status --cloud' does not contact the remote before a first stage has run.
 CONTACT_REMOTE = "from dvc.repo import Repo; store = Repo().cloud.get_remote_odb(); store.fs.exists(store.path)"
@@ -145,7 +143,7 @@ def mlflow() -> CheckResult:
     """Check the MLflow server, if MLFLOW_TRACKING_URI names one."""
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if re.match(r"[\w.-]+:\d", uri):
-        message = f"MLFLOW_TRACKING_URI is {uri}, which names no server without http://"
+        message = f"MLFLOW_TRACKING_URI is {uri}, expected an address that starts with http://"
         return CheckResult("MLflow", False, message, f"export MLFLOW_TRACKING_URI=http://{uri}")
     if not uri.startswith("http"):
         fix = "make mlflow & export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
@@ -161,7 +159,7 @@ def kubeflow() -> CheckResult:
         fix = f"{forward} & export KFP_ENDPOINT=http://localhost:8888"
         return CheckResult("Kubeflow", None, "KFP_ENDPOINT is not set", fix)
     if not uri.startswith("http"):
-        message = f"KFP_ENDPOINT is {uri}, which names no server without http://"
+        message = f"KFP_ENDPOINT is {uri}, expected an address that starts with http://"
         return CheckResult("Kubeflow", False, message, f"export KFP_ENDPOINT=http://{uri}")
     return _check_endpoint("Kubeflow", f"{uri}/apis/v2beta1/healthz", forward)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, Report
+from benchmarks.common import ROOT, Report, measured
 from benchmarks.quality.leaderboard import DIRECTIONS, SYSTEMS, Artifacts, train
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import Compositionality, Retrieval
@@ -81,7 +81,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
         "bootstrap over images. Chance is 50. Exchanged attributes and nouns, and shuffled words, keep all words; "
         "relation, count and negation change one or exchange two. R@1 ranks all 400 images, where a bag of words "
         "cannot tell an image from its twin. The systems are rows of the [leaderboard](leaderboard.md), one seed "
-        "each. Written by `python -m benchmarks run quality.compositionality`.",
+        f"each. Written by `python -m benchmarks run quality.compositionality`. {measured()}",
         table(results),
         "[Why](leaderboard_analysis.md#word-order)",
         *([f"Not trained yet: {', '.join(missing)}."] if missing else []),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import ROOT, Report
+from benchmarks.common import ROOT, Report, measured
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureStore
 from bifocal.metrics import retrieval_ranks, summarize
@@ -134,7 +134,7 @@ def main() -> None:
     options.output.write_text(
         "# Flickr8k: an ablation\n\nTraining on 6,000 photographs; R@1 in percent on the 1,000 of the dev list, which "
         f"also chooses the epoch; mean and standard deviation of {len(options.seeds)} seeds.\nWritten by `python -m "
-        f"benchmarks run quality.flickr8k`.\n\n{table(recalls)}\n"
+        f"benchmarks run quality.flickr8k`. {measured()}\n\n{table(recalls)}\n"
     )
     print(table(recalls))
     report = Report("quality.flickr8k")

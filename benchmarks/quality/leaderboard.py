@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import ROOT, Report
+from benchmarks.common import ROOT, Report, measured
 from bifocal.baselines import caption_blocks, fit_cca
 from bifocal.datasets import read_dataset
 from bifocal.evaluation import PointingGame, Retrieval, SemanticRetrieval
@@ -215,8 +215,8 @@ def main() -> None:
     text = "\n\n".join(
         [
             "# Leaderboard",
-            "Small twins of the systems on the embedded scenes, test split; written by `make leaderboard`. R@K, "
-            "pointing accuracy and NDCG in percent; median ranks from 1.",
+            f"Small twins of the systems on the drawn scenes, test split; written by `make leaderboard`. {measured()} "
+            "R@K, pointing accuracy and NDCG in percent; median ranks from 1.",
             table(rows),
             *(["Not listed:\n\n" + "\n".join(missing)] if missing else []),
         ]

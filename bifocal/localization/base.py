@@ -1,4 +1,4 @@
-"""Base class of the localizers: vectors of regions, scores of regions."""
+"""Base class of the localizers: region vectors, region scores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class Localizer(ABC):
 
     Attributes:
         text_context: "sentence" if ``score`` reads the vectors of a phrase's words in the context of their sentence;
-            "phrase" if the vector of the phrase alone is enough.
+            "phrase" if the phrase's vector is enough.
         k: the value in which the ``candidates`` differ; None without candidates.
     """
 

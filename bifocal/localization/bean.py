@@ -18,7 +18,7 @@ K_FRACTIONS = (0.025, 0.075, 0.2, 0.5, 1.0)
 class BEANHeatmap(Localizer):
     """BEAN's heatmap: "Finding beans in burgers", CVPR 2018, eq. (8)-(9).
 
-    The cells are those of stored features, or of the encoder's fully convolutional network. An image of pixels is
+    The cells come from stored features, or from the encoder's fully convolutional network. An image of pixels is
     never cropped: it is stretched to a square if ``eval_resize`` is "stretch", otherwise it keeps its aspect ratio.
     SMILE's first layer is also a 1 x 1 convolution into the joint space, so the heatmap works with it too.
 

@@ -1,4 +1,4 @@
-"""Localizer of multi-level grounding: attention of a phrase's words, or of the whole phrase, to the best level."""
+"""Localizer for multi-level grounding: attention of a phrase's words, or its sentence vector, to the best level."""
 
 from collections.abc import Sequence
 from typing import Any

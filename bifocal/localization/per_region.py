@@ -9,7 +9,7 @@ from bifocal.localization.base import Localizer, RegionVectors, ServedScores
 
 
 class PerRegionLocalizer(Localizer):
-    """Score of a region: the cosine of the text with the embedding of an image with only this region.
+    """Region score: cosine between the text and an image with only this region.
 
     Wang, Li, Lazebnik, CVPR 2016, section 3.3, rank the proposals of an image for a phrase in this way. It works with
     encoders of stored regions that give one vector per image.
@@ -22,7 +22,7 @@ class PerRegionLocalizer(Localizer):
     """
 
     def encode(self, encoder: Any, regions: RegionBatch) -> RegionVectors:
-        """Return the embedding of each region alone; see ``Localizer``."""
+        """Return the embedding of each region by itself; see ``Localizer``."""
         name = type(encoder).__name__
         if encoder.reads_pixels:
             raise ValueError(f"PerRegionLocalizer needs an encoder of stored regions, a {name} reads pixels")

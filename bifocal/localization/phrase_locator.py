@@ -1,4 +1,4 @@
-"""Localization of phrases with a model: heatmaps of phrases, alone or in the context of their sentence."""
+"""Phrase localization: heatmaps of phrases, with or without their sentence as context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "serve": "Serve search, heatmaps and a page over HTTP.",
         "delete": "Delete images from the collection and the index of a run.",
         "export-site": "Write the search page as a folder for any web server.",
-        "evaluate": "Evaluate a trained model, and print its figures.",
+        "evaluate": "Evaluate a trained model, and print its metrics.",
         "export": "Copy the ONNX model of a run to a folder.",
         "inspect": "Check a folder of images with captions.",
     }

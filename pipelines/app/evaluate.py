@@ -16,7 +16,7 @@ from runtime import parameters
     "--split", type=click.Choice(["train", "val", "test"]), help="Split to evaluate; by default the run's split."
 )
 def evaluate_command(folder: Path | None, split: str | None) -> None:
-    """Evaluate the model of a run, print its figures, and write the report."""
+    """Evaluate the model of a run, print its metrics, and write the report."""
     from rich.console import Console
 
     from components.evaluate.spec import COMPONENT

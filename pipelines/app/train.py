@@ -25,9 +25,7 @@ from pipelines.metrics import metrics_table
     help="Safetensors file with the weights of a timm backbone (also BIFOCAL_WEIGHTS); by default timm downloads them. "
     "Without a network, the small backbone of 'bifocal demo' takes their place.",
 )
-@click.option(
-    "--budget", help="Time to train for, such as 30m: chooses image size and epochs, and uses all images all the same."
-)
+@click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
 @click.option(
     "--recipe",
     "recipes",

@@ -22,7 +22,7 @@ FILE = click.Path(path_type=Path)
     help="Address of 'bifocal serve'; repeat it for each replica.",
 )  # fmt: skip
 @click.option("--rule", "rule_file", type=FILE, help="Rule; by default pipelines/policies/canary.yaml.")
-@click.option("--report", "only_report", is_flag=True, help="Print the report, and decide nothing.")
+@click.option("--report", "only_report", is_flag=True, help="Only print the report.")
 @click.option(
     "--artifacts", type=FILE, default=Path("artifacts"), show_default=True, help="Artifacts of the candidate's run."
 )
@@ -30,12 +30,12 @@ FILE = click.Path(path_type=Path)
 def canary(
     services: tuple[str, ...], rule_file: Path | None, only_report: bool, artifacts: Path, policy_file: Path | None
 ) -> None:
-    """Decide on the second release of 'bifocal serve --canary' or '--shadow' by the searches of its clients.
+    """Withdraw or promote the release of 'bifocal serve --canary' or '--shadow', by the searches of clients.
 
-    It prints the report of the service. A candidate that is worse than canary.yaml allows is withdrawn: no service uses
-    it any more, and only 'promote --force' promotes it. For a candidate that is not worse, the command does the same as
-    'python -m pipelines promote', which compares both on the test images, and moves the alias. It may run every hour,
-    because the confidence intervals hold at every look.
+    Prints the service's report. The command withdraws a candidate that is worse than canary.yaml allows: no service
+    uses it any more, and only 'promote --force' promotes it. Otherwise the command continues as 'python -m pipelines
+    promote': it compares both models on the test images and moves the alias. Run it as often as every hour: the
+    confidence intervals hold at every look.
     """
     from bifocal.serving.canary.decision import decide
     from bifocal.serving.canary.services import read_reports
@@ -59,7 +59,7 @@ def canary(
 
 
 def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", artifacts: Path) -> None:
-    """Log the decision, and withdraw the candidate, or decide on it as ``python -m pipelines promote`` does."""
+    """Log the decision; withdraw the candidate, or continue as ``python -m pipelines promote``."""
     from bifocal.serving.canary.report import metric_json
     from components.cluster.promote.run import promote
     from runtime.mlflow import log_online_decision, promotion_lock, withdraw
@@ -89,13 +89,13 @@ def _candidate(policy: "PromotionPolicy", report: "Report") -> "Version":
     from runtime.mlflow.releases.store import read_digest
 
     if report.candidate.version is None:
-        raise ValueError("the service compares no registered versions")
+        raise ValueError("the service does not compare registered versions")
     champion = get_version(policy.model, policy.champion)
     candidate = get_version_number(policy.model, report.candidate.version)
     for arm, version, release in (("champion", champion, report.champion), ("candidate", candidate, report.candidate)):
         if version is None or (version.number, read_digest(version)) != (release.version, release.digest):
             raise ValueError(
-                f"the report is about {release.name} as the {arm}, and the registry has another one by now: wait until "
+                f"the report has {release.name} as the {arm}, but the registry now has another version: wait until "
                 "the service compares the present releases"
             )
     return candidate

@@ -44,5 +44,5 @@ skipped_checks = click.option(
     "skipped",
     multiple=True,
     type=click.Choice(["images", "repository", "buckets", "permissions", "all"]),
-    help="Omit a check of the cluster before a run or a schedule is created; may be repeated.",
+    help="Check of the cluster to omit; may be repeated.",
 )

@@ -18,15 +18,15 @@ from pipelines.commands import options
     type=click.IntRange(30),
     default=300,
     show_default=True,
-    help="Images of the largest of three samples; more if a training batch needs more.",
+    help="Images in the largest sample; more if a training batch needs more.",
 )
 @click.option("--json", "as_text", is_flag=True, help="Print JSON: durations in seconds, sizes in bytes.")
 def plan(recipes: tuple[Path, ...], settings: tuple[str, ...], images: int, as_text: bool) -> None:
-    """Measure how long the pipeline will take on this machine, and its memory and disk, for each stage.
+    """Estimate time, memory and disk of each stage on this machine.
 
-    Runs the stages on three small samples of the corpus, one process per stage, in some minutes, and scales them to
-    the whole corpus: by images, captions, or epochs x captions. A published corpus that is not on this machine is
-    replaced by drawn scenes and scaled to its published size.
+    Runs the stages on three small samples of the corpus, which takes some minutes. The results are scaled to the whole
+    corpus: by images, captions, or epochs x captions. If a published corpus is not on this machine, drawn scenes
+    replace it and are scaled to its published size.
     """
     from rich.console import Console
 

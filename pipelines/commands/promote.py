@@ -14,9 +14,9 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--policy", "policy_file", type=FILE, help="Policy; by default pipelines/policies/promotion.yaml.")
 @click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
-@click.option("--force", is_flag=True, help="Promote despite all reasons against it; needs --reason.")
+@click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
 @click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
-@click.option("--reason", default="", help="Reason of --force or --rollback, which is recorded.")
+@click.option("--reason", default="", help="Reason for --force or --rollback; it is recorded.")
 @click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
 def promote(
     artifacts: Path,
@@ -29,12 +29,12 @@ def promote(
 ) -> None:
     """Compare the candidate with the champion under the policy of promotion.yaml; move the alias if it is better.
 
-    Both models are ranked again on the test images of both, with artifacts/dataset of the candidate's run.
+    Both models rank the test images that both evaluations share, from artifacts/dataset of the candidate's run.
     """
     if force + rollback + unlock > 1:
-        raise click.UsageError("--force, --rollback and --unlock exclude each other: run the command once with each")
+        raise click.UsageError("give only one of --force, --rollback and --unlock")
     if force and not reason:
-        raise click.UsageError("--force needs --reason TEXT, which is recorded with the decision")
+        raise click.UsageError("--force needs --reason TEXT, which the registry records")
     from pipelines import policies
     from runtime.mlflow import get_version, promotion_lock, remove_lock, roll_back
 

@@ -11,7 +11,7 @@ def register(folder: Path) -> None:
     """Register the model of the run in FOLDER: the default run, or runs/<folder>/<name> of a recipe.
 
     A model that is registered already keeps its version; only the alias moves. Registration is not a DVC stage: a
-    cached stage would leave the registry as it is, and each trial of 'dvc exp run' would become the candidate.
+    cached stage would not update the registry, and each trial of 'dvc exp run' would become the candidate.
     """
     from components.catalog import final_component
     from runtime import parameters

@@ -45,7 +45,7 @@ def render(recipe: Path | None, check: bool, dvc_only: bool) -> None:
     changed = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding="utf-8") != text]
     if check and changed:
         names = ", ".join(map(str, changed))
-        raise ValueError(f"{names}: not as the declarations say; run 'python -m pipelines render'")
+        raise ValueError(f"{names}: different from the declarations; run 'python -m pipelines render'")
     for file in changed:
         file.write_text(texts[file], encoding="utf-8")
         click.echo(file)

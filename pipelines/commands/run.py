@@ -35,7 +35,9 @@ PREFIXES = ("MLFLOW_", "AWS_", "BIFOCAL_")
     show_default=True,
     help="Folder of a local run. A second run in the same folder takes finished steps from the cache.",
 )
-@click.option("--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Steps at once, local run.")
+@click.option(
+    "--parallel", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel steps of a local run."
+)
 @click.option("--push", "--record", is_flag=True, help="Push the outputs of a local run to the DVC remote.")
 def run(
     recipes: tuple[Path, ...],

@@ -85,7 +85,7 @@ def _add_stage(
     component: Component,
     inputs: Mapping[str, Any],
 ) -> dsl.PipelineTask:
-    """Add the tasks of one stage; return the one whose outputs the next stages read."""
+    """Add the tasks of one stage; return the task whose outputs the next stages read."""
     if resources.for_step(component.name).nodes > 1:
         return _add_distributed(task, component, values, resources, inputs)
     section = values[component.name]
@@ -109,6 +109,6 @@ def _add_distributed(
     step = resources.for_step(component.name)
     section = {"values": values[component.name], "nodes": step.nodes, "image": resources.images[component.image]}
     settings = node_settings(step, resources, task.environment)
-    # As a variable of the step, not as its parameter: another commit or node selector trains nothing again.
+    # An environment variable is not in the cache key: another commit or node selector does not train again.
     variables = {**task.environment, SETTINGS: settings.model_dump_json()}
     return replace(task, environment=variables)(TRAIN_DISTRIBUTED, section, **inputs)

@@ -1,4 +1,4 @@
-"""Flows: the graphs that are compiled from the same stages: train, retrain, refresh and monitor."""
+"""Flows: graphs of the same stages, compiled as train, retrain, refresh or monitor."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -99,7 +99,7 @@ class Flow:
         return section
 
     def _add_stages(self, names: Iterable[str], **optional: Any) -> None:
-        """Add stages with the user files that they name, and ``optional`` inputs that they do not declare."""
+        """Add stages with their user files, and with ``optional`` inputs that they do not declare."""
         chosen = set(names)
         for component in pipeline_components(self.values["pipeline"]):
             if component.name not in chosen:
@@ -146,6 +146,6 @@ def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
     components = pipeline_components(pipeline)
     names = {component.name for component in components}
     if flow != "train" and not names >= set(SEARCH):
-        raise ValueError(f"the flow {flow} needs a collection, which pipeline: {pipeline} does not make: use embedding")
+        raise ValueError(f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use embedding")
     wanted = {"train": names, "retrain": names, "refresh": {*DATA, *SEARCH}, "monitor": set()}[flow]
     return [component for component in components if component.name in wanted]

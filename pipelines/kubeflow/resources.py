@@ -55,7 +55,7 @@ class Resources(StrictModel):
     secrets: dict[str, dict[str, str]] = Field(description="name of the secret: {key: environment variable}")
     checkpoints: str | None = Field(
         pattern=r"^s3://[^/]+/.+",
-        description="folder on S3 from which a retried training resumes; null: it begins from nothing",
+        description="folder on S3 from which a retried training resumes; null: it starts again",
     )
     store: Volume | None = Field(
         description="claim that all steps mount at once (ReadWriteMany), for large artifacts by reference; null: copies"
@@ -96,7 +96,7 @@ class Resources(StrictModel):
 
 
 def load(path: Path = FILE, images: Mapping[str, str] | None = None, overlays: Sequence[Path] = ()) -> Resources:
-    """Read the file with the images in ``images``; ``overlays`` are files with the keys of this cluster that differ."""
+    """Read the file with the images in ``images``; ``overlays`` are files with different keys for this cluster."""
 
     def validate(values: Any) -> Resources:
         if isinstance(values, dict):  # pydantic reports any other type

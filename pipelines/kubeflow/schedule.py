@@ -1,4 +1,4 @@
-"""Schedules: compare the declared ones with the server's, and create, replace or delete the differences."""
+"""Schedules: compare declared schedules with the server's, then create, replace or delete them."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -93,7 +93,7 @@ def _options(component: Component) -> list[click.Parameter]:
         return [executor_input]
     options: list[click.Parameter] = [
         click.Option(["--params"], type=file, default=PARAMS_FILE, show_default=True, help="File of the parameters."),
-        click.Option(["--recipe"], type=file, multiple=True, help="File that overlays them; may be repeated."),
+        click.Option(["--recipe"], type=file, multiple=True, help="File that overlays --params; may be repeated."),
         click.Option(
             ["--set", "settings"],
             multiple=True,

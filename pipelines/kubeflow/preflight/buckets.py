@@ -12,7 +12,7 @@ LOGIN = "the keys are this machine's AWS_..., the cluster has its own"
 
 
 def check_buckets(subject: Subject) -> Iterator[str]:
-    """Yield the folders on S3 that cannot be written or read with the keys of this machine."""
+    """Yield the S3 addresses that this machine's keys cannot write or cannot read."""
     storage = Storage(attempts=2, timeout=10)
     writable = [subject.resources.checkpoints] if subject.resources.checkpoints else []
     if subject.distributed:

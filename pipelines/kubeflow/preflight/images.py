@@ -11,7 +11,7 @@ UNREACHABLE = re.compile(r"^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|.*\.(inv
 
 
 def check_images(subject: Subject) -> Iterator[str]:
-    """Yield the images without a digest, whose change Kubeflow's cache would not see, and the unreachable ones."""
+    """Yield unreachable images, and images without a digest: Kubeflow's cache would miss their changes."""
     for group in sorted({stage.image for stage in pipeline_components()}):
         image = subject.resources.images[group]
         if is_unreachable(image.partition("/")[0] if "/" in image else ""):

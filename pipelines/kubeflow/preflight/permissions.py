@@ -1,4 +1,4 @@
-"""Check of the permissions on the cluster, if its Kubernetes API is at hand."""
+"""Check of the permissions on the cluster, if this machine can reach its Kubernetes API."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -40,12 +40,12 @@ TRAINER = (
 
 
 def check_permissions(subject: Subject) -> Iterator[str]:
-    """Yield missing permissions, and objects that the pods name and the namespace does not have."""
+    """Yield missing permissions, and objects of the pods that the namespace does not have."""
     try:
         _connect()
         kubernetes.VersionApi().get_code(_request_timeout=TIMEOUT_SECONDS)
     except (config.ConfigException, ApiException, urllib3.exceptions.HTTPError) as error:
-        click.echo(f"preflight: permissions are not checked, no Kubernetes API is at hand ({type(error).__name__})")
+        click.echo(f"preflight: permissions are not checked: no Kubernetes API can be reached ({type(error).__name__})")
         return
     namespace = subject.namespace or STANDALONE
     if subject.namespace:
@@ -76,7 +76,7 @@ def _missing_rights(rights: tuple[Right, ...], user: str, review: Callable[[dict
         except ApiException as error:
             if error.status != 403:
                 raise OSError(f"the Kubernetes API rejected the request: {error.status} {error.reason}") from error
-            click.echo(f"preflight: you may not ask for the permissions of {user}, they are not checked")
+            click.echo(f"preflight: you may not read the permissions of {user}, so they are not checked")
             return
         if denied:
             yield f"{user} may not {', '.join(denied)} {resource}{'.' + group if group else ''}: see deploy/README.md"

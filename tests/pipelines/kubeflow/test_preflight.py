@@ -189,7 +189,7 @@ def test_permissions_that_may_not_be_reviewed_are_not_a_problem(
 ) -> None:
     api.may_review_others = False
     assert list(check_permissions(subject("team", nodes=2))) == []
-    assert "you may not ask for the permissions of system:serviceaccount:team:default-editor" in capsys.readouterr().out
+    assert "you may not read the permissions of system:serviceaccount:team:default-editor" in capsys.readouterr().out
 
 
 def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
@@ -208,7 +208,7 @@ def test_objects_that_the_pods_name_exist(api: type[Kubernetes]) -> None:
 
 def test_without_a_cluster_at_hand_permissions_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(check_permissions(subject())) == []
-    assert "no Kubernetes API is at hand" in capsys.readouterr().out
+    assert "no Kubernetes API can be reached" in capsys.readouterr().out
 
 
 def test_credentials_in_problems_are_redacted() -> None:

@@ -87,5 +87,5 @@ def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_without_a_collection_has_no_refresh() -> None:
-    with pytest.raises(ValueError, match="flow refresh needs a collection, which pipeline: ranking_head does not make"):
+    with pytest.raises(ValueError, match="flow refresh needs a collection, but the pipeline ranking_head has none"):
         stages_of("refresh", "ranking_head")
