@@ -50,7 +50,8 @@ def measure(
     removed = index.without_items(sorted(set(own.tolist())))
     removed.calibration = calibration
     left = np.array([not removed.removed[rows].all() for rows in of_asked])
-    found_left = np.array([results.found for results in Search(removed).batch(asked, 1, sentences=True)])
+    hits = Search(removed).batch(asked, 1, sentences=True)
+    found_left = np.array([(results.relevance or 0.0) >= calibration.threshold for results in hits])
     report.add(f"{name}: captions of removed images that describe no other one, and find something",
                found_left[~left].mean(), at_most=FALSE_POSITIVES, reference=f"{(~left).sum()} captions")  # fmt: skip
     report.add(f"{name}: captions of removed images that describe another one, and find something",

@@ -47,8 +47,8 @@ class Results(list[Hit]):
         hits: the results.
         relevance: probability that the first result is relevant, 0 without a result; None if the query has none.
         found: whether something was found. False without a result. On the first page of a sentence in the mode
-            "vectors", also false if ``relevance`` is below the threshold of the calibration: the results are then the
-            closest items, and probably none is relevant.
+            "vectors", also false if the collection probably has nothing like it, see ``Calibration.found``: the
+            results are then the closest items.
     """
 
     def __init__(self, hits: Iterable[Hit] = (), relevance: float | None = None, found: bool = True) -> None:
@@ -57,15 +57,19 @@ class Results(list[Hit]):
 
 
 class Ranking(NamedTuple):
-    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none."""
+    """Rows (n,) of an index, best first, with their scores, probabilities and boxes of regions; None for none.
+
+    ``found`` is false if the collection probably has nothing like the query.
+    """
 
     rows: NDArray[Any]
     scores: NDArray[Any]
     probabilities: NDArray[Any] | None = None
     boxes: Sequence[Box] | None = None
+    found: bool = True
 
     def take(self, positions: Sequence[int]) -> "Ranking":
         """Return some of the rows."""
         boxes = None if self.boxes is None else [self.boxes[position] for position in positions]
         known = None if self.probabilities is None else self.probabilities[positions]
-        return Ranking(self.rows[positions], self.scores[positions], known, boxes)
+        return Ranking(self.rows[positions], self.scores[positions], known, boxes, self.found)

@@ -176,9 +176,8 @@ class Search:
             exclude: ids of items to leave out.
         """
         _check_page(k, offset)
-        rows, found, probabilities = self._nearest(vectors, offset + k, self.index.allowed(where, exclude), sentences)
-        known = [None] * len(rows) if probabilities is None else probabilities
-        rankings, query = map(Ranking, rows, found, known), Query(np.zeros(0), "" if sentences else None)
+        rankings = self._nearest(vectors, offset + k, self.index.allowed(where, exclude), sentences)
+        query = Query(np.zeros(0), "" if sentences else None)
         return [self._results(ranking, query, k, offset) for ranking in rankings]
 
     def _rank(self, query: Query, count: int, allowed: Array | None) -> Ranking:
@@ -186,18 +185,22 @@ class Search:
             return self._fused(query, count, allowed)
         if query.mode == "regions":
             return self._by_region(query, count, allowed)
-        rows, found, known = self._nearest(query.vector[None], count, allowed, query.sentence is not None)
-        return Ranking(rows[0], found[0], None if known is None else known[0])
+        (ranking,) = self._nearest(query.vector[None], count, allowed, query.sentence is not None)
+        return ranking
 
-    def _nearest(
-        self, vectors: Array, count: int, allowed: Array | None, sentences: bool
-    ) -> tuple[Array, Array, Array | None]:
-        """Return rows, scores and probabilities, each (Q, at least ``count``)."""
+    def _nearest(self, vectors: Array, count: int, allowed: Array | None, sentences: bool) -> list[Ranking]:
+        """Return the ranking of each vector, of at least ``count`` rows."""
         index, calibration = self.index, self.index.calibration if sentences else None
         queries = unit_vectors(vectors, index.description.dimension)
         count = count if calibration is None else max(count, DEPTH)
         rows, found = index.nearest(queries, count, allowed, corrected=sentences)
-        return rows, found, None if calibration is None else calibration.probabilities(found)
+        if calibration is None:
+            return list(map(Ranking, rows, found))
+        known, present = calibration.probabilities(found), calibration.found(found).tolist()
+        return [
+            Ranking(row, score, probability, found=any_found)
+            for row, score, probability, any_found in zip(rows, found, known, present, strict=True)
+        ]
 
     def _fused(self, query: Query, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""
@@ -236,7 +239,7 @@ class Search:
         if query.sentence is None or query.mode != "vectors" or calibration is None:
             return Results(hits)
         first = hits[0].probability or 0.0 if hits else 0.0
-        return Results(hits, first, offset > 0 or first >= calibration.threshold)
+        return Results(hits, first, offset > 0 or ranking.found)
 
     def _relevance(self, probability: float | None) -> Relevance | None:
         if probability is None or self.index.calibration is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bifocal.datasets import read_dataset
 from bifocal.hubness.bank import HubnessBank
-from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import TooFewPairs, calibrate
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index, measure
@@ -41,9 +41,10 @@ def run(
     built = build_index(exact, settings, queries)
     known = captions.of(built)
     texts, own = (list(compress(values, known)) for values in (captions.texts, captions.item_ids))
-    described = relevant_rows(built.items, texts, [built.row(item_id) for item_id in own])
+    rows = [built.row(item_id) for item_id in own]
+    described, near = relevant_rows(built.items, texts, rows), near_rows(built.items, texts, rows)
     try:
-        built.calibration = calibrate(built, queries[known], own, described)
+        built.calibration = calibrate(built, queries[known], own, described, near)
     except TooFewPairs as error:
         logging.getLogger(__name__).warning("results have no probability: %s", error)
     built.write(index)
@@ -57,4 +58,9 @@ def run(
             "false_positive_rate": calibration.false_positive_rate,
             "relevant_found": calibration.recall,
         }
+        if calibration.presence is not None:
+            metrics |= {
+                "absent_found": calibration.presence.false_positive_rate,
+                "present_found": calibration.presence.recall,
+            }
     return metrics

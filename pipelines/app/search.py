@@ -50,11 +50,8 @@ def search_command(
         )
     model = bifocal.load(folder)
     hits = model.search(Path(query) if Path(query).is_file() else query, count, where=_condition(where), **options)
-    if hits and not hits.found and model.index.calibration is not None:
-        click.echo(
-            "it is uncertain whether an image fits: none is relevant with a probability of "
-            f"{model.index.calibration.threshold:.0%} or more; these are the closest images"
-        )
+    if hits and not hits.found:
+        click.echo("nothing like it in this collection; these are the closest images")
     shown = []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""

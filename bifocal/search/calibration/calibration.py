@@ -1,4 +1,4 @@
-"""Calibration of scores: the probability that a result is relevant, and a threshold for "nothing found"."""
+"""Calibration of scores: the probability that a result is relevant, and whether a collection has what is asked for."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -17,31 +17,28 @@ RELEVANT = 0.5
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Logistic regression of the relevance of a result on its score and its margin, for sentences as queries.
+class Level:
+    """Logistic regression on the score and the margin of a result of a sentence, with a threshold.
 
     Platt, "Probabilistic outputs for support vector machines", 1999, with a second variable. The score is the cosine
     plus the item's hubness bias. The margin is the score minus the mean score of the results 2 to 10 of the query.
 
     Example:
-        >>> calibration = Calibration(0.0, 2.0, 0.0, 0.5, 0.0, 0.0, 1.0, 100)
-        >>> calibration.probabilities(np.array([[0.5, 0.0]])).round(2).tolist()
+        >>> level = Level(0.0, 2.0, 0.0, 0.5, 0.0, 0.0, 1.0, 100)
+        >>> level.probabilities(np.array([[0.5, 0.0]])).round(2).tolist()
         [[0.73, 0.5]]
+        >>> level.reached(np.array([[0.5, 0.0], [-0.1, -0.2]])).tolist()
+        [True, False]
     """
 
     intercept: float
     score: float
     margin: float
-    threshold: float  # probability of the first result from which a query counts as found, see ``allowed_share``
+    threshold: float  # least probability of the first result of a query with a match, see ``allowed_share``
     error: float  # expected calibration error, as all rates cross-validated with held-out queries
     false_positive_rate: float  # share of queries without a match whose first result reaches the threshold
     recall: float  # share of relevant first results that reach the threshold
     queries: int
-
-    @property
-    def relevant(self) -> float:
-        """Least probability of a relevant result: more probable than not, and not below the threshold."""
-        return max(RELEVANT, self.threshold)
 
     def probabilities(self, scores: Array, best: Array | None = None) -> NDArray[np.float64]:
         """Return the probabilities of scores (Q, k); ``best`` has the ten best scores, by default ``scores`` has."""
@@ -49,6 +46,33 @@ class Calibration:
         logits = self.intercept + self.score * scores + self.margin * margins
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
         return probabilities
+
+    def reached(self, scores: Array) -> NDArray[np.bool_]:
+        """Return for each query (Q,) whether its first result reaches the threshold, from scores (Q, k), best first."""
+        if not scores.shape[1]:
+            return np.zeros(len(scores), dtype=bool)
+        return self.probabilities(scores)[:, 0] >= self.threshold
+
+
+@dataclass(frozen=True)
+class Calibration(Level):
+    """Probability that a result is relevant, and whether the collection has anything like the query.
+
+    The two differ in the queries without a match that they were fitted on. For the relevance of a result, these are
+    near misses: a caption that is searched without the images that it describes. For the presence, they are absent
+    concepts: a caption that is searched without every image whose captions come near it.
+    """
+
+    presence: Level | None = None  # None if absent concepts are missing, because all captions are alike
+
+    @property
+    def relevant(self) -> float:
+        """Least probability of a relevant result: more probable than not, and not below the threshold."""
+        return max(RELEVANT, self.threshold)
+
+    def found(self, scores: Array) -> NDArray[np.bool_]:
+        """Return for each query (Q,) whether the collection has anything like it, from its ten best scores (Q, k)."""
+        return (self.presence or self).reached(scores)
 
     def write(self, directory: Path) -> None:
         """Write ``calibration.json``."""
@@ -58,7 +82,11 @@ class Calibration:
     def read(cls, directory: Path) -> "Calibration | None":
         """Return the calibration in a directory; None if it has none."""
         file = directory / CALIBRATION
-        return cls(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+        if not file.is_file():
+            return None
+        content = json.loads(file.read_text(encoding="utf-8"))
+        presence = content.pop("presence", None)
+        return cls(**content, presence=None if presence is None else Level(**presence))
 
 
 def reference_scores(scores: Array) -> Array:

@@ -1,6 +1,6 @@
 """Relevance of items to a sentence, judged by their captions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ SAMPLE = 2000
 """Captions whose similarity to the other captions of their item is measured."""
 SHARE = 0.5
 """Share of the captions that reach the level with another caption of their own item."""
+NEAR = 0.1
+"""Cosine of tf-idf vectors from which a caption comes near a sentence: they share at least one rare word."""
 BATCH = 64
 
 
@@ -25,25 +27,44 @@ def relevant_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int])
         >>> [rows.tolist() for rows in relevant_rows(items, ["a running dog runs fast", "the sea"], [1, 2])]
         [[0, 1], [2]]
     """
-    alone = [np.array([row], dtype=np.int64) for row in own]
+    return list(_rows(items, sentences, own, None))
+
+
+def near_rows(items: pa.Table, sentences: Sequence[str], own: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows of the items that come near each sentence: its own item, and items with a caption whose cosine
+    of tf-idf vectors is at least ``NEAR``. Without them, the sentence names something that the collection lacks.
+
+    Example:
+        >>> items = pa.table({"item_id": ["1", "2", "3"], "captions": [["a dog runs"], ["a dog sleeps"], ["the sea"]]})
+        >>> [rows.tolist() for rows in near_rows(items, ["a running dog"], [0])]
+        [[0, 1]]
+    """
+    return _rows(items, sentences, own, NEAR)
+
+
+def _rows(
+    items: pa.Table, sentences: Sequence[str], own: Sequence[int], level: float | None
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows whose captions reach a similarity; None for the median of two captions of one item."""
+    only = [np.array([row], dtype=np.int64) for row in own]
     if "captions" not in items.column_names or not sentences:
-        return alone
+        yield from only
+        return
     captions = items["captions"].combine_chunks()
     row_of = np.repeat(np.arange(len(items)), np.diff(captions.offsets.to_numpy()) if len(items) else 0)
     texts = captions.flatten().to_pylist()
     try:
         vectorizer, known = _tf_idf(texts)
     except ValueError:  # no caption has a word
-        return alone
-    level = _level(known, row_of)
-    found = []
+        yield from only
+        return
+    level = _level(known, row_of) if level is None else level
     for start in range(0, len(sentences), BATCH):
         similar = (vectorizer.transform(sentences[start : start + BATCH]) @ known.T).tocsr()
-        for number, row in enumerate(alone[start : start + BATCH]):
+        for number, row in enumerate(only[start : start + BATCH]):
             part = slice(similar.indptr[number], similar.indptr[number + 1])
             fitting = row_of[similar.indices[part][similar.data[part] >= level]]
-            found.append(np.union1d(row, fitting))
-    return found
+            yield np.union1d(row, fitting)
 
 
 def _tf_idf(texts: Sequence[str]) -> tuple[Any, Any]:

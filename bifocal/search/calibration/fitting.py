@@ -1,12 +1,13 @@
 """Fits a calibration on captions that were held out of the training of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.search.calibration.calibration import DEPTH, Calibration, reference_scores
+from bifocal.search.calibration.calibration import DEPTH, Calibration, Level, reference_scores
 from bifocal.search.index.index import SearchIndex
 from bifocal.search.vectors import unit_vectors
 
@@ -20,7 +21,7 @@ FALSE_POSITIVES = 0.05
 """Share of queries without a match that may get a result."""
 CONFIDENCE = 0.95
 """Confidence that the threshold keeps this share with new queries."""
-FOLDS, BINS = 5, 10
+MIN_PAIRS, FOLDS, BINS = 20, 5, 10
 
 
 class TooFewPairs(ValueError):
@@ -28,32 +29,57 @@ class TooFewPairs(ValueError):
 
 
 def calibrate(
-    index: SearchIndex, queries: Array, item_ids: Sequence[str], relevant_rows: Sequence[Array] | None = None
+    index: SearchIndex,
+    queries: Array,
+    item_ids: Sequence[str],
+    relevant_rows: Sequence[Array] | None = None,
+    near_rows: Iterable[Array] | None = None,
 ) -> Calibration:
     """Fit a calibration on held-out pairs: each query is searched in the whole collection, and without the items that
     it describes (``relevant_rows``, by default its own). A missing item counts as an error.
+
+    The presence is fitted on searches without ``near_rows``, the items that come near the query; None for no presence.
+    """
+    if len(queries) < MIN_PAIRS or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
+        raise TooFewPairs(
+            f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the collection: calibration "
+            f"needs {MIN_PAIRS} pairs of {FOLDS} items and {DEPTH + 2} items"
+        )
+    own = np.array([index.row(item_id) for item_id in item_ids])
+    described = list(own[:, None]) if relevant_rows is None else relevant_rows
+    scores, relevant = first_results(index, queries, described)
+    fitted = fit_level(scores, relevant, own)
+    if fitted is None:
+        raise TooFewPairs(
+            f"{relevant.sum()} of {len(queries)} held-out captions find an item first that they describe, too few to "
+            "calibrate with"
+        )
+    presence = None
+    if near_rows is not None:
+        count = len(queries)
+        scores[count:], enough = results_without(index, queries, near_rows)
+        if enough.sum() >= MIN_PAIRS and len(np.unique(own[enough])) >= FOLDS:
+            both = np.concatenate([enough, enough])
+            presence = fit_level(scores[both], relevant[both], own[enough])
+    return Calibration(**asdict(fitted), presence=presence)
+
+
+def fit_level(scores: Array, relevant: Array, own: Array) -> Level | None:
+    """Fit a level on searches with and without a match; None if some folds have no relevant result.
+
+    ``scores`` (2 Q, 10) and ``relevant`` (2 Q,) are as from ``first_results``; ``own`` (Q,) are the queries' items.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
-    if len(queries) < 20 or len(set(item_ids)) < FOLDS or len(index) < DEPTH + 2:
-        raise TooFewPairs(
-            f"{len(queries)} pairs of {len(set(item_ids))} items and {len(index)} items in the collection: calibration "
-            f"needs 20 pairs of {FOLDS} items and {DEPTH + 2} items"
-        )
-    own = np.array([index.row(item_id) for item_id in item_ids])
-    scores, relevant = first_results(index, queries, list(own[:, None]) if relevant_rows is None else relevant_rows)
     best = scores[:, 0]
     variables = np.stack([best, best - reference_scores(scores)], axis=1)
     both = np.concatenate([own, own])
     folds = list(GroupKFold(FOLDS).split(variables, relevant, both))
     if not all(relevant[fitted].any() for fitted, _ in folds):
-        raise TooFewPairs(
-            f"{relevant.sum()} of {len(queries)} held-out captions find an item first that they describe, too few to "
-            "calibrate with"
-        )
+        return None
     model = LogisticRegression(C=1e3)
-    without = np.arange(len(relevant)) >= len(queries)
+    without = np.arange(len(relevant)) >= len(own)
     predicted, found = np.zeros(len(relevant)), np.zeros(len(relevant), dtype=bool)
     for others, held_out in folds:
         model.fit(variables[others], relevant[others])
@@ -61,7 +87,7 @@ def calibrate(
         fitted = others[without[others]]
         found[held_out] = predicted[held_out] >= _threshold(model, variables[fitted], len(np.unique(both[fitted])))
     model.fit(variables, relevant)
-    return Calibration(
+    return Level(
         intercept=float(model.intercept_[0]),
         score=float(model.coef_[0, 0]),
         margin=float(model.coef_[0, 1]),
@@ -69,7 +95,7 @@ def calibrate(
         error=calibration_error(predicted, relevant),
         false_positive_rate=float(found[without].mean()),
         recall=float(found[relevant].mean()),
-        queries=len(queries),
+        queries=len(own),
     )
 
 
@@ -100,17 +126,30 @@ def first_results(
     units = unit_vectors(queries, index.description.dimension)
     live = ~index.removed
     rows, scores = index.nearest(units, DEPTH + SPARE, live if index.removed.any() else None, corrected=True)
-    first, without = np.zeros(len(units), dtype=bool), np.full((len(units), DEPTH), -1.0)
-    for number, relevant in enumerate(relevant_rows):
-        first[number] = rows[number, 0] in relevant
-        found = scores[number, ~np.isin(rows[number], relevant)]
-        if len(found) < DEPTH:  # the query describes most of these results, or there are few items
-            others = live.copy()
-            others[relevant] = False
-            found = index.nearest(units[number : number + 1], DEPTH, others, corrected=True)[1][0]
-        if len(found):
-            without[number] = found[np.minimum(np.arange(DEPTH), len(found) - 1)]
+    first = np.array([rows[number, 0] in relevant for number, relevant in enumerate(relevant_rows)], dtype=bool)
+    without, _ = results_without(index, queries, relevant_rows, (rows, scores))
     return np.concatenate([scores[:, :DEPTH], without]), np.concatenate([first, np.zeros_like(first)])
+
+
+def results_without(
+    index: SearchIndex, queries: Array, removed_rows: Iterable[Array], best: tuple[Array, Array] | None = None
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the scores (Q, 10) of searches without some items, and whether enough items are left to fill them.
+
+    ``best`` are rows and scores of the best results of each query, in which most searches end.
+    """
+    units = unit_vectors(queries, index.description.dimension)
+    scores, enough = np.full((len(units), DEPTH), -1.0), np.zeros(len(units), dtype=bool)
+    for number, removed in enumerate(removed_rows):
+        found = np.zeros(0) if best is None else best[1][number, ~np.isin(best[0][number], removed)]
+        if len(found) < DEPTH:  # most of the best results are removed, or there are few items
+            others = ~index.removed
+            others[removed] = False
+            found = index.nearest(units[number : number + 1], DEPTH, others, corrected=True)[1][0]
+        enough[number] = len(found) >= DEPTH
+        if len(found):
+            scores[number] = found[np.minimum(np.arange(DEPTH), len(found) - 1)]
+    return scores, enough
 
 
 def calibration_error(probabilities: Array, relevant: Array) -> float:

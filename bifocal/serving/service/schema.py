@@ -92,9 +92,8 @@ class Results:
 
     Attributes:
         results: best first.
-        found: false if there is no result. Also false if the first result is below the threshold of the calibration,
-            on the first page of a search by only a sentence in the mode "vectors": the results are then the closest
-            items, and probably none is relevant.
+        found: false if there is no result. Also false if the collection probably has nothing like the sentence, on the
+            first page of a search by only a sentence in the mode "vectors": the results are then the closest items.
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.

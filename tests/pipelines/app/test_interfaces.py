@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page
 
 import bifocal
 from bifocal.search import Results
-from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.calibration.calibration import Calibration, Level
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.index.from_collection import index_of_collection
@@ -69,7 +69,8 @@ def run(request: pytest.FixtureRequest, demo: TrainedModel, tmp_path_factory: py
     built = build_index(
         index, IndexSettings(request.param, recall=0.5), random.normal(size=(30, index.vectors.shape[1]))
     )
-    built.calibration = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100)
+    presence = Level(-6.0, 12.0, 8.0, 0.4, 0.0, 0.0, 1.0, 100)
+    built.calibration = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100, presence)
     (folder / INDEX).mkdir()
     built.without_items(["test-00103"]).write(folder / INDEX)
     return folder
@@ -152,7 +153,7 @@ def test_all_interfaces_answer_alike(case: dict[str, Any], run: Path, model: Tra
     ]
     assert [line[:3] for line in lines] == expected
     assert [line[3] for line in lines] == [str(hit.path) for hit in results]
-    assert ("it is uncertain" in output) == (not results.found)
+    assert ("nothing like it" in output) == (not results.found)
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ export async function search({ text, like, plus, minus, where, k, offset, group,
     const relevance = probability === null ? null : probability >= calibration.relevant ? "relevant" : "maybe";
     return { ...describe(opened, row), score, probability, relevance };
   });
-  const found = results.length > 0 && (offset > 0 || (results[0].probability ?? 1) >= (calibration?.threshold ?? 0));
+  const found = results.length > 0 && (offset > 0 || (hits[0].found ?? true));
   return { results, found, items: opened.ids.length, more: hits.length > k, model: opened.model };
 }
 

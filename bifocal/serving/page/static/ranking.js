@@ -24,10 +24,10 @@ export function rank(stored, query, { k, offset, allowed, sentence, calibration,
   if (calibration && sentence) {
     const others = rows.slice(1, calibration.depth);
     const reference = others.length ? others.reduce((total, row) => total + scores[row], 0) / others.length : scores[rows[0]];
-    for (const hit of hits) {
-      const logit = calibration.intercept + calibration.score * hit.score + calibration.margin * (hit.score - reference);
-      hit.probability = 1 / (1 + Math.exp(-logit));
-    }
+    const probability = (level, score) => 1 / (1 + Math.exp(-(level.intercept + level.score * score + level.margin * (score - reference))));
+    for (const hit of hits) hit.probability = probability(calibration, hit.score);
+    const level = calibration.presence ?? calibration;
+    if (hits.length) hits[0].found = probability(level, hits[0].score) >= level.threshold;
   }
   return (group ? limitGroups(hits.slice(0, groupDepth), group, perGroup) : hits).slice(offset, offset + k);
 }

@@ -9,7 +9,7 @@ import pytest
 
 from bifocal.search import SearchIndex
 from bifocal.search.calibration.calibration import DEPTH
-from bifocal.search.calibration.caption_relevance import relevant_rows
+from bifocal.search.calibration.caption_relevance import NEAR, near_rows, relevant_rows
 from bifocal.search.calibration.fitting import first_results
 
 CAPTIONS = [
@@ -27,7 +27,7 @@ def cosine(first: dict[str, float], second: dict[str, float]) -> float:
     return sum(value * second.get(word, 0.0) for word, value in first.items())
 
 
-def expected_rows() -> list[list[int]]:
+def expected_rows(level: float | None = None) -> list[list[int]]:
     """Return the rows by the definition: tf-idf with logarithms of counts, and the median of the best siblings."""
     texts = [text for texts in CAPTIONS for text in texts]
     words = {text: Counter(word for word in text.split() if len(word) > 1) for text in [*texts, *SENTENCES]}
@@ -45,7 +45,7 @@ def expected_rows() -> list[list[int]]:
         for text in texts
         if len(texts) > 1
     ]
-    level = float(np.median(best))
+    level = float(np.median(best)) if level is None else level
     return [
         sorted({row} | {
             number for number, texts in enumerate(CAPTIONS)
@@ -61,6 +61,14 @@ def test_a_sentence_describes_items_with_a_similar_caption() -> None:
     assert found == expected_rows()
     assert found[0] == [0, 1, 4]
     assert found[2] == [2]
+
+
+def test_a_sentence_comes_near_items_that_share_a_rare_word() -> None:
+    items = pa.table({"item_id": [str(row) for row in range(5)], "captions": CAPTIONS})
+    sentences, own = ["a white dog swims", "a ship", "nothing known here"], OWN
+    near = [rows.tolist() for rows in near_rows(items, sentences, own)]
+    assert near == [[0, 1, 4], [3], [2]]
+    assert [rows.tolist() for rows in near_rows(items, SENTENCES, OWN)] == expected_rows(NEAR)
 
 
 @pytest.mark.parametrize("captions", [None, [[], []], [["!", "?"], []], [["a dog"], ["a dog"]]])

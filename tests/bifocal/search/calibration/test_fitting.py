@@ -1,12 +1,13 @@
 """Calibration on drawn vectors: probabilities follow the order of the results; shares come from held-out folds."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bifocal.search import Search, SearchIndex
-from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.calibration.calibration import DEPTH, Calibration, Level
 from bifocal.search.calibration.fitting import CONFIDENCE, FALSE_POSITIVES, allowed_share, calibrate, first_results
 from bifocal.search.vectors import unit_vectors
 
@@ -80,3 +81,44 @@ def test_new_queries_exceed_the_rate_in_few_samples() -> None:
         rate = float((calibration.probabilities(scores)[:, 0] >= calibration.threshold).mean())
         exceeded += rate > FALSE_POSITIVES
     assert exceeded <= 4  # half of them, if the threshold were the quantile of the rate itself
+
+
+def test_absent_concepts_are_told_from_matches_better_than_near_misses() -> None:
+    """Items of ten concepts; a query names its item, and comes near all items of its concept."""
+    random = np.random.default_rng(0)
+    concept = np.arange(COUNT) % 10
+    vectors = random.normal(size=(10, D))[concept] + 0.5 * random.normal(size=(COUNT, D))
+    index = SearchIndex.of([str(row) for row in range(COUNT)], vectors)
+    queries = unit_vectors(vectors) + 0.15 * random.normal(size=(COUNT, D))
+    near = [np.flatnonzero(concept == each) for each in concept]
+    calibration = calibrate(index, queries, index.ids, near_rows=iter(near))
+    presence = calibration.presence
+    assert presence is not None
+    assert presence.recall > 0.7
+    assert calibration.recall < 0.5
+    assert presence.false_positive_rate <= 0.1
+    scores, _ = first_results(index, queries, near)
+    assert calibration.found(scores).tolist() == (presence.probabilities(scores)[:, 0] >= presence.threshold).tolist()
+    for row, hits in enumerate(Search(index_with(index, calibration)).batch(queries, 3, sentences=True)):
+        assert hits.found == calibration.found(scores)[row]
+
+
+def index_with(index: SearchIndex, calibration: Calibration) -> SearchIndex:
+    index.calibration = calibration
+    return index
+
+
+def test_presence_is_left_out_where_every_item_comes_near() -> None:
+    index, queries = drawn(noise=0.02)
+    near = [np.arange(DEPTH - 1, COUNT)] * COUNT  # too few items are left
+    calibration = calibrate(index, queries, index.ids, near_rows=near)
+    assert calibration.presence is None
+    scores = np.array([[0.9, *[0.1] * 9], [0.1, *[0.1] * 9]])
+    assert calibration.found(scores).tolist() == calibration.reached(scores).tolist()
+
+
+def test_files_keep_both_levels(tmp_path: Path) -> None:
+    for presence in (None, Level(-1.0, 2.0, 0.5, 0.25, 0.01, 0.05, 0.75, 80)):
+        calibration = Calibration(0.5, 1.0, 0.0, 0.5, 0.0, 0.05, 0.5, 100, presence)
+        calibration.write(tmp_path)
+        assert Calibration.read(tmp_path) == calibration

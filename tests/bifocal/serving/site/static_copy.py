@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bifocal.search.calibration.calibration import Calibration
+from bifocal.search.calibration.calibration import Calibration, Level
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.from_collection import index_of_collection
 from bifocal.search.index.index import SearchIndex
@@ -24,7 +24,8 @@ from bifocal.serving.site.writer import SiteReport, write_site
 
 REMOVED, DELETED = "test-00103", "test-00013"
 """Items that the index has removed, and that a user of the service has deleted."""
-CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100)
+PRESENCE = Level(-6.0, 12.0, 8.0, 0.4, 0.0, 0.0, 1.0, 100)
+CALIBRATION = Calibration(-4.0, 10.0, 5.0, 0.5, 0.0, 0.0, 1.0, 100, PRESENCE)
 
 
 def required_site_files() -> None:
