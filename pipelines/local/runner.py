@@ -23,6 +23,7 @@ from pipelines.local.launcher import Launcher
 from pipelines.local.metadata import MetadataStore, State
 from pipelines.local.store import ObjectStore
 from pipelines.local.task import TaskRunner
+from runtime.parameters.values import LOADER
 
 POLL_SECONDS = 0.1
 
@@ -45,7 +46,7 @@ class LocalRun:
 
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
-        self.pipeline, *platform = yaml.load_all(self.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        self.pipeline, *platform = yaml.load_all(self.text, Loader=LOADER)
         self.pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
         self.stopped = Event()
         self.states: dict[str, State] = {}

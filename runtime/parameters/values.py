@@ -6,6 +6,9 @@ from typing import Any
 
 import yaml
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Safe loader of libyaml, ten times faster than the loader in Python, which PyYAML has everywhere."""
+
 
 class ParameterError(ValueError):
     """A value of ``params.yaml``, a recipe or ``--set`` is wrong; the message says where, and what was expected."""
@@ -78,7 +81,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ParameterError(f"{path}: no such file")
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.load(path.read_text(), LOADER)
     except yaml.YAMLError as error:
         raise ParameterError(f"{path} is not YAML: {error}") from error
     if not isinstance(values, dict):
