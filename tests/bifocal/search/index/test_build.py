@@ -49,7 +49,7 @@ def overlap(a: list[list[int]], b: list[list[int]]) -> float:
     return sum(len(set(x) & set(y)) for x, y in zip(a, b, strict=True)) / sum(map(len, a))
 
 
-@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8", "HNSW16", "OPQ8,IVF24,PQ8"])
+@pytest.mark.parametrize("factory", ["IVF24,SQ8", "IVF24,PQ8x4", "HNSW16", "OPQ8,IVF24,PQ8x4"])
 def test_an_approximate_index_has_the_wanted_recall_with_exact_scores(
     factory: str, exact: SearchIndex, queries: NDArray[np.float64], tmp_path: Path
 ) -> None:
