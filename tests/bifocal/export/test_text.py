@@ -24,13 +24,6 @@ from bifocal.text.vectorizers.base import PACKAGE, load_vectorizer, write_text
 
 CAPTIONS = ["a dog runs on the grass", "two red birds", "the dog", "a bird on a street", "grass"]
 SENTENCES = ["a dog", "", "Two RED birds on the unknownword", "bird " * 60]
-TINY = write_tiny_transformer(CAPTIONS, dim=8)
-VECTORS = [
-    {"name": "TFIDF"},
-    {"name": "SentenceVectors", "path": TINY},
-    {"name": "StaticVectors", "path": TINY, "dim": 3},
-    {"name": "FisherVectors", "dim": 4, "centers": 2, "components": 3, "epochs": 1, "iterations": 2},
-]
 MIXTURE = {"name": "TokenMixtureEncoder", "layers": 2}
 ADAPTED = {"name": "TransformerEncoder", "train": {"name": "LoRA", "rank": 2}}
 CLIP = {
@@ -38,12 +31,7 @@ CLIP = {
     "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 8, "layers": 1, "head_width": 8},
     "text_cfg": {"context_length": 12, "width": 8, "heads": 2, "layers": 2},
 }
-CASES: dict[str, tuple[dict[str, Any], Any]] = {
-    "states": ({"name": "TransformerTokens", "path": TINY, "layers": [1, -1]}, MIXTURE),
-    "subwords": ({"name": "Subwords", "path": TINY}, ADAPTED),
-    "clip": ({"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP}, "ResidualHead"),
-    "vectors": ({"name": "Concatenated", "vectorizers": VECTORS}, "LinearEncoder"),
-}
+CASES = ("states", "subwords", "clip", "vectors")
 SERVE = """
 import json, sys
 sys.modules.update(dict.fromkeys(["torch", "transformers", "open_clip", "sklearn", "scipy"]))
@@ -56,9 +44,31 @@ print(json.dumps([output.tolist() for output in outputs]))
 """
 
 
+@pytest.fixture(scope="module")
+def tiny() -> Path:
+    return write_tiny_transformer(CAPTIONS, dim=8)
+
+
+def vectorizer_and_encoder(case: str, tiny: Path) -> tuple[dict[str, Any], Any]:
+    """Return the vectorizer and the text encoder of a case."""
+    vectors = [
+        {"name": "TFIDF"},
+        {"name": "SentenceVectors", "path": tiny},
+        {"name": "StaticVectors", "path": tiny, "dim": 3},
+        {"name": "FisherVectors", "dim": 4, "centers": 2, "components": 3, "epochs": 1, "iterations": 2},
+    ]
+    cases: dict[str, tuple[dict[str, Any], Any]] = {
+        "states": ({"name": "TransformerTokens", "path": tiny, "layers": [1, -1]}, MIXTURE),
+        "subwords": ({"name": "Subwords", "path": tiny}, ADAPTED),
+        "clip": ({"name": "OpenClipText", "path": "clip", "tag": None, "model_arguments": CLIP}, "ResidualHead"),
+        "vectors": ({"name": "Concatenated", "vectorizers": vectors}, "LinearEncoder"),
+    }
+    return cases[case]
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_raw_sentences_without_torch_equal_torch(case: str, tmp_path: Path) -> None:
-    ref, encoder = CASES[case]
+def test_raw_sentences_without_torch_equal_torch(case: str, tiny: Path, tmp_path: Path) -> None:
+    ref, encoder = vectorizer_and_encoder(case, tiny)
     if case == "clip":
         torch.manual_seed(0)
         state = OpenClipBackbone("ViT-B-32", None, CLIP).network.state_dict()

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from jsonschema import Draft202012Validator
 from starlette.testclient import TestClient
 
 from bifocal.serving.service.app import create_app
@@ -50,6 +49,8 @@ def document(client: TestClient) -> dict[str, Any]:
 
 
 def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
+    from jsonschema import Draft202012Validator  # takes seconds, and every worker imports this file
+
     Draft202012Validator({**schema, "components": document["components"]}).validate(value)
 
 
