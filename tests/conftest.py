@@ -19,6 +19,7 @@ from moto.server import ThreadedMotoServer
 sys.path.insert(0, str(Path(__file__).parent))
 from broken_s3 import Faults, Proxy
 from mlflow_server import free_port, start_server, stop_server, wait_for_server
+from warm_python.start import warm_python as start_warm_python
 
 if TYPE_CHECKING:
     from bifocal.search.trained_model import TrainedModel
@@ -72,6 +73,13 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory, empty_mlflow_store: 
         yield port
     finally:
         stop_server(process)
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folder for ``PATH`` with a ``python`` whose commands start in half a second; the tests of one worker share it."""
+    with start_warm_python(tmp_path_factory.mktemp("python")) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

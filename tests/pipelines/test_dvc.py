@@ -19,80 +19,21 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from components.catalog import pipeline_components
-from pipelines.dvc import PACKAGES_STAGE, dvc_components
 from runtime.artifacts import artifact_hash, hash_files, read_manifest
 from runtime.closure import INFRASTRUCTURE
 from runtime.identity import packages, sources
 from runtime.parameters import load
-
-ROOT = Path(__file__).parents[2]
-HOME = "runs/small"
-STAGES = dvc_components()
-RECORD_IMPORTS = """
-import atexit, os, pathlib, sys
-
-stage = sys.orig_argv[3] if sys.orig_argv[1:3] == ["-m", "components"] else "none"
-
-class Forget:  # the imports of the check of all parameters, which every stage does before it imports its run.py
-    def find_spec(self, name, path=None, target=None):
-        if name == f"components.{stage}.run":
-            for other in [other for other in sys.modules if other.partition(".")[0] == "bifocal"]:
-                del sys.modules[other]
-
-def record():
-    names = [name for name in sys.modules if name.startswith(("bifocal", f"components.{stage}"))]
-    (pathlib.Path(os.environ["RECORDED_IMPORTS"]) / stage).write_text("\\n".join(names))
-
-sys.meta_path.insert(0, Forget())
-atexit.register(record)
-"""
-"""sitecustomize.py of the stages: writes the modules that each imported."""
-
-
-def run(checkout: Path, *command: str) -> str:
-    """Run a command in the checkout; return its output."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-    environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    if (checkout / "imports").is_dir():
-        environment |= {"PYTHONPATH": str(checkout / "imports"), "RECORDED_IMPORTS": str(checkout / "imports")}
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def repro(checkout: Path) -> set[str]:
-    """Render and run the small recipe; return the names of the executed stages."""
-    run(checkout, "python", "-m", "pipelines", "render", "--recipe", "small.yaml")
-    lines = run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml").splitlines()
-    # "Running stage 'runs/small/dvc.yaml:evaluate':"
-    names = {line.split(":")[1].rstrip("'") for line in lines if line.startswith("Running stage")}
-    assert PACKAGES_STAGE in names, "the installed versions are compared each time"
-    return names - {PACKAGES_STAGE}
-
-
-def changed_stages(checkout: Path) -> set[str]:
-    """Stages that 'dvc status' shows as changed themselves, not by an input, once versions and code are compared."""
-    run(checkout, "dvc", "repro", f"{HOME}/dvc.yaml:{PACKAGES_STAGE}")
-    status = json.loads(run(checkout, "dvc", "status", "--json", f"{HOME}/dvc.yaml"))
-    return {name.split(":")[1] for name in status} - {PACKAGES_STAGE}
+from tests.pipelines.small_checkout import HOME, ROOT, STAGES, changed_stages, make_checkout, repro, run
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy of this checkout where the small recipe has run."""
-    folder = tmp_path_factory.mktemp("checkout")
-    files = run(ROOT, "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
-    for name in filter(lambda name: (ROOT / name).is_file(), files):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes((ROOT / name).read_bytes())
-    (folder / "small.yaml").write_bytes((ROOT / "tests" / "small.yaml").read_bytes())
-    (folder / "imports").mkdir()
-    (folder / "imports" / "sitecustomize.py").write_text(RECORD_IMPORTS)
-    (folder / ".git" / "info").mkdir(parents=True)
-    (folder / ".git" / "info" / "exclude").write_text("/imports/\n")
-    run(folder, "git", "init", "--quiet")
-    assert repro(folder) == {component.name for component in STAGES}
-    return folder
+def checkout(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Iterator[Path]:
+    """Copy of this checkout where the small recipe has run, with the warm ``python`` first in ``PATH``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", os.pathsep.join(map(str, [warm_python, Path(sys.executable).parent, os.environ["PATH"]])))
+        folder = tmp_path_factory.mktemp("checkout")
+        make_checkout(folder)
+        yield folder
 
 
 @pytest.fixture
@@ -232,6 +173,13 @@ def test_the_candidate_follows_the_parameters_back(checkout: Path) -> None:
     assert len(client.search_model_versions("name = 'bifocal'")) == 2
 
 
+def test_a_failed_command_of_the_warm_python_is_an_error(checkout: Path) -> None:
+    (checkout / "probe.py").write_text("import os, sys; print(os.getcwd(), *sys.argv[1:]); sys.exit(int(sys.argv[1]))")
+    assert run(checkout, "python", "-m", "probe", "0", "a b") == f"{checkout} 0 a b\n"
+    with pytest.raises(AssertionError, match="python -m probe 3"):
+        run(checkout, "python", "-m", "probe", "3")
+
+
 def test_a_killed_training_resumes_to_the_same_bits(checkout: Path) -> None:
     embedding = checkout / HOME / "artifacts" / "embedding"
     expected = hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest()
@@ -247,6 +195,6 @@ def test_a_killed_training_resumes_to_the_same_bits(checkout: Path) -> None:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected
-    run(checkout, *command)
+    run(checkout, "python", *command[1:])
     assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected
     assert not embedding.with_name("embedding.partial").exists()
