@@ -1,7 +1,9 @@
 """Loss of a batch and its gradients: in one pass, in micro-batches, or shared by several processes."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
@@ -147,8 +149,22 @@ class CachedEncodings:
 
 
 def autocast_for(device: str, precision: Precision) -> Callable[[], torch.autocast]:
+    """Return a function that returns the context of forward passes; see ``multiplies_bfloat16``."""
+    enabled = precision == "bfloat16" and multiplies_bfloat16(device)
     # autocast caches weight casts; a cast made under no_grad would detach the next pass, so use a new context.
-    return lambda: torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
+    return lambda: torch.autocast(device, torch.bfloat16, enabled=enabled)
+
+
+@cache
+def multiplies_bfloat16(device: str) -> bool:
+    """Return whether a device multiplies matrices of bfloat16 without emulation.
+
+    A CPU without AVX-512 or AMX takes a hundred times as long as in float32, so it trains in float32, with one warning.
+    """
+    supported = device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if not supported:
+        logging.getLogger(__name__).warning("this CPU has no instructions for bfloat16: training in float32")
+    return supported
 
 
 def _chunks(inputs: Modality, size: int) -> Iterator[Modality]:

@@ -73,7 +73,9 @@ class TrainEmbeddingParams(Params):
         default=True,
         description="apply the optimizer's weight decay to biases and norms, too; false: only to matrices",
     )
-    precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
+    precision: Literal["float32", "bfloat16"] = Field(
+        description="precision of the matrix products in training; a CPU without bfloat16 instructions takes float32"
+    )
     max_grad_norm: float | None = Field(
         gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
     )

@@ -60,7 +60,9 @@ class TrainRankingHeadParams(Params):
     optimizer: Annotated[ClassRef, FromRegistry("torch.optim", injected=("params", "lr"))] = Field(
         description="class of torch.optim; the phase sets its learning rate"
     )
-    precision: Literal["float32", "bfloat16"] = Field(description="precision of the matrix products in training")
+    precision: Literal["float32", "bfloat16"] = Field(
+        description="precision of the matrix products in training; a CPU without bfloat16 instructions takes float32"
+    )
     max_grad_norm: float | None = Field(
         gt=0, description="l2 norm to which gradients are clipped; null for no clipping"
     )

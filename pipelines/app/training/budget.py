@@ -87,6 +87,7 @@ def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Cost
     from bifocal.datasets import open_image
     from bifocal.image_encoders import SMILEEncoder
     from bifocal.registry import build
+    from bifocal.training.gradients import autocast_for
 
     if not isinstance(section["extractor"], Mapping) or "size" not in section["extractor"]:
         raise ValueError("--budget chooses extract_features.extractor.size, which the parameters do not have")
@@ -104,7 +105,7 @@ def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Cost
     steps = []
     for _ in range(2):
         start = time.monotonic()
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast_for("cpu", "bfloat16")():
             encoder(cells, mask).sum().backward()
         steps.append((time.monotonic() - start) / BATCH)
     return Costs(times[-1], steps[-1], section["extractor"]["size"])

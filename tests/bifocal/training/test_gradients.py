@@ -1,7 +1,7 @@
 """Gradients of a whole batch in micro-batches, and with recomputed activations."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -14,7 +14,13 @@ from bifocal.models import TwoBranchModel
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.training.distributed import World
-from bifocal.training.gradients import Precision, backward, recompute_activations
+from bifocal.training.gradients import (
+    Precision,
+    autocast_for,
+    backward,
+    multiplies_bfloat16,
+    recompute_activations,
+)
 
 NewModel = Callable[..., TwoBranchModel]
 ROWS = torch.tensor([4, 5, 71, 30, 8, 1, 9, 22, 63, 17, 40])
@@ -55,9 +61,10 @@ def current_gradients(model: nn.Module) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_second_pass_uses_the_same_random_numbers_and_updates_statistics_once(
-    pairs: ImageCaptionPairs, new_model: NewModel, precision: Precision
+    pairs: ImageCaptionPairs, new_model: NewModel, precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compare with a single pass over the same micro-batches that keeps all activations."""
+    monkeypatch.setattr("bifocal.training.gradients.multiplies_bfloat16", lambda device: True)  # emulated or not
     model, reference, loss = new_model(**WITH_BATCH_NORM).train(), new_model(**WITH_BATCH_NORM).train(), InfoNCELoss()
     value, actual = gradients(model, loss, pairs, 4, precision)
     after = torch.rand(())
@@ -86,6 +93,20 @@ def test_second_pass_uses_the_same_random_numbers_and_updates_statistics_once(
     for (name, updated), counted in zip(model.named_buffers(), reference.buffers(), strict=True):
         if "num_batches" not in name:
             torch.testing.assert_close(updated, counted, msg=name)
+
+
+def test_a_cpu_without_bfloat16_trains_in_float32(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for supported in (False, True):
+        multiplies_bfloat16.cache_clear()
+        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda found=supported: found)
+        caplog.clear()
+        for precision in get_args(Precision):
+            with autocast_for("cpu", precision)():
+                assert torch.is_autocast_enabled("cpu") == (supported and precision == "bfloat16")
+        assert ("training in float32" in caplog.text) == (not supported)
+    multiplies_bfloat16.cache_clear()
 
 
 def test_encodings_may_be_tuples(pairs: ImageCaptionPairs, new_model: NewModel) -> None:
