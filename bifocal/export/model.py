@@ -5,17 +5,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.export.backbone import export_images
 from bifocal.export.elmo import GRAPH as ELMO
 from bifocal.export.elmo import compare_elmo, export_elmo
 from bifocal.export.encoders import branches, export_encoder
 from bifocal.export.localizer import compare_localizer, export_localizer
 from bifocal.export.parity import Parity, compare_encoder
+from bifocal.export.pointing import export_head
 from bifocal.export.text import compare_text_encoder, export_text_encoder, has_network
 from bifocal.features import FeatureStore
 from bifocal.models import load_model
 from bifocal.models.inputs import check_inputs
 from bifocal.progress import track
+from bifocal.registry import build
+from bifocal.serving.pointing import FOLDER
 from bifocal.text import TextStore, Vocabulary
 from bifocal.text.store import CAPTIONS
 from bifocal.text.transformer.folder import NETWORK
@@ -24,9 +28,13 @@ from bifocal.text.vectorizers.contextual.open_clip_text import TOWER
 
 
 def export_model(
-    embedding: Path, features: Path, text: Path, folder: Path, *, seed: int, localizer: Any | None = None
-) -> list[Parity]:
-    """Write a model's graphs and compare them with torch; ``localizer`` None is the image encoder's own."""
+    embedding: Path, features: Path, text: Path, folder: Path, *, seed: int, localizer: Any | None = None,
+    pointing: Any | None = None,
+) -> list[Parity]:  # fmt: skip
+    """Write a model's graphs and compare them with torch; ``localizer`` None is the image encoder's own.
+
+    ``pointing`` is a part of ``bifocal.localization.heads``, or None.
+    """
     model = load_model(embedding)
     check_inputs(model, FeatureStore(features), TextStore(text))
     parities = [
@@ -35,7 +43,11 @@ def export_model(
         *_export_vectorizer(text, folder, seed),
     ]
     export_localizer(embedding, features, folder, localizer)
-    return [*parities, *compare_localizer(embedding, folder, seed, localizer)]
+    parities += compare_localizer(embedding, folder, seed, localizer)
+    if pointing is not None:
+        head = build("bifocal.localization.heads", pointing)
+        parities += export_head(FeatureStore(features).metadata, features / WEIGHTS_FILE, head, folder / FOLDER, seed)
+    return parities
 
 
 def _export_encoders(embedding: Path, text: Path, folder: Path, seed: int, localizer: Any | None) -> Iterator[Parity]:

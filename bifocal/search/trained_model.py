@@ -20,7 +20,7 @@ from bifocal.search.opening import open_search
 from bifocal.search.query import encode_file
 from bifocal.search.search import Search
 from bifocal.serving.encoders import Embedder
-from bifocal.serving.heatmaps import HeatmapModel
+from bifocal.serving.pointing import Pointer, open_pointer
 
 ONNX, COLLECTION, INDEX = (Path("artifacts") / name for name in ("onnx", "collection", "index"))
 
@@ -51,17 +51,34 @@ class Location:
 
     Attributes:
         heatmap: (96, 96), over the image stretched to a square; higher where the image fits the phrase better.
-        point: x and y of the highest value, as fractions of the image's width and height.
+        point: x and y of the highest value, as fractions of the image's width and height: a guess.
         image: the image.
+        probability: calibrated probability that the phrase is in the image; None if the model cannot tell.
+        present: False if the probability is too low to show the point.
     """
 
     heatmap: NDArray[np.floating]
     point: tuple[float, float]
     image: Image.Image
+    probability: float | None = None
+    present: bool = True
 
     def picture(self) -> Image.Image:
-        """Return the image with the heatmap on it, and a ring around the point."""
-        return overlay(self.image, self.heatmap, self.point)
+        """Return the image with the heatmap on it, and a ring around the point; without both unless ``present``."""
+        return overlay(self.image, self.heatmap, self.point) if self.present else self.image
+
+
+def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Location:
+    """Return where a phrase is in an image, by a pointer such as ``bifocal.serving.pointing.PointingHead``.
+
+    Raises:
+        ValueError: the phrase is empty, or the file is not an image.
+    """
+    if not phrase.strip():
+        raise ValueError("the phrase is empty: name something to find in the image")
+    opened = image if isinstance(image, Image.Image) else open_image(Path(image))
+    (place,) = pointer.locate(encode_file(opened), [phrase], SIDE)
+    return Location(place.heatmap, peak(place.heatmap), opened.convert("RGB"), place.probability, place.present)
 
 
 class TrainedModel:
@@ -156,23 +173,29 @@ class TrainedModel:
         return Collection.open(self.directory / COLLECTION)
 
     def where(self, image: Path | str | Image.Image, phrase: str) -> Location:
-        """Return where ``phrase`` is in ``image``, by the localizer of the model's own paper.
+        """Return where ``phrase`` is in ``image``, by the pointing head of the backbone, or else by the localizer.
 
         Raises:
-            FileNotFoundError: the model has no localizer, or reads published features.
+            FileNotFoundError: the model has neither, or reads published features.
+            ValueError: the phrase has no word.
         """
-        opened = image if isinstance(image, Image.Image) else open_image(Path(image))
-        heatmap = self.heatmaps.heatmap(encode_file(opened), self.encode_text([phrase])[0], SIDE)
-        return Location(heatmap, peak(heatmap), opened.convert("RGB"))
+        return locate(self.pointer, image, phrase)
 
     @cached_property
-    def heatmaps(self) -> HeatmapModel:
-        """The localizer of the model.
+    def pointer(self) -> Pointer:
+        """The pointing head of the backbone, or else the localizer of the model.
 
         Raises:
-            FileNotFoundError: the model has no localizer, or reads published features.
+            FileNotFoundError: the model has neither, or reads published features.
         """
-        return HeatmapModel(self.directory / ONNX, self.embedder)
+        pointer = open_pointer(self.directory / ONNX, self.embedder)
+        if pointer is None:
+            raise FileNotFoundError(
+                f"{self.directory / ONNX} has neither a pointing head nor a localizer: the model reads published "
+                "features, or an older version exported it; train SMILEEncoder, BEANEncoder or MultiLevelEncoder, or "
+                "export it again"
+            )
+        return pointer
 
 
 def load(directory: Path | str) -> TrainedModel:

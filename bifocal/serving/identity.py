@@ -7,6 +7,8 @@ from pathlib import Path
 
 REPORTS = frozenset({"manifest.json", "fingerprint.json", "parity.csv", "quantization.json"})
 """Files beside the graphs that have no effect on a vector."""
+POINTING = "pointing/"
+"""Folder of the pointing head, which has no effect on a vector."""
 
 
 def model_hash(directory: Path) -> str:
@@ -16,7 +18,7 @@ def model_hash(directory: Path) -> str:
     files: dict[str, str] = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
-        if path.is_file() and name not in REPORTS:
+        if path.is_file() and _counts(name):
             with path.open("rb") as file:
                 files[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return hash_of_files(files)
@@ -24,5 +26,9 @@ def model_hash(directory: Path) -> str:
 
 def hash_of_files(files: Mapping[str, str]) -> str:
     """Return the hash of an exported model, see ``model_hash``, from the SHA-256 of each file by name."""
-    counted = {name: digest for name, digest in files.items() if name not in REPORTS}
+    counted = {name: digest for name, digest in files.items() if _counts(name)}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+
+
+def _counts(name: str) -> bool:
+    return name not in REPORTS and not name.startswith(POINTING)

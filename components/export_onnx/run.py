@@ -14,7 +14,9 @@ def run(
     params: ExportONNXParams, *, dataset: Path, features: Path, text: Path, embedding: Path, onnx: Path
 ) -> dict[str, float]:
     """Write the graphs, quantized if int8, their comparison with torch, and the files that prepare their inputs."""
-    parities = export_model(embedding, features, text, onnx, seed=params.seed, localizer=params.localizer)
+    parities = export_model(
+        embedding, features, text, onnx, seed=params.seed, localizer=params.localizer, pointing=params.pointing
+    )
     metrics = {"greatest_difference": check_parity(parities, onnx, params.tolerance)}
     if params.precision == "int8":
         tables = read_dataset(dataset)

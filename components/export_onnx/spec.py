@@ -31,6 +31,11 @@ class ExportONNXParams(Params):
         description="part of bifocal.localization that finds phrases in the served model; null for the image encoder's "
         "own",
     )
+    pointing: Annotated[ClassRef, FromRegistry("bifocal.localization.heads")] | None = Field(
+        default=None,
+        description="part of bifocal.localization.heads that finds phrases by the backbone's classifier, in place of "
+        "the localizer; null for the localizer",
+    )
 
 
 COMPONENT = Component(

@@ -22,8 +22,9 @@ from pipelines.metrics import metrics_table
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
-    help="Safetensors file with the weights of a timm backbone (also BIFOCAL_WEIGHTS); by default timm downloads them. "
-    "Without a network, the small backbone of 'bifocal demo' takes their place.",
+    help="Safetensors file with the weights of a timm backbone, or a folder with it and with the folder of a sentence "
+    "encoder (also BIFOCAL_WEIGHTS); by default both are downloaded. Without a network, the small backbone of "
+    "'bifocal demo' takes their place.",
 )
 @click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
 @click.option(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from bifocal.serving.pointing import ACCURATE, Pointer, PointingHead
 from pipelines.app.run_folder import latest_run, run_option
 
 
@@ -12,16 +13,49 @@ from pipelines.app.run_folder import latest_run, run_option
 @click.argument("phrase")
 @run_option
 @click.option(
-    "--picture", type=click.Path(path_type=Path), help="File of the picture; by default where.png in the run folder."
+    "--weights",
+    type=click.Path(path_type=Path, exists=True),
+    help="Folder with the weights of a backbone and of a sentence encoder, as for 'bifocal train', to "
+    "point without a run.",
 )
-def where_command(image: Path, phrase: str, folder: Path | None, picture: Path | None) -> None:
-    """Show where in IMAGE the PHRASE is: write the image with a heatmap, and print the point."""
-    import bifocal
+@click.option("--accurate", is_flag=True, help="Sum three sizes of the image: four times slower.")
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    help="File of the picture; by default where.png in the run folder, or here without a run.",
+)
+def where_command(
+    image: Path, phrase: str, folder: Path | None, weights: Path | None, accurate: bool, picture: Path | None
+) -> None:
+    """Show where in IMAGE the PHRASE is: write the image with a heatmap, and print the point.
 
-    folder = latest_run(folder)
-    location = bifocal.load(folder).where(image, phrase)
-    target = picture or folder / "where.png"
+    The point is a guess. If the phrase is probably not in the image, no point is drawn.
+    """
+    from bifocal.search.trained_model import locate
+
+    pointer: Pointer
+
+    if weights is not None:
+        if folder is not None:
+            raise click.UsageError("--run and --weights exclude each other")
+        from pipelines.app.training.pointing import pointer_of_weights
+
+        pointer, target = pointer_of_weights(weights), picture or Path("where.png")
+    else:
+        import bifocal
+
+        folder = latest_run(folder)
+        pointer, target = bifocal.load(folder).pointer, picture or folder / "where.png"
+    if accurate:
+        if not isinstance(pointer, PointingHead):
+            raise click.UsageError("--accurate needs a pointing head, which this model does not have")
+        pointer.sizes = ACCURATE
+    location = locate(pointer, image, phrase)
     location.picture().save(target)
-    x, y = location.point
-    click.echo(f"{phrase!r} at {x:.0%} from the left, {y:.0%} from the top")
+    known = "" if location.probability is None else f" (probability {location.probability:.0%})"
+    if location.present:
+        x, y = location.point
+        click.echo(f"guess: {phrase!r} around {x:.0%} from the left, {y:.0%} from the top{known}")
+    else:
+        click.echo(f"no {phrase!r} in this image{known}")
     click.echo(f"-> {target}")

@@ -62,7 +62,8 @@ async function showHeatmaps(id, sentence) {
 function drawPhrases(sentence, phrases) {
   // Positions count code points, as Python does.
   const letters = [...sentence];
-  const layers = phrases.map((phrase, number) => drawHeatmap(phrase, number));
+  // A phrase without a point is probably not in the image.
+  const layers = phrases.map((phrase, number) => (phrase.point ? drawHeatmap(phrase, number) : element("div", "")));
   byId("heatmaps").replaceChildren(...layers);
   const parts = [];
   let end = 0;
@@ -70,7 +71,7 @@ function drawPhrases(sentence, phrases) {
   const buttons = phrases.map((phrase, number) => {
     const button = element("button", phrase.text);
     button.type = "button";
-    button.className = `color-${number}`;
+    button.className = phrase.point ? `color-${number}` : "absent";
     button.setAttribute("aria-pressed", "true");
     button.addEventListener("click", () => {
       alone = alone === number ? null : number;
@@ -79,7 +80,7 @@ function drawPhrases(sentence, phrases) {
         layer.hidden = !visible;
         buttons[other].setAttribute("aria-pressed", String(visible));
       }
-      byId("where").textContent = alone === null ? t("where") : describe(phrase);
+      byId("where").textContent = alone === null ? summary(phrases) : describe(phrase);
     });
     parts.push(letters.slice(end, phrase.start).join(""), button);
     end = phrase.end;
@@ -87,7 +88,12 @@ function drawPhrases(sentence, phrases) {
   });
   parts.push(letters.slice(end).join(""));
   byId("sentence").replaceChildren(...parts);
-  byId("where").textContent = phrases.length === 1 ? describe(phrases[0]) : t("where");
+  byId("where").textContent = phrases.length === 1 ? describe(phrases[0]) : summary(phrases);
+}
+
+function summary(phrases) {
+  const missing = phrases.filter((phrase) => !phrase.point).map(describe);
+  return [...(missing.length < phrases.length ? [t("where")] : []), ...missing].join(" ");
 }
 
 function drawHeatmap(phrase, number) {
@@ -104,8 +110,11 @@ function drawHeatmap(phrase, number) {
 }
 
 function describe(phrase) {
+  if (!phrase.point) return t("where_absent", { phrase: phrase.text });
   const [x, y] = phrase.point.map((value) => number(Math.round(100 * value)));
-  return t("where_one", { phrase: phrase.text, x, y });
+  const guess = t("where_one", { phrase: phrase.text, x, y });
+  if (typeof phrase.probability !== "number") return guess;
+  return `${guess} ${t("where_probability", { percent: number(Math.round(100 * phrase.probability)) })}`;
 }
 
 function element(name, text) {

@@ -93,7 +93,7 @@ class Handlers:
         return Information(
             model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
             languages=description.languages, accepts_images=served.accepts_images,
-            explains=served.search.localizer is not None, deletes=settings.admin_key is not None,
+            explains=served.pointer is not None, deletes=settings.admin_key is not None,
             modes=served.search.modes, columns=description.columns, examples=examples,
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
         )  # fmt: skip
@@ -115,11 +115,16 @@ class Handlers:
         """Return the heatmaps of the phrases of a sentence in an item's image."""
         self.runner.check_sentences([text])
         served = self._served_with(item_id, client)
-        if served.search.localizer is None:
-            raise HTTPException(409, "this model has no localizer: it cannot show where a phrase is")
+        if served.pointer is None:
+            raise HTTPException(409, "this model cannot show where a phrase is")
         file, phrases = self._file(served, item_id), split_phrases(text)
         heatmaps = await self.run(served.heatmaps, file, phrases)
-        found = [PhraseHeatmap(*heatmap.phrase, heatmap.point, heatmap.data_url()) for heatmap in heatmaps]
+        found = [
+            PhraseHeatmap(*place.phrase, place.point, place.data_url(), place.probability)
+            if place.present
+            else PhraseHeatmap(*place.phrase, None, None, place.probability)
+            for place in heatmaps
+        ]
         return Explanation(item_id, found)
 
     async def delete(self, item_id: str) -> None:

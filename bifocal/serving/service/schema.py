@@ -147,16 +147,19 @@ class PhraseHeatmap:
     Attributes:
         text: the phrase.
         start, end: its characters in the sentence.
-        point: x and y of the highest value, as fractions of width and height.
+        point: x and y of the highest value, as fractions of width and height: a guess. Null if the phrase is probably
+            not in the image.
         heatmap: data URL of a PNG over the image stretched to a square; its opacity is the blurred cube of the heatmap,
-            which is scaled to [0, 1].
+            which is scaled to [0, 1]. Null without a point.
+        probability: calibrated probability that the phrase is in the image; null if the model cannot tell.
     """
 
     text: str
     start: int
     end: int
-    point: tuple[float, float]
-    heatmap: str
+    point: tuple[float, float] | None
+    heatmap: str | None
+    probability: float | None = None
 
 
 @dataclass

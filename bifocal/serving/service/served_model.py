@@ -15,6 +15,7 @@ from PIL import Image, ImageFilter
 from bifocal.search.heatmap import SIDE, peak
 from bifocal.search.search import Search
 from bifocal.serving.encoders import Embedder
+from bifocal.serving.pointing import Pointer
 from bifocal.serving.service.live.description import Description, describe
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.phrases import Phrase
@@ -34,10 +35,12 @@ class Version:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Place of a phrase in an image; ``values`` (96, 96) in [0, 1] are over the image stretched to a square."""
+    """Place of a phrase in an image, see ``bifocal.serving.pointing.Place``; ``values`` (96, 96) are in [0, 1]."""
 
     phrase: Phrase
     values: NDArray[np.float32]
+    probability: float | None = None
+    present: bool = True
 
     @property
     def point(self) -> tuple[float, float]:
@@ -56,8 +59,10 @@ class Heatmap:
 class ServedModel:
     """Search, heatmaps and items of one model and the index of its collection."""
 
-    def __init__(self, search: Search, embedder: Embedder, items: Items, version: Version) -> None:
-        self.search, self.index, self.embedder = search, search.index, embedder
+    def __init__(
+        self, search: Search, embedder: Embedder, items: Items, version: Version, pointer: Pointer | None = None
+    ) -> None:
+        self.search, self.index, self.embedder, self.pointer = search, search.index, embedder, pointer
         self.items, self.version = items, version
 
     def __len__(self) -> int:
@@ -84,11 +89,13 @@ class ServedModel:
 
     def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
         """Return the heatmap of each phrase in an image file."""
-        if self.search.localizer is None:
-            raise ValueError("this model has no localizer: it cannot show where a phrase is")
-        texts = self.embed_sentences([phrase.text for phrase in phrases])
-        found = self.search.localizer.heatmaps(file.read_bytes(), texts, SIDE)
-        return [Heatmap(phrase, scale(values)) for phrase, values in zip(phrases, found, strict=True)]
+        if self.pointer is None:
+            raise ValueError("this model cannot show where a phrase is")
+        places = self.pointer.locate(file.read_bytes(), [phrase.text for phrase in phrases], SIDE)
+        return [
+            Heatmap(phrase, scale(place.heatmap), place.probability, place.present)
+            for phrase, place in zip(phrases, places, strict=True)
+        ]
 
 
 def scale(values: NDArray[np.float32]) -> NDArray[np.float32]:

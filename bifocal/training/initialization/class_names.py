@@ -1,12 +1,12 @@
 """The names of an image classifier's classes as first pairs of images and texts."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from bifocal.backbones.classes import imagenet_classes
 from bifocal.backbones.state import read_safetensors
 from bifocal.image_encoders.pooling import mean_region
 from bifocal.models.base import Model
@@ -61,7 +61,7 @@ class ClassNames(Initialization):
 
     def fit(self, vectorizer: FittedVectorizer, channels: int) -> Tensor:
         """Return the map (K, D) float64 from D ``channels`` to vectors of texts, with the scale of random weights."""
-        names = imagenet_names()
+        names = imagenet_classes().names
         weights = self._classifier(len(names), channels)
         vectors = vectorizer.vectorize([name for synonyms in names for name in synonyms]).values.double()
         rows = torch.tensor([row for row, synonyms in enumerate(names) for _ in synonyms])
@@ -92,14 +92,6 @@ def ridge(inputs: Tensor, targets: Tensor, regularization: float) -> Tensor:
     penalty = regularization * torch.eye(inputs.shape[1]).to(inputs)
     solution: Tensor = torch.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ targets)
     return solution
-
-
-def imagenet_names() -> Sequence[Sequence[str]]:
-    """Return the synonyms of each ImageNet class (1,000), in the order of timm's classifiers."""
-    from timm.data import ImageNetInfo  # imported here: it takes seconds
-
-    info = ImageNetInfo()
-    return [info.index_to_description(index).split(", ") for index in range(info.num_classes())]
 
 
 def _projection(encoder: nn.Module) -> nn.Linear:

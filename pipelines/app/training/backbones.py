@@ -1,8 +1,10 @@
 """Backbones for the user's own images, and the network that a file of weights belongs to."""
 
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -41,12 +43,41 @@ KNOWN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Arguments of the extractor for each backbone that a file of weights is recognized as."""
 
 
-def weights_file(option: Path | None) -> Path | None:
-    """Return the file of weights: ``--weights``, or else ``BIFOCAL_WEIGHTS``; None if neither is given."""
+@dataclass(frozen=True)
+class Networks:
+    """Networks of ``--weights``: a file with the weights of a backbone, and the folder of a sentence encoder."""
+
+    backbone: Path
+    sentences: Path | None = None
+
+
+def find_networks(option: Path | None) -> Networks | None:
+    """Return the networks at ``--weights``, or else at ``BIFOCAL_WEIGHTS``: a file, or a folder with several networks.
+
+    Of several known backbones in a folder, the first of ``KNOWN`` is taken. None if nothing is named.
+    """
     named = option or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
-    if named is not None and not named.is_file():
-        raise FileNotFoundError(f"{named}: no such file; expected a safetensors file with the weights of a timm model")
-    return named
+    if named is None:
+        return None
+    if named.is_dir():
+        return _networks_of(named)
+    if not named.is_file():
+        raise FileNotFoundError(
+            f"{named}: no such file; expected a safetensors file with the weights of a timm model, or a folder with it "
+            "and a sentence encoder"
+        )
+    return Networks(named)
+
+
+def _networks_of(folder: Path) -> Networks:
+    found: dict[str, Path] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with contextlib.suppress(ValueError):  # another network
+            found.setdefault(recognize(file), file)
+    if not found:
+        raise ValueError(f"{folder} has the weights of none of {', '.join(KNOWN)}, as *.safetensors")
+    encoders = [file.parent for file in sorted(folder.glob("*/modules.json"))]
+    return Networks(next(found[name] for name in KNOWN if name in found), encoders[0] if encoders else None)
 
 
 def features_section(weights: Path) -> dict[str, Any]:
@@ -64,7 +95,7 @@ def download_problem(section: Mapping[str, Any]) -> str | None:
     from bifocal.registry import build
 
     backbone = build("bifocal.features.extractors", section["extractor"]).backbone
-    if not _reachable(backbone.download_url()):
+    if not is_reachable(backbone.download_url()):
         constants.HF_HUB_OFFLINE = True  # Take cached weights, or fail at once: retries last minutes.
     try:
         load_library_weights(backbone)
@@ -73,7 +104,7 @@ def download_problem(section: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _reachable(url: str) -> bool:
+def is_reachable(url: str) -> bool:
     """Return whether the host of ``url`` accepts connections; with a proxy, only a download can tell: true."""
     host = urlsplit(url).hostname
     if host is None or getproxies():

@@ -11,8 +11,9 @@ from pipelines.app.training.backbones import (
     demo_section,
     download_problem,
     features_section,
-    weights_file,
+    find_networks,
 )
+from pipelines.app.training.pointing import with_pointing
 from runtime import parameters
 from runtime.s3.uri import is_remote
 
@@ -25,13 +26,13 @@ def training_parameters(
     values["prepare_dataset"]["corpus"]["root"] = directory
     values["prepare_dataset"]["copy_images"] = is_remote(directory)  # later commands need no S3
     downloaded = values["extract_features"]
-    file = weights_file(weights)
-    if file is not None:
-        values = parameters.merge(values, {"extract_features": features_section(file)})
+    networks = find_networks(weights)
+    if networks is not None:
+        values = parameters.merge(values, {"extract_features": features_section(networks.backbone)})
     for recipe in recipes:
         values = parameters.overlay(values, recipe)
     values = parameters.with_settings(values, settings)
     if values["extract_features"] == downloaded and (problem := download_problem(downloaded)) is not None:
         click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
         values = parameters.merge(values, {"extract_features": demo_section()})
-    return values
+    return with_pointing(values, networks)

@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from sklearn.linear_model import Ridge
 
+from bifocal.backbones.classes import imagenet_classes
 from bifocal.datasets import read_dataset
 from bifocal.features import FeatureWriter, open_features
 from bifocal.models import load_model
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import SentenceVectors
 from bifocal.text.vectorizers.base import FittedVectorizer, write_text
-from bifocal.training.initialization.class_names import ClassNames, imagenet_names
+from bifocal.training.initialization.class_names import ClassNames
 from components.train_embedding.run import run
 from tests.components.train_embedding.conftest import Scened
 from tests.components.train_embedding.section import validated
@@ -59,7 +60,7 @@ def test_projection_is_the_ridge_regression_of_the_classifier_on_the_names(
     weights: Path, vectorizer: SentenceVectors
 ) -> None:
     found = ClassNames(weights, regularization=2.0).fit(FittedVectorizer(vectorizer), CHANNELS).numpy()
-    names = imagenet_names()
+    names = imagenet_classes().names
     assert [names[1][0], names[207][0], len(names)] == ["goldfish", "golden retriever", 1000]
     classifier = load_file(weights)["classifier.weight"].numpy().reshape(1000, CHANNELS)
     classifier = classifier - classifier.mean(axis=0)

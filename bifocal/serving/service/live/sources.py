@@ -7,6 +7,7 @@ from pathlib import Path
 from bifocal.search.opening import open_search
 from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
 from bifocal.serving.encoders import Embedder
+from bifocal.serving.pointing import open_pointer
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.served_model import ServedModel, Version
 
@@ -51,7 +52,8 @@ def open_served_model(
     search = open_search(onnx, embedder, collection, index)
     assert search.collection is not None
     version = Version(name, search.collection.model.sha256)
-    return ServedModel(search, embedder, Items(search.collection, images), version)
+    pointer = open_pointer(onnx, embedder, threads=1)
+    return ServedModel(search, embedder, Items(search.collection, images), version, pointer)
 
 
 def file_states(folders: Iterable[Path]) -> str:

@@ -1,0 +1,66 @@
+"""The classes that a backbone's classifier tells apart: their names, definitions, and rows of weights."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+WEIGHT = "weight"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """K classes.
+
+    Attributes:
+        names: synonyms of each class.
+        definitions: a sentence for each class.
+        weight: (K, C), rows of a linear classifier on the C channels of the last map; None for the backbone's own.
+    """
+
+    names: Sequence[Sequence[str]]
+    definitions: Sequence[str]
+    weight: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        counts = {len(self.names), len(self.definitions), *([] if self.weight is None else [len(self.weight)])}
+        if len(counts) != 1 or not all(self.names):
+            rows = "no rows" if self.weight is None else f"{len(self.weight)} rows"
+            raise ValueError(
+                f"{len(self.names)} names, {len(self.definitions)} definitions and {rows} of a classifier: expected "
+                "the same number of each, and at least one synonym in each name"
+            )
+
+
+def imagenet_classes() -> Classes:
+    """Return the 1,000 classes of ImageNet, in the order of timm's classifiers, with WordNet's definitions."""
+    from timm.data import ImageNetInfo  # imported here: it takes seconds
+
+    info = ImageNetInfo()
+    numbers = range(info.num_classes())
+    return Classes(
+        [info.index_to_description(number).split(", ") for number in numbers],
+        [info.index_to_description(number, detailed=True) for number in numbers],
+    )
+
+
+def write_classes(file: Path, classes: Classes) -> None:
+    """Write classes with their rows as one safetensors file; names and definitions are JSON in its metadata."""
+    if classes.weight is None:
+        raise ValueError("a file of classes needs the rows of their classifier")
+    texts = {"names": classes.names, "definitions": classes.definitions}
+    save_file({WEIGHT: classes.weight.contiguous()}, file, {name: json.dumps(list(t)) for name, t in texts.items()})
+
+
+def read_classes(file: Path) -> Classes:
+    """Read a file of ``write_classes``."""
+    with safe_open(file, framework="pt") as opened:
+        texts = opened.metadata() or {}
+        missing = [name for name in ("names", "definitions") if name not in texts]
+        if missing or WEIGHT not in opened.keys():  # noqa: SIM118
+            raise ValueError(f"{file} has no {' and no '.join(missing or [WEIGHT])}: write it with write_classes()")
+        return Classes(json.loads(texts["names"]), json.loads(texts["definitions"]), opened.get_tensor(WEIGHT).float())

@@ -1,0 +1,193 @@
+"""Export of a backbone's pointing head: ONNX graphs of class logits and of its sentence encoder, and class vectors."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from torch import Tensor, nn
+
+from bifocal.backbones.classes import Classes
+from bifocal.backbones.state import load_weights_file
+from bifocal.backbones.timm.backbone import TimmBackbone
+from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.export.graphs import Shape, check_shapes, write_graph
+from bifocal.export.parity import Parity, relative_difference
+from bifocal.export.process import run_in_fresh_process
+from bifocal.localization.heads import ClassMixture
+from bifocal.serving.pointing.head import DESCRIPTION, GRAPH
+from bifocal.serving.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
+from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.site.weights import quantize_weights
+from bifocal.text.transformer.folder import TransformerFolder
+from bifocal.text.transformer.network import SentenceTower
+from bifocal.text.transformer.tokenizer import TOKENIZER
+
+SHAPE = ("batch", 3, "height", "width")
+TRACED, COMPARED = 128, ((64, 96), (160, 128))
+"""Side of the traced image, and sides of the compared images, pixels."""
+BATCH = 64
+FORMAT = 1
+"""Number of this export in the names of the cached graphs."""
+
+
+class ClassLogits(nn.Module):
+    """Logits (B, h, w, K) of the classes in each cell of images (B, 3, H, W) uint8."""
+
+    def __init__(self, backbone: TimmBackbone, weight: Tensor | None) -> None:
+        super().__init__()
+        own = backbone.network.get_classifier()
+        if not isinstance(own, nn.Linear):
+            raise ValueError(f"the classifier of {backbone.name} is {own}, expected a linear layer")
+        self.backbone, self.network, self.classifier = backbone, backbone.network, own
+        if weight is not None:
+            self.classifier = nn.Linear(weight.shape[1], len(weight), bias=False)
+            self.classifier.weight = nn.Parameter(weight, requires_grad=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.backbone.feature_map(pixels, None).movedim(1, 3))
+        return logits
+
+
+def export_head(
+    description: Mapping[str, Any], weights: Path, head: ClassMixture, folder: Path, seed: int
+) -> list[Parity]:
+    """Write the pointing head of a backbone to ``folder``, and compare its graph with torch.
+
+    Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps them.
+
+    Args:
+        description: "backbone", "model_arguments" and "preprocessing", as ``TimmBackbone.describe`` returns them.
+        weights: safetensors file of the backbone with its classifier.
+
+    Raises:
+        ValueError: the classifier is not a linear layer on the mean of the last map, or has other classes.
+    """
+    classes = head.class_texts()
+    module = load_class_logits(description, weights, head)
+    folder.mkdir(parents=True, exist_ok=True)
+    key = [dict(description), _digest(weights), None if head.classes is None else _digest(Path(head.classes))]
+    _export_once(key, folder / GRAPH, _export_logits, description, weights, head)
+    encoder = head.sentence_encoder()
+    if encoder is not None:
+        files = [_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
+        _export_once(files, folder / SENTENCES, _export_sentences, encoder)
+        _export_once([*files, *key[2:]], folder / VECTORS, _write_vectors, encoder, classes)
+        encoder.tokenizer().save(folder / TOKENIZER)
+    texts = {"names": [list(names) for names in classes.names], "definitions": list(classes.definitions)}
+    (folder / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
+    values = {**head.values(), "interpolation": description["preprocessing"]["interpolation"]}
+    (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
+    return list(_compare(module, folder / GRAPH, seed))
+
+
+def load_class_logits(description: Mapping[str, Any], weights: Path, head: ClassMixture) -> ClassLogits:
+    """Return the module of a backbone's class logits, with the weights of a file."""
+    preprocessing = description["preprocessing"]
+    config = BackboneConfig(
+        description["backbone"], TRACED, "square", preprocessing["mean"], preprocessing["std"],
+        description["model_arguments"],
+    )  # fmt: skip
+    backbone, classes = TimmBackbone(config, with_classifier=True), head.class_texts()
+    load_weights_file(backbone, weights)
+    module = ClassLogits(backbone, classes.weight).eval()
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (1, 3, TRACED, TRACED), generator=generator, dtype=torch.uint8)
+    with torch.inference_mode():
+        logits = module(pixels)
+        if classes.weight is None and not torch.allclose(
+            logits.mean(dim=(1, 2)), backbone.network(backbone.normalize(pixels)), rtol=1e-3, atol=1e-3
+        ):
+            raise ValueError(
+                f"the classifier of {backbone.name} does not read the mean of the last map: it cannot score cells"
+            )
+    if logits.shape[3] != len(classes.names):
+        raise ValueError(
+            f"the classifier of {backbone.name} has {logits.shape[3]} classes, and there are {len(classes.names)} "
+            "names: give names, definitions and rows of its classes with ClassMixture(classes=...)"
+        )
+    return module
+
+
+def _export_logits(description: Mapping[str, Any], weights: Path, head: ClassMixture, file: Path) -> None:
+    module = load_class_logits(description, weights, head)
+    side = {"pixels": ("batch", 3, TRACED, TRACED)}
+    write_graph(module, [torch.zeros(2, 3, TRACED, TRACED, dtype=torch.uint8)], side, ["logits"], file)
+    # Dynamic sides would freeze torch's symbolic shapes for minutes in networks whose padding depends on the size.
+    # All multiples of the stride have the same padding, so the traced graph holds for them: ``_compare`` checks it.
+    model = onnx.load(file)
+    del model.graph.value_info[:]
+    for value, names in ((model.graph.input[0], SHAPE), (model.graph.output[0], ("batch", "rows", "columns", None))):
+        for dimension, name in zip(value.type.tensor_type.shape.dim, names, strict=True):
+            if isinstance(name, str):
+                dimension.dim_param = name
+    onnx.save(model, file)
+
+
+def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
+    tower = SentenceTower.load(encoder)
+    ids, lengths = torch.ones(3, 4, dtype=torch.int64), torch.tensor([4, 2, 3])
+    shapes: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
+    write_graph(tower, [ids, lengths], shapes, ["vectors"], file)
+    check_shapes(file, shapes)
+    quantize_weights(file)
+
+
+def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> None:
+    """Write the vectors of all synonyms, with the number of their class, and of all definitions."""
+    session, tokenizer = open_session(file.parent / SENTENCES), encoder.tokenizer()
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # little padding
+        batches = [order[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+        vectors = [run_graph(session, tokenizer.batch([texts[row] for row in rows]))[0] for rows in batches]
+        return unit(np.concatenate(vectors)[np.argsort(order)])
+
+    synonyms = [name for names in classes.names for name in names]
+    numbers = [number for number, names in enumerate(classes.names) for _ in names]
+    vectors = {"synonyms": embed(synonyms), "definitions": embed(classes.definitions)}
+    save_file({**vectors, "classes": np.array(numbers, np.int32)}, file)
+
+
+def _compare(module: ClassLogits, file: Path, seed: int) -> Iterator[Parity]:
+    session, generator = open_session(file), torch.Generator().manual_seed(seed)
+    for batch, (height, width) in enumerate(COMPARED, start=1):
+        pixels = torch.randint(0, 256, (batch, 3, height, width), generator=generator, dtype=torch.uint8)
+        with torch.inference_mode():
+            expected = module(pixels).numpy()
+        (logits,) = run_graph(session, (pixels.numpy(),))
+        yield Parity("pointing", batch, expected.shape[1], relative_difference(logits, expected))
+
+
+def _export_once(key: Sequence[Any], file: Path, export: Callable[..., None], *arguments: Any) -> None:
+    """Write a graph in a fresh process, or copy it from the user's cache, which keeps it by ``key``."""
+    content = json.dumps([FORMAT, torch.__version__, file.name, *key], sort_keys=True, default=list)
+    kept = cache_folder() / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}-{file.name}"
+    if not kept.is_file():
+        run_in_fresh_process(export, *arguments, file)
+        with contextlib.suppress(OSError):  # without a writable cache, the next export takes the same time
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+            shutil.copyfile(file, partial)
+            partial.replace(kept)
+    else:
+        shutil.copyfile(kept, file)
+
+
+def cache_folder() -> Path:
+    """Return the folder below the user's cache that keeps exported graphs; it may not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / "pointing"
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

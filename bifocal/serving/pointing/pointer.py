@@ -1,0 +1,37 @@
+"""What answers where a phrase is: the pointing head of a model's backbone, or else the localizer of the model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bifocal.serving.encoders import Embedder
+from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
+from bifocal.serving.image_files import ImageFile
+from bifocal.serving.pointing.head import DESCRIPTION, FOLDER, Place, PointingHead
+
+
+class Pointer(Protocol):
+    """Finds phrases in images."""
+
+    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
+        """Return where each phrase is in an image file, with heatmaps (side, side)."""
+
+
+class LocalizerPointer:
+    """The localizer of a model: it cannot tell whether a phrase is in an image."""
+
+    def __init__(self, localizer: HeatmapModel, embedder: Embedder) -> None:
+        self.localizer, self.embedder = localizer, embedder
+
+    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
+        texts = self.embedder.embed_sentences(phrases)
+        return [Place(heatmap) for heatmap in self.localizer.heatmaps(image, texts, side)]
+
+
+def open_pointer(directory: Path, embedder: Embedder, threads: int = 0) -> Pointer | None:
+    """Return the pointer of an exported model; None if the model cannot show where a phrase is."""
+    if (directory / FOLDER / DESCRIPTION).is_file():
+        return PointingHead(directory / FOLDER, threads=threads)
+    if (directory / LOCALIZER).is_file():
+        return LocalizerPointer(HeatmapModel(directory, embedder), embedder)
+    return None

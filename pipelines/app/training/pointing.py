@@ -1,0 +1,56 @@
+"""The pointing head of a backbone: of a training, and of weights without a training."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from bifocal.serving.pointing import PointingHead
+from pipelines.app.training.backbones import Networks, features_section, find_networks, is_reachable
+from runtime import parameters
+
+SENTENCES = "sentence-transformers/all-MiniLM-L6-v2"
+"""Sentence encoder on the Hugging Face hub, if the weights are downloaded too."""
+
+
+def with_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str, Any]:
+    """Return the parameters with a pointing head, if the backbone has a classifier and no localizer is chosen."""
+    extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
+    has_classifier = isinstance(extractor, dict) and extractor.get("classes", False)
+    if not has_classifier or export.get("pointing") or export.get("localizer"):
+        return values
+    return parameters.merge(values, {"export_onnx": {"pointing": pointing_section(networks)}})
+
+
+def pointing_section(networks: Networks | None) -> dict[str, Any]:
+    """Return the pointing head of a backbone: by a sentence encoder, or by words if none is at hand."""
+    if networks is not None:
+        source = {} if networks.sentences is None else {"path": str(networks.sentences.resolve())}
+        return {"name": "ClassMixture", **source}
+    from huggingface_hub import constants
+
+    from bifocal.text.transformer.hub import find_folder
+
+    if not is_reachable(constants.ENDPOINT):
+        constants.HF_HUB_OFFLINE = True  # Take cached files, or fail at once: retries last minutes.
+    try:
+        find_folder(SENTENCES, None)
+    except FileNotFoundError:
+        return {"name": "ClassMixture"}
+    return {"name": "ClassMixture", "model": SENTENCES}
+
+
+def pointer_of_weights(path: Path) -> PointingHead:
+    """Return the pointing head of a file or a folder of weights; the user's cache keeps it."""
+    from bifocal.export.pointing import cache_folder, export_head
+    from bifocal.registry import build
+
+    networks = find_networks(path)
+    assert networks is not None  # the path is given
+    section = features_section(networks.backbone)["extractor"]
+    backbone = build("bifocal.features.extractors", section).backbone
+    head = build("bifocal.localization.heads", pointing_section(networks))
+    name = hashlib.sha256(f"{networks} {networks.backbone.stat()}".encode()).hexdigest()[:32]
+    folder = cache_folder() / name
+    if not (folder / "head.json").is_file():
+        export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
+    return PointingHead(folder)

@@ -1,0 +1,41 @@
+"""Names, definitions and rows of a classifier in one file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from bifocal.backbones.classes import Classes, imagenet_classes, read_classes, write_classes
+
+
+def test_classes_survive_their_file(tmp_path: Path) -> None:
+    classes = Classes([["fox", "red fox"], ["Käse"]], ["an animal", "food"], torch.rand(2, 5))
+    write_classes(tmp_path / "classes.safetensors", classes)
+    read = read_classes(tmp_path / "classes.safetensors")
+    assert read.names == classes.names
+    assert read.definitions == classes.definitions
+    assert read.weight is not None
+    assert torch.equal(read.weight, classes.weight)  # type: ignore[arg-type]
+
+
+def test_imagenet_has_a_thousand_classes_in_the_order_of_timm() -> None:
+    classes = imagenet_classes()
+    assert len(classes.names) == len(classes.definitions) == 1000
+    assert classes.names[0] == ["tench", "Tinca tinca"]
+    assert classes.definitions[0].startswith("tench, Tinca tinca: freshwater")
+
+
+def test_counts_that_differ_are_an_error() -> None:
+    with pytest.raises(ValueError, match="2 names, 1 definitions and no rows"):
+        Classes([["fox"], ["cat"]], ["an animal"])
+    with pytest.raises(ValueError, match="1 names, 1 definitions and 3 rows"):
+        Classes([["fox"]], ["an animal"], torch.rand(3, 2))
+
+
+def test_another_file_is_an_error(tmp_path: Path) -> None:
+    save_file({"weight": torch.rand(2, 3)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="has no names and no definitions"):
+        read_classes(tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="needs the rows"):
+        write_classes(tmp_path / "no.safetensors", Classes([["fox"]], ["an animal"]))

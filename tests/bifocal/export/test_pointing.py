@@ -1,0 +1,113 @@
+"""The exported pointing head equals torch, at other sizes than the traced one, with and without a sentence encoder."""
+
+import json
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.nn.functional import normalize
+
+from bifocal.export.pointing import cache_folder, export_head, load_class_logits
+from bifocal.localization.heads import ClassMixture
+from bifocal.serving.pointing import PointingHead
+from bifocal.serving.pointing.equations import heatmap, phrase_map
+from bifocal.text.transformer.folder import TransformerFolder
+from bifocal.text.transformer.network import SentenceTower
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, describe, write_head, write_network
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "padding by the size": PADDED,
+    "pooling": {"backbone": "resnet10t", "model_arguments": {"channels": [8, 8, 16, 16], "stem_width": 8}},
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return cache_folder()
+
+
+def image_file(side: int = 80) -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    file = BytesIO()
+    Image.fromarray(pixels).resize((120, 80)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=list(NETWORKS))
+def test_the_graph_takes_any_multiple_of_the_stride(network: dict[str, Any], tmp_path: Path) -> None:
+    head, difference = write_head(tmp_path, network)
+    assert difference < 1e-4
+    module = load_class_logits(describe(network), tmp_path / "weights.safetensors", head)
+    content = image_file()
+    with Image.open(BytesIO(content)) as opened, torch.inference_mode():
+        logits = [
+            module(
+                torch.from_numpy(np.array(opened.resize((size, size), Image.Resampling.BICUBIC))).movedim(2, 0)[None]
+            )
+            for size in (96, 64)
+        ]
+    served = PointingHead(tmp_path / "head")
+    (weights,) = served.weights(["a red fox"])
+    (place,) = served.locate(content, ["a red fox"], 24)
+    expected = heatmap([phrase_map(values[0].numpy(), weights) for values in logits], 24, head.sigma, head.center)
+    assert place.heatmap == pytest.approx(expected, abs=1e-3)
+
+
+def test_similarities_are_those_of_the_sentence_encoder(tmp_path: Path) -> None:
+    texts = [name for names in NAMES for name in names] + DEFINITIONS + ["a photo of a dog"]
+    encoder = write_tiny_transformer(texts, folder=tmp_path / "encoder")
+    write_head(tmp_path, path=encoder)
+    folder = TransformerFolder.read(encoder)
+    tower, tokenizer = SentenceTower.load(folder), folder.tokenizer()
+
+    def embed(text: str) -> torch.Tensor:
+        ids, lengths = tokenizer.batch([text])
+        with torch.inference_mode():
+            return normalize(tower(torch.from_numpy(ids), torch.from_numpy(lengths)), dim=1)[0].double()
+
+    expected = []
+    for names, definition in zip(NAMES, DEFINITIONS, strict=True):
+        total = 0.0
+        for text in ("red dog", "a photo of a red dog"):
+            total += max(float(embed(text) @ embed(name)) for name in names) + float(embed(text) @ embed(definition))
+        expected.append(total / 4)
+    # The weights of the encoder are stored as int8.
+    assert PointingHead(tmp_path / "head").similarity(["red dog"])[0] == pytest.approx(expected, abs=0.05)
+
+
+def test_without_a_sentence_encoder_words_decide(tmp_path: Path) -> None:
+    write_head(tmp_path)
+    weights = PointingHead(tmp_path / "head").weights(["foxes", "the cat", "zzz"])
+    assert weights.argmax(axis=1).tolist()[:2] == [0, 1]
+    assert weights[2] == pytest.approx([1 / 3] * 3)  # no class is like an unknown word
+
+
+def test_the_cache_keeps_the_graphs(tmp_path: Path, cache: Path) -> None:
+    head, _ = write_head(tmp_path)
+    (kept,) = cache.iterdir()
+    before = kept.stat().st_mtime_ns
+    other = replace(head, sizes=(64,))
+    export_head(describe(PADDED), tmp_path / "weights.safetensors", other, tmp_path / "other", seed=0)
+    assert kept.stat().st_mtime_ns == before
+    assert json.loads((tmp_path / "other" / "head.json").read_text())["sizes"] == [64]
+
+
+def test_other_classes_than_the_names_are_an_error(tmp_path: Path) -> None:
+    network = {**PADDED, "model_arguments": {**PADDED["model_arguments"], "num_classes": 7}}
+    write_network(network, tmp_path / "weights.safetensors")
+    with pytest.raises(ValueError, match="has 7 classes, and there are 1000 names"):
+        load_class_logits(describe(network), tmp_path / "weights.safetensors", ClassMixture())
+
+
+def test_a_classifier_behind_further_layers_is_an_error(tmp_path: Path) -> None:
+    network = {"backbone": "mobilenetv3_small_050", "model_arguments": {}}
+    write_network(network, tmp_path / "weights.safetensors")
+    with pytest.raises((ValueError, RuntimeError)):
+        load_class_logits(describe(network), tmp_path / "weights.safetensors", ClassMixture())

@@ -1,0 +1,61 @@
+"""The pointing head of 'bifocal train', and of weights without a run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from pipelines.app.training.backbones import find_networks
+from pipelines.app.training.parameters import training_parameters
+from tests.pipelines.app.conftest import Command
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a random backbone, a sentence encoder, and another network."""
+    folder = tmp_path_factory.mktemp("weights")
+    torch.manual_seed(0)
+    save_file(timm.create_model("mobilenetv2_100", pad_type="same").state_dict(), folder / "mobile.safetensors")
+    save_file({"other": torch.zeros(1)}, folder / "other.safetensors")
+    encoder = write_tiny_transformer(["a photo of a dog"], folder=folder / "encoder")
+    (encoder / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+    return folder
+
+
+def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> None:
+    networks = find_networks(weights)
+    assert networks is not None
+    assert (networks.backbone.name, networks.sentences) == ("mobile.safetensors", weights / "encoder")
+    values = training_parameters(str(tmp_path), weights, (), ())
+    assert values["extract_features"]["extractor"]["backbone"] == "mobilenetv2_100"
+    assert values["export_onnx"]["pointing"] == {"name": "ClassMixture", "path": str(weights / "encoder")}
+    with pytest.raises(ValueError, match="has the weights of none of"):
+        find_networks(tmp_path)
+
+
+def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path) -> None:
+    file = weights / "mobile.safetensors"
+    assert training_parameters(str(tmp_path), file, (), ())["export_onnx"]["pointing"] == {"name": "ClassMixture"}
+    chosen = training_parameters(str(tmp_path), file, (), ("export_onnx.localizer=SMILERegions",))
+    assert "pointing" not in chosen["export_onnx"]
+
+
+def test_where_needs_no_run(weights: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "image.png")
+    picture = tmp_path / "where.png"
+    arguments = ("where", tmp_path / "image.png", "dog", "--weights", weights / "mobile.safetensors")
+    for extra in ((), ("--accurate",)):
+        result = command(*arguments, "--picture", picture, *extra)
+        assert result.exit_code == 0, result.output
+        assert "'dog'" in result.output
+        assert "probability" in result.output
+        assert Image.open(picture).size == (90, 60)
+    result = command(*arguments, "--run", tmp_path)
+    assert "exclude each other" in result.output
