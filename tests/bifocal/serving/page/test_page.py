@@ -73,7 +73,7 @@ def test_search_shows_results_and_where_the_phrases_are(page: Page, server: Serv
     phrases.first.click()
     explained = server.post("explain", {"id": answer["results"][0]["id"], "text": QUERY})["phrases"][0]
     x, y = (round(100 * value) for value in explained["point"])
-    expect(page.locator("#where")).to_contain_text(f"“red star” is {x} % from the left and {y} % from the top.")
+    expect(page.locator("#where")).to_contain_text(f"“red star” is around {x} % from the left and {y} % from the top.")
     expect(page.locator("#heatmaps > div:not([hidden])")).to_have_count(1)
     mask = page.locator(".heat").first.evaluate("element => element.style.maskImage")
     assert explained["heatmap"] in mask
