@@ -17,28 +17,28 @@ from bifocal.serving.service.live.sources import RunSource
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.schema import PhraseHeatmap
 from bifocal.serving.service.settings import Settings
-from pipelines.app.demo_folder import unpack
 from tests.bifocal.pointing_heads import write_head
+from tests.bifocal.serving.runs import write_run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(demo: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the run folder of the demo with a pointing head that finds nothing probable."""
     folder = tmp_path_factory.mktemp("pointer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         write_head(folder, threshold=1.0, slope=0.1, offset=0.0)
-    unpack(folder / "run")
+    write_run(demo, folder / "run")
     before = model_hash(folder / "run" / ONNX)
     shutil.copytree(folder / "head", folder / "run" / ONNX / FOLDER)
     assert model_hash(folder / "run" / ONNX) == before  # the collection still belongs to the model
     return folder / "run"
 
 
-def test_a_pointing_head_takes_the_place_of_the_localizer(run: Path, tmp_path: Path) -> None:
+def test_a_pointing_head_takes_the_place_of_the_localizer(run: Path, demo: TrainedModel) -> None:
     model = load(run)
     assert isinstance(model.pointer, PointingHead)
-    assert isinstance(TrainedModel(unpack(tmp_path / "plain").directory).pointer, LocalizerPointer)
+    assert isinstance(demo.pointer, LocalizerPointer)
     assert open_pointer(run / COLLECTION, model.embedder) is None
 
 
