@@ -103,7 +103,7 @@ def test_a_token_file_is_read_again_and_cookies_are_sent(monkeypatch: pytest.Mon
     monkeypatch.setenv("KFP_TOKEN_FILE", str(token))
     with serve(alice="team", session="team") as (address, stub):
         monkeypatch.setenv("KFP_ENDPOINT", address)
-        with pytest.raises(ValueError, match=r"KFP_TOKEN_FILE is .* no file"), cluster.kfp_client():
+        with pytest.raises(ValueError, match=r"KFP_TOKEN_FILE is .*, which is not a file"), cluster.kfp_client():
             pass
         token.write_text("expired")
         with cluster.kfp_client() as client:
