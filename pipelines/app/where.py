@@ -34,7 +34,6 @@ def where_command(
     from bifocal.search.trained_model import locate
 
     pointer: Pointer
-
     if weights is not None:
         if folder is not None:
             raise click.UsageError("--run and --weights exclude each other")

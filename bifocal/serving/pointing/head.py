@@ -52,7 +52,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Read:
-    """What a head computes of an image once, for all phrases: logits of each size, and class probabilities."""
+    """Values of an image that all phrases share: logits of each size, and class probabilities."""
 
     logits: list[Array]
     presence: Array
@@ -84,7 +84,7 @@ class PointingHead:
         self.slope: float = values["slope"]
         self.offset: float = values["offset"]
         self.threshold: float = values["threshold"]
-        self._last: tuple[bytes, _Read] | None = None
+        self._last: tuple[tuple[tuple[int, ...], bytes], _Read] | None = None
         self._lock = threading.Lock()
 
     def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
@@ -106,9 +106,9 @@ class PointingHead:
         return Place(heatmap(maps, side, self.sigma, self.center), known, known >= self.threshold)
 
     def _read(self, content: bytes) -> _Read:
-        digest = hashlib.sha256(content).digest()
+        key = self.sizes, hashlib.sha256(content).digest()
         with self._lock:
-            if self._last is not None and self._last[0] == digest:
+            if self._last is not None and self._last[0] == key:
                 return self._last[1]
         image = decode_image(BytesIO(content), MAX_PIXELS, DECODED_SCALE * max(self.sizes))
         logits = []
@@ -117,5 +117,5 @@ class PointingHead:
             logits.append(run_graph(self.graph, (pixels[None],))[0][0])
         read = _Read(logits, np.mean([class_presence(values) for values in logits], axis=0))
         with self._lock:
-            self._last = digest, read
+            self._last = key, read
         return read

@@ -41,7 +41,7 @@ def pointing_section(networks: Networks | None) -> dict[str, Any]:
 
 def pointer_of_weights(path: Path) -> PointingHead:
     """Return the pointing head of a file or a folder of weights; the user's cache keeps it."""
-    from bifocal.export.pointing import cache_folder, export_head
+    from bifocal.export.pointing import FORMAT, cache_folder, export_head
     from bifocal.registry import build
 
     networks = find_networks(path)
@@ -49,8 +49,9 @@ def pointer_of_weights(path: Path) -> PointingHead:
     section = features_section(networks.backbone)["extractor"]
     backbone = build("bifocal.features.extractors", section).backbone
     head = build("bifocal.localization.heads", pointing_section(networks))
-    name = hashlib.sha256(f"{networks} {networks.backbone.stat()}".encode()).hexdigest()[:32]
-    folder = cache_folder() / name
+    encoder = [] if networks.sentences is None else sorted(networks.sentences.rglob("*.safetensors"))
+    files = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in (networks.backbone, *encoder)]
+    folder = cache_folder() / hashlib.sha256(f"{FORMAT} {head} {files}".encode()).hexdigest()[:32]
     if not (folder / "head.json").is_file():
         export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
     return PointingHead(folder)

@@ -75,7 +75,11 @@ def test_the_last_image_is_kept(run: Path) -> None:
     model = load(run)
     content = Path(str(model.collection.image(1))).read_bytes()
     first = head.locate(content, ["fox"], SIDE)[0]
-    head.graph = None  # type: ignore[assignment]  # the second phrase needs no network
+    graph, head.graph = head.graph, None  # type: ignore[assignment]  # the second phrase needs no network
     second = head.locate(content, ["fox", "cat"], SIDE)[0]
     assert first.heatmap.tolist() == second.heatmap.tolist()
     assert first.probability == second.probability
+    head.graph, head.sizes = graph, (96,)
+    (other,) = head.locate(content, ["fox"], SIDE)
+    (expected,) = PointingHead(run / ONNX / FOLDER, sizes=(96,)).locate(content, ["fox"], SIDE)
+    assert other.heatmap.tolist() == expected.heatmap.tolist() != first.heatmap.tolist()

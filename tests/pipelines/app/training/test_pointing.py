@@ -1,5 +1,6 @@
 """The pointing head of 'bifocal train', and of weights without a run."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from pipelines.app.training.backbones import find_networks
 from pipelines.app.training.parameters import training_parameters
+from pipelines.app.training.pointing import pointer_of_weights
 from tests.pipelines.app.conftest import Command
 
 
@@ -43,6 +45,18 @@ def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path
     assert training_parameters(str(tmp_path), file, (), ())["export_onnx"]["pointing"] == {"name": "ClassMixture"}
     chosen = training_parameters(str(tmp_path), file, (), ("export_onnx.localizer=SMILERegions",))
     assert "pointing" not in chosen["export_onnx"]
+
+
+def test_a_head_is_exported_once_for_the_content_of_its_files(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = weights / "mobile.safetensors"
+    state = file.stat()
+    for read, changed, heads in ((0, 0, 1), (10**9, 0, 1), (0, 10**9, 2)):
+        os.utime(file, ns=(state.st_atime_ns + read, state.st_mtime_ns + changed))
+        pointer_of_weights(file)
+        assert len(list(tmp_path.rglob("head.json"))) == heads
 
 
 def test_where_needs_no_run(weights: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
