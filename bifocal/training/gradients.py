@@ -159,9 +159,11 @@ def autocast_for(device: str, precision: Precision) -> Callable[[], torch.autoca
 def multiplies_bfloat16(device: str) -> bool:
     """Return whether a device multiplies matrices of bfloat16 without emulation.
 
-    A CPU without AVX-512 or AMX takes a hundred times as long as in float32, so it trains in float32, with one warning.
+    On a CPU without the instructions, emulation takes many times as long as float32: it trains in float32, with one
+    warning.
     """
-    supported = device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    onednn = torch.backends.mkldnn.is_available()  # not in every build of torch
+    supported = device != "cpu" or (onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))
     if not supported:
         logging.getLogger(__name__).warning("this CPU has no instructions for bfloat16: training in float32")
     return supported
