@@ -21,8 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks.common import Report
-from benchmarks.quality.relevance import BATCH, WORDS, without_calibration
-from bifocal.datasets import read_dataset
+from benchmarks.quality.relevance import collections, embed, short_captions
 from bifocal.search import Search, SearchIndex
 from bifocal.search.calibration.caption_relevance import near_rows, relevant_rows
 from bifocal.search.calibration.fitting import calibrate, first_results, results_without
@@ -30,12 +29,6 @@ from bifocal.serving.encoders import Embedder
 
 QUERIES = Path(__file__).with_name("absent.yaml")
 KINDS = {"absent": "absent concepts", "near_misses": "near misses"}
-
-
-def embed(embedder: Embedder, texts: list[str]) -> NDArray[Any]:
-    """Return the vectors of sentences."""
-    parts = [embedder.embed_sentences(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
-    return np.concatenate(parts)
 
 
 def showing(index: SearchIndex, words: list[str]) -> list[str]:
@@ -96,19 +89,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True, help="run folder with an index")
     artifacts = parser.parse_args().run / "artifacts"
-    captions = read_dataset(artifacts / "dataset").split("val").captions
-    captions = captions[[len(text.split()) <= WORDS for text in captions["text"]]]
-    texts, ids = captions["text"].tolist(), captions["image_id"].astype(str).tolist()
-    embedder = Embedder(artifacts / "onnx")
-    index, queries, report = (
-        without_calibration(SearchIndex.open(artifacts / "index")),
-        embed(embedder, texts),
-        Report("quality.absent"),
-    )
-    measure(report, index, embedder, texts, queries, ids)
-    val = set(ids)
-    small = index.without_items([item_id for item_id in index.ids if item_id not in val])
-    measure(report, small, embedder, texts, queries, ids)
+    embedder, (texts, ids) = Embedder(artifacts / "onnx"), short_captions(artifacts)
+    report, queries = Report("quality.absent"), embed(embedder, texts)
+    for index in collections(artifacts, ids):
+        measure(report, index, embedder, texts, queries, ids)
     report.write()
 
 

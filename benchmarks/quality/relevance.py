@@ -61,22 +61,34 @@ def measure(
                reference=f"{relevant.sum()} of {len(asked)} first results are relevant")  # fmt: skip
 
 
+def embed(embedder: Embedder, texts: list[str]) -> NDArray[np.float32]:
+    """Return the vectors of sentences."""
+    parts = [embedder.embed_sentences(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
+    return np.concatenate(parts)
+
+
+def short_captions(artifacts: Path) -> tuple[list[str], list[str]]:
+    """Return the captions of val that are as short as queries, and the ids of their images."""
+    captions = read_dataset(artifacts / "dataset").split("val").captions
+    captions = captions[[len(text.split()) <= WORDS for text in captions["text"]]]
+    return captions["text"].tolist(), captions["image_id"].astype(str).tolist()
+
+
+def collections(artifacts: Path, item_ids: list[str]) -> list[SearchIndex]:
+    """Return uncalibrated indexes of all images of a run, and of the images with these ids."""
+    index, known = without_calibration(SearchIndex.open(artifacts / "index")), set(item_ids)
+    return [index, index.without_items([item_id for item_id in index.ids if item_id not in known])]
+
+
 def main() -> None:
     """Calibrate on one half of the images of val, and report on the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True, help="run folder with an index")
     artifacts = parser.parse_args().run / "artifacts"
-    captions = read_dataset(artifacts / "dataset").split("val").captions
-    captions = captions[[len(text.split()) <= WORDS for text in captions["text"]]]
-    texts, item_ids = captions["text"].tolist(), captions["image_id"].astype(str).tolist()
-    embedder = Embedder(artifacts / "onnx")
-    parts = [embedder.embed_sentences(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
-    index = without_calibration(SearchIndex.open(artifacts / "index"))
-    report, queries = Report("quality.relevance"), np.concatenate(parts)
-    measure(report, index, texts, queries, item_ids)
-    val = set(item_ids)
-    small = index.without_items([item_id for item_id in index.ids if item_id not in val])
-    measure(report, small, texts, queries, item_ids)
+    texts, item_ids = short_captions(artifacts)
+    report, queries = Report("quality.relevance"), embed(Embedder(artifacts / "onnx"), texts)
+    for index in collections(artifacts, item_ids):
+        measure(report, index, texts, queries, item_ids)
     report.write()
 
 
