@@ -1,4 +1,4 @@
-"""The classes that a backbone's classifier tells apart: their names, definitions, and rows of weights."""
+"""Classes of a backbone's classifier: names, definitions, and rows of weights."""
 
 import json
 from collections.abc import Sequence

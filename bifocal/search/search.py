@@ -196,11 +196,8 @@ class Search:
         rows, found = index.nearest(queries, count, allowed, corrected=sentences)
         if calibration is None:
             return list(map(Ranking, rows, found))
-        known, present = calibration.probabilities(found), calibration.found(found).tolist()
-        return [
-            Ranking(row, score, probability, found=any_found)
-            for row, score, probability, any_found in zip(rows, found, known, present, strict=True)
-        ]
+        parts = zip(rows, found, calibration.probabilities(found), calibration.found(found).tolist(), strict=True)
+        return [Ranking(row, score, known, found=present) for row, score, known, present in parts]
 
     def _fused(self, query: Query, count: int, allowed: Array | None) -> Ranking:
         """Fuse the rankings by the vector and by the words of a sentence."""

@@ -1,4 +1,4 @@
-"""Calibration of scores: the probability that a result is relevant, and whether a collection has what is asked for."""
+"""Calibration of scores: how probably a result is relevant, and whether a collection has anything like a query."""
 
 import json
 from dataclasses import asdict, dataclass

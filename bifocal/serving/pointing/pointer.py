@@ -1,4 +1,4 @@
-"""What answers where a phrase is: the pointing head of a model's backbone, or else the localizer of the model."""
+"""Pointers of exported models: the pointing head of the backbone, or else the localizer of the model."""
 
 from collections.abc import Sequence
 from pathlib import Path

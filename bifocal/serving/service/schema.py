@@ -92,8 +92,8 @@ class Results:
 
     Attributes:
         results: best first.
-        found: false if there is no result. Also false if the collection probably has nothing like the sentence, on the
-            first page of a search by only a sentence in the mode "vectors": the results are then the closest items.
+        found: false if there is no result, or if the collection probably has nothing like the sentence: the results are
+            then the closest items. Judged on the first page, for only a sentence in the mode "vectors"; else true.
         items: number of items that were searched.
         more: whether a further page has results.
         model: version of the model and index that answered.
