@@ -14,7 +14,7 @@ from bifocal.localization.heads import ClassMixture
 
 NAMES = [["red fox", "fox"], ["tabby cat"], ["fire engine"]]
 DEFINITIONS = ["red fox: a wild animal", "tabby cat: a pet", "fire engine: a red truck that puts out fires"]
-PADDED: dict[str, Any] = {"backbone": "mobilenetv2_035", "model_arguments": {"pad_type": "same"}}
+PADDED: dict[str, Any] = {"backbone": "test_efficientnet", "model_arguments": {"pad_type": "same"}}
 
 
 def describe(network: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,14 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def cache(weights: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the user's cache, which all tests share: an export takes seconds."""
+    folder = weights.with_name("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
 def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> None:
     networks = find_networks(weights)
     assert networks is not None
@@ -47,20 +55,17 @@ def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path
     assert "pointing" not in chosen["export_onnx"]
 
 
-def test_a_head_is_exported_once_for_the_content_of_its_files(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_head_is_exported_once_for_the_content_of_its_files(weights: Path, cache: Path) -> None:
     file = weights / "mobile.safetensors"
     state = file.stat()
     for read, changed, heads in ((0, 0, 1), (10**9, 0, 1), (0, 10**9, 2)):
         os.utime(file, ns=(state.st_atime_ns + read, state.st_mtime_ns + changed))
         pointer_of_weights(file)
-        assert len(list(tmp_path.rglob("head.json"))) == heads
+        assert len(list(cache.rglob("head.json"))) == heads
 
 
-def test_where_needs_no_run(weights: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("cache")
+def test_where_needs_no_run(weights: Path, tmp_path: Path, command: Command) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "image.png")
     picture = tmp_path / "where.png"
