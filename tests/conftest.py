@@ -1,5 +1,6 @@
 """Shared by all tests: one thread each, an empty MLflow store, S3 over a real socket with injected faults."""
 
+import gc
 import shutil
 import socketserver
 import sys
@@ -38,6 +39,7 @@ settings.load_profile("bifocal")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the long files first, so that both workers end with short ones, at the same time."""
     items.sort(key=lambda item: not any(folder in item.path.as_posix() for folder in LONG))
+    gc.freeze()  # or else each full collection visits a million objects of imported packages
 
 
 @pytest.fixture(scope="session")
