@@ -101,7 +101,9 @@ def _read(source: bytes) -> Module:
         for alias in statement.names
     }
     run = [part for node in tree.body for part in (node.orelse if node in deferred else [node])]
-    digest = sha256("\0".join(_meaning(tree)).encode()).hexdigest()
+    words: list[str] = []
+    _append_meaning(tree, words)
+    digest = sha256("\0".join(words).encode()).hexdigest()
     return Module(digest, frozenset(name for node in run for name in _imported(node)), modules)
 
 
@@ -119,22 +121,25 @@ def _names_module(text: str) -> bool:
     return text.partition(".")[0] in LIBRARIES and all(part.isidentifier() for part in text.split("."))
 
 
-def _meaning(node: ast.AST) -> Iterator[str]:
-    """Yield the syntax tree below ``node`` without docstrings; not ``ast.dump``, which differs between Pythons."""
-    yield type(node).__name__
+def _append_meaning(node: ast.AST, words: list[str]) -> None:
+    """Append the syntax tree below ``node`` without docstrings; not ``ast.dump``, which differs between Pythons."""
+    words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
         if isinstance(value, list) and value:
-            yield field
+            words.append(field)
             for entry in [entry for entry in value if not _is_docstring(entry)] or [ast.Pass()]:
-                yield from _meaning(entry) if isinstance(entry, ast.AST) else (repr(entry),)
-            yield "]"
+                if isinstance(entry, ast.AST):
+                    _append_meaning(entry, words)
+                else:
+                    words.append(repr(entry))
+            words.append("]")
         elif isinstance(value, ast.AST) and field not in WITHOUT_MEANING:
-            yield field
-            yield from _meaning(value)
+            words.append(field)
+            _append_meaning(value, words)
         elif value not in (None, []) and field not in WITHOUT_MEANING:
-            yield from (field, repr(value))
-    yield ")"
+            words += (field, repr(value))
+    words.append(")")
 
 
 def _is_docstring(statement: object) -> bool:
