@@ -76,7 +76,7 @@ def make_plan(
     size = corpus_size(values)
     replaced, notes = stand_ins(values, size, folder)
     names = stages or [stage.name for stage in pipeline_components(values["pipeline"]) if not stage.side_effects]
-    processes = Processes()
+    processes = Processes(folder / "mlflow.db")
     start = processes.start_seconds()
     images = min(size.images, max(images, int(least_images(values) / RUNS[0][0])))
     runs = run_samples(processes, names, replaced, size, images, folder, report)

@@ -16,6 +16,7 @@ import numpy as np
 
 from components.catalog import configurable_components
 from runtime.job import stage_job
+from runtime.mlflow.connection import connect, experiment_id
 from runtime.workspace import Workspace
 
 
@@ -38,9 +39,14 @@ class Estimate:
 
 
 class Processes:
-    """Processes that run one stage each; they are copies of a server that has imported all stages once."""
+    """Processes that run one stage each; they are copies of a server that has imported all stages once.
 
-    def __init__(self) -> None:
+    Args:
+        store: SQLite file of MLflow for the runs of the stages; the first one creates it.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._address = f"sqlite:///{store.resolve()}"
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload([f"{stage.module}.run" for stage in configurable_components().values()])
 
@@ -53,7 +59,7 @@ class Processes:
     def run(self, stage: str, values: Mapping[str, Any], folder: Path) -> Usage:
         """Run a stage on the artifacts below ``folder``."""
         try:
-            usage: Usage = self._call(_run, stage, dict(values), folder)
+            usage: Usage = self._call(_run, stage, dict(values), folder, self._address)
             return usage
         except BrokenProcessPool as error:
             raise ValueError("its process was killed, which mostly means that memory was short") from error
@@ -85,11 +91,12 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _run(name: str, values: Mapping[str, Any], folder: Path) -> Usage:
+def _run(name: str, values: Mapping[str, Any], folder: Path, address: str) -> Usage:
     with (folder / "stages.log").open("a") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
-    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{(folder / 'mlflow.db').resolve()}"
+    os.environ["MLFLOW_TRACKING_URI"] = address
+    experiment_id(connect())  # a new store gets its tables now: they take seconds, which no stage of a pipeline spends
     stage = configurable_components()[name]
     start = time.monotonic()
     stage_job(stage, values).run(Workspace(str(folder)), values)

@@ -23,12 +23,12 @@ from pipelines.plan.show import duration, size
 def main(recipe: Path, settings: tuple[str, ...], images: int) -> None:
     """Print predicted and measured time, memory and disk of each stage of RECIPE."""
     values = load_parameters([recipe], settings)
-    processes = Processes()
     with tempfile.TemporaryDirectory() as folder:
         plan = make_plan(values, images, Path(folder), lambda line: click.echo(line, err=True))
     click.echo("| stage | time | real | memory | real | disk | real |")
     click.echo(f"| --- |{' ---: |' * 6}")
     with tempfile.TemporaryDirectory() as folder:
+        processes = Processes(Path(folder) / "mlflow.db")
         for stage in [stage for stage in pipeline_components(values["pipeline"]) if not stage.side_effects]:
             real = processes.run(stage.name, values, Path(folder))
             planned = next(planned for planned in plan.stages if planned.name == stage.name)

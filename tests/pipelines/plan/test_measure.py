@@ -35,7 +35,7 @@ def test_amounts_that_are_equal_give_the_mean() -> None:
 def test_usage_of_a_stage_is_that_of_its_process(tmp_path: Path) -> None:
     corpus = {"name": "Scenes", "train": 6, "val": 2, "test": 2, "size": 64}
     values = parameters.merge(parameters.load(ROOT / "params.yaml"), {"prepare_dataset": {"corpus": corpus}})
-    processes = Processes()
+    processes = Processes(tmp_path / "mlflow.db")
     usage = processes.run("prepare_dataset", values, tmp_path)
     files = [path for path in (tmp_path / "dataset").rglob("*") if path.is_file()]
     assert usage.disk == sum(path.stat().st_size for path in files)
