@@ -28,13 +28,13 @@ def test_code_runs(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_execution_stores_outputs_and_their_code(home: Path) -> None:
-    notebook = small("train_and_search", home)
+    notebook = small("comparing_models", home)
     execute(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert any("image/png" in output.get("data", {}) for cell in code for output in cell.outputs)
     assert all(output.get("name") != "stderr" for cell in code for output in cell.outputs)
     assert notebook.metadata["bifocal"]["sources"] == source_hash(notebook)
-    assert source_hash(notebook) != read("train_and_search").metadata["bifocal"]["sources"]
+    assert source_hash(notebook) != read("comparing_models").metadata["bifocal"]["sources"]
 
 
 @pytest.mark.parametrize("name", NAMES)

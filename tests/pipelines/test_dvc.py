@@ -1,25 +1,19 @@
 """'dvc repro' runs the pipeline once, and then changed stages only."""
 
-import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import mlflow
 import onnx
 import pandas as pd
 import pytest
-from moto.server import ThreadedMotoServer
 
 from components.catalog import pipeline_components
-from runtime.artifacts import artifact_hash, hash_files, read_manifest
+from runtime.artifacts import artifact_hash, read_manifest
 from runtime.closure import INFRASTRUCTURE
 from runtime.identity import packages, sources
 from runtime.parameters import load
@@ -34,21 +28,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Ite
         folder = tmp_path_factory.mktemp("checkout")
         make_checkout(folder)
         yield folder
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """S3 server with a bucket, and a git identity."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
-    identity = {f"GIT_{role}_{field}": "test" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
-    for name, value in {**credentials, **identity}.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
-    yield endpoint
-    server.stop()
 
 
 def test_a_model_is_registered_and_every_stage_is_tracked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,24 +114,6 @@ def test_an_upgrade_of_torch_repeats_the_stages_that_import_it(checkout: Path) -
     assert changed_stages(checkout) == set()
 
 
-def test_a_clone_pulls_the_artifacts_from_s3_and_runs_no_stage(checkout: Path, s3: str, tmp_path: Path) -> None:
-    for command in (
-        ("dvc", "remote", "add", "--default", "--force", "s3", "s3://bucket/dvc"),
-        ("dvc", "remote", "modify", "s3", "endpointurl", s3),
-        ("dvc", "push", "--quiet", f"{HOME}/dvc.yaml"),
-        ("git", "add", "."),
-        ("git", "commit", "--quiet", "--message", "run"),
-        ("git", "clone", "--quiet", ".", str(tmp_path / "other")),
-    ):
-        run(checkout, *command)
-    other, artifacts = tmp_path / "other", Path(HOME) / "artifacts"
-    assert not (other / artifacts / "dataset").exists()
-    run(other, "dvc", "pull", "--quiet", f"{HOME}/dvc.yaml")
-    for name in (name for stage in STAGES for name in stage.outputs):
-        assert hash_files(other / artifacts / name) == hash_files(checkout / artifacts / name)
-    assert repro(other) == set()
-
-
 def test_another_loss_reruns_training_and_its_dependents(checkout: Path) -> None:
     recipe = checkout / "small.yaml"
     recipe.write_text(recipe.read_text().replace("{name: InfoNCELoss, temperature: 0.07}", "TripletLoss"))
@@ -178,23 +139,3 @@ def test_a_failed_command_of_the_warm_python_is_an_error(checkout: Path) -> None
     assert run(checkout, "python", "-m", "probe", "0", "a b") == f"{checkout} 0 a b\n"
     with pytest.raises(AssertionError, match="python -m probe 3"):
         run(checkout, "python", "-m", "probe", "3")
-
-
-def test_a_killed_training_resumes_to_the_same_bits(checkout: Path) -> None:
-    embedding = checkout / HOME / "artifacts" / "embedding"
-    expected = hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest()
-    command = [
-        *(sys.executable, "-m", "components", "train_embedding"),
-        *("--params", f"{HOME}/params.yaml", "--artifacts", f"{HOME}/artifacts"),
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=checkout, env=environment, stderr=subprocess.DEVNULL) as process:
-        checkpoint = embedding.with_name("embedding.partial") / "checkpoints" / "phase-0" / "last.safetensors"
-        while not checkpoint.is_file():
-            assert process.poll() is None, "the training ended before it was killed"
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected
-    run(checkout, "python", *command[1:])
-    assert hashlib.sha256((embedding / "model.safetensors").read_bytes()).hexdigest() == expected
-    assert not embedding.with_name("embedding.partial").exists()
