@@ -42,6 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gc.freeze()  # or else each full collection visits a million objects of imported packages
 
 
+def pytest_unconfigure() -> None:
+    """Let libraries release their frozen objects: some print what is left at the exit."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def empty_mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SQLite file of an MLflow store without runs; creating its tables takes seconds, a copy does not."""
