@@ -1,5 +1,6 @@
 """Base class of the extractors on timm backbones."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from PIL import Image
@@ -28,6 +29,8 @@ class TimmExtractor:
     """
 
     keeps_weights = False
+    tapped: Sequence[str] = ()
+    """Names of the modules of the network whose outputs are features."""
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class Grid(TimmExtractor):
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale
         if isinstance(stage, str):
             self.backbone.check_layers([stage])
+            self.tapped = [stage]
         elif stage is not None:
             self.backbone.check_stage(stage)
 

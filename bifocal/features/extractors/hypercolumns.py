@@ -64,6 +64,7 @@ class Hypercolumns(TimmExtractor):
             )
         super().__init__(backbone, size, "square", mean, std, model_arguments, with_classifier=classes)
         self.layers, self.lower_norm, self.power, self.mirror = tuple(layers), lower_norm, power, mirror
+        self.tapped = self.layers
         self.backbone.check_layers(self.layers)
 
     @property
