@@ -1,6 +1,6 @@
 """Normalized canonical correlation analysis, as a two-branch model of two linear maps."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -10,6 +10,9 @@ from bifocal.image_encoders.pooling import mean_region
 from bifocal.models.base import Model
 from bifocal.models.batch import ImageCaptionPairs
 from bifocal.models.embedding import BATCH
+
+Pool = Callable[[Tensor, Tensor], Tensor]
+"""Maps features (B, R, D) and their mask (B, R) to the vectors that an affine map reads."""
 
 
 class PairedBlock(NamedTuple):
@@ -50,9 +53,15 @@ def cca_projections(
 def fit_cca(
     model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
 ) -> dict[str, float]:
-    """Fit two ``LinearEncoder`` in place by CCA, block by block; return the number of pairs and mean correlation."""
+    """Fit the affine maps of both encoders in place by CCA, block by block; return the number of pairs and mean correlation.
+
+    An image encoder with a batch norm ``standardize`` before its map gets the statistics of the images.
+    """
     image, text = (_projection(encoder) for encoder in (model.image_encoder, model.text_encoder))
     moments, count = _moments(blocks, model.device)
+    norm = getattr(model.image_encoder, "standardize", None)
+    if norm is not None:
+        moments = _standardized(moments, norm)
     a, b = cca_projections(moments, image.out_features, regularization=regularization, power=0.0)
     # Projections of the unscaled maps have unit variances, but for the regularization.
     correlations = (a @ moments.xy * b).sum(dim=1).clamp(0, 1)
@@ -66,8 +75,8 @@ def fit_cca(
     return {"pairs": float(count), "mean_correlation": correlations.mean().item()}
 
 
-def caption_blocks(pairs: ImageCaptionPairs) -> Iterator[PairedBlock]:
-    """Yield the images of a split with their captions: every caption forms a pair with its image."""
+def caption_blocks(pairs: ImageCaptionPairs, pool: Pool = mean_region) -> Iterator[PairedBlock]:
+    """Yield the pooled images of a split with their captions: every caption forms a pair with its image."""
     order = pairs.image_of_caption.argsort(stable=True)
     ends = pairs.image_of_caption.bincount(minlength=len(pairs.image_ids)).cumsum(0)
     start = 0
@@ -75,8 +84,23 @@ def caption_blocks(pairs: ImageCaptionPairs) -> Iterator[PairedBlock]:
         first, end = number * BATCH, int(ends[min((number + 1) * BATCH, len(ends)) - 1])
         captions = order[start:end]
         start = end
-        images = mean_region(regions.features.double(), regions.mask)
+        images = pool(regions.features.double(), regions.mask)
         yield PairedBlock(images, pairs.caption_text(captions).values, pairs.image_of_caption[captions] - first)
+
+
+def _standardized(moments: Moments, norm: nn.BatchNorm1d) -> Moments:
+    """Set the statistics of ``norm`` to those of x; return the moments of its output."""
+    variance = moments.xx.diagonal()
+    with torch.no_grad():
+        assert norm.running_mean is not None and norm.running_var is not None
+        norm.running_mean.copy_(moments.mean_x)
+        norm.running_var.copy_(variance)
+    scale = (variance + norm.eps).rsqrt()
+    return moments._replace(
+        mean_x=torch.zeros_like(moments.mean_x),
+        xx=moments.xx * scale.outer(scale),
+        xy=moments.xy * scale.unsqueeze(1),
+    )
 
 
 def _projection(encoder: nn.Module) -> nn.Linear:

@@ -1,12 +1,13 @@
 """The last layers of a backbone, trained on stored maps of the layer before them."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import adaptive_avg_pool2d, normalize
 
 from bifocal.backbones.state import load_feature_weights
 from bifocal.backbones.timm.backbone import TimmBackbone
@@ -22,15 +23,17 @@ EPSILON = 1e-4
 
 
 class LastLayersEncoder(ImageEncoder):
-    """The last layers of a timm backbone, the mean of their cells, and an affine map, l2-normalized.
+    """The last layers of a timm backbone, the means of their cells, and an affine map, l2-normalized.
 
     Fine-tuning as in VSE++ (Faghri et al., BMVC 2018, section 4), of only the last layers: the layers before them are
     frozen, and their maps are computed once, by the extractor Grid with ``stage: LAYER``. Each activation x becomes
     sign(x) |x|^power (Perronnin, Sanchez, Mensink, ECCV 2010, eq. (4)). The mean of the cells is standardized per
-    channel, as batch norm without weights does.
+    channel, as batch norm without weights does. With ``also`` and ``classes``, the mean has the channels of further
+    layers, and the class probabilities of the pretrained classifier.
 
     With ``mirror``, the features hold the cells of the image and of the mirrored image (Grid, ``mirror: true``). A
-    training step sees one of the two, drawn for each image. In evaluation, the cells of both are averaged.
+    training step sees one of the two, drawn for each image. In evaluation, the cells of both are averaged. The
+    augmentation ``RandomRectangle`` shows a training step a part of the map.
 
     The layers are the module ``image_encoder.layers``: ``learning_rate_factors: {image_encoder.layers: 0.5}`` gives
     them a learning rate of their own. Their batch norm keeps the statistics of the pretrained weights.
@@ -41,8 +44,10 @@ class LastLayersEncoder(ImageEncoder):
         backbone: name of the timm model that the features were extracted with.
         layer: name of the layer whose maps are stored.
         cells: s, cells per side of a stored map.
+        also: names of layers behind ``layer`` whose channels join those of the last one.
+        classes: whether the class probabilities of the pretrained, frozen classifier join, too.
         mirror: whether the features hold the cells of the mirrored image, too.
-        power: of the last activations, in (0, 1].
+        power: of the activations and the class probabilities, in (0, 1].
         dropout: probability with which a channel of the mean is zero in training.
         model_arguments: further keyword arguments of ``timm.create_model``.
 
@@ -69,6 +74,8 @@ class LastLayersEncoder(ImageEncoder):
         mirror: bool = True,
         power: float = 0.5,
         dropout: float = 0.2,
+        also: Sequence[str] = (),
+        classes: bool = False,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
         if not 0 < power <= 1 or not 0 <= dropout < 1:
@@ -76,15 +83,19 @@ class LastLayersEncoder(ImageEncoder):
         super().__init__(input_dim, dim)
         self.config = BackboneConfig(backbone, model_arguments=model_arguments)
         self.layer, self.cells, self.views, self.power = layer, cells, 1 + mirror, power
-        network = self._backbone().network
-        self.layers = LastLayers(network.requires_grad_(True), layer)
-        self.standardize = nn.BatchNorm1d(network.num_features, affine=False)
+        self.also, self.classes = tuple(also), classes
+        backbone = self._backbone()
+        self.layers = LastLayers(backbone.network.requires_grad_(True), layer, self.also)
+        self.classifier = backbone.classifier().requires_grad_(False) if classes else None
+        channels = sum(backbone.layer_channels(self.also)) + backbone.network.num_features
+        channels += self.classifier.out_features if self.classifier is not None else 0
+        self.standardize = nn.BatchNorm1d(channels, affine=False)
         self.dropout = nn.Dropout(dropout)
-        self.projection = nn.Linear(network.num_features, dim)
+        self.projection = nn.Linear(channels, dim)
 
     def _backbone(self) -> TimmBackbone:
-        backbone = TimmBackbone(self.config)
-        backbone.check_layers([self.layer])
+        backbone = TimmBackbone(self.config, with_classifier=self.classes)
+        backbone.check_layers([self.layer, *self.also])
         return backbone
 
     @property
@@ -93,12 +104,13 @@ class LastLayersEncoder(ImageEncoder):
         return ("batch", self.views * self.cells**2, self.input_dim)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        maps = self._maps(features, mask)
-        if self.training:
-            chosen = torch.randint(maps.shape[1], (len(maps),), device=maps.device)
-            maps = maps[torch.arange(len(maps), device=maps.device), chosen].unsqueeze(1)
-        pooled = self.standardize(self._activations(maps).mean(dim=(1, 2)))
-        return normalize(self.projection(self.dropout(pooled)), dim=1)
+        return normalize(self.projection(self.dropout(self.standardize(self.pooled(features, mask)))), dim=1)
+
+    def pooled(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Return the mean (B, C) of the activations of all cells, before it is standardized."""
+        features, mask = features.to(self.projection.weight), mask.to(self.projection.weight.device)
+        maps = self._drawn_maps(features, mask) if self.training else self._maps(features, mask)
+        return self._activations(maps).mean(dim=(1, 2))
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the cells in the joint space before normalization; their mean, normalized, is the embedding."""
@@ -113,28 +125,54 @@ class LastLayersEncoder(ImageEncoder):
     def _maps(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the stored maps (B, views, D, s, s)."""
         count = self.views * self.cells**2
-        present = mask[:, :count]
-        if not torch.compiler.is_exporting() and (
-            not present.all() or present.sum() != mask.sum() or present.shape[1] != count
-        ):
-            raise ValueError(
-                f"features {tuple(features.shape)}, {int(mask.sum())} regions in all: expected {count} cells of every "
-                f"image; extract features with Grid, stage {self.layer}, of square images, and set cells and mirror "
-                "to the values of the features"
-            )
-        features = features[:, :count]
-        maps: Tensor = features.transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))
+        if not torch.compiler.is_exporting():
+            self._check(features, mask, int(mask[:, :count].sum()) == len(mask) * count)
+        maps: Tensor = features[:, :count].transpose(1, 2).unflatten(2, (self.views, self.cells, self.cells))
         return maps.transpose(1, 2)
 
+    def _check(self, features: Tensor, mask: Tensor, valid: bool) -> None:
+        count = self.views * self.cells**2
+        if not valid or features.shape[1] < count or mask[:, count:].any():
+            raise ValueError(
+                f"features {tuple(features.shape)}, {int(mask.sum())} regions in all: expected {count} cells of every "
+                f"image; extract features with Grid, stage {self.layer}, of square images, set cells and mirror to the "
+                "values of the features, and hide no cells but outside a RandomRectangle"
+            )
+
+    def _drawn_maps(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Return the cells of one view of each image (B, 1, D, h, w) that the mask shows, a rectangle of one size."""
+        self._check(features, mask, valid=True)
+        rows = torch.arange(len(features), device=features.device)
+        view = torch.randint(self.views, (len(features),), device=features.device)
+        count, side = self.views * self.cells**2, self.cells
+        shown = mask[:, :count].unflatten(1, (self.views, side, side))[rows, view]
+        heights, widths = shown.any(dim=2).sum(dim=1), shown.any(dim=1).sum(dim=1)
+        height, width = int(heights[0]), int(widths[0])
+        filled = (heights == height) & (widths == width) & (shown.sum(dim=(1, 2)) == height * width)
+        self._check(features, mask, valid=height > 0 and bool(filled.all()))
+        cells = features[:, :count].unflatten(1, (self.views, side, side))[rows, view][shown]
+        return cells.unflatten(0, (len(features), height, width)).movedim(3, 1).unsqueeze(1)
+
     def _activations(self, maps: Tensor) -> Tensor:
-        """Return the last activations (B, views, cells, C) of maps (B, views, D, s, s)."""
-        last: Tensor = self.layers(maps.flatten(0, 1))
-        raised = last.sign() * (last.abs() + EPSILON).pow(self.power)
+        """Return the activations (B, views, cells, C) of maps (B, views, D, h, w)."""
+        *others, last = self.layers(maps.flatten(0, 1))
+        others = [self._resized(other, last) for other in others]
+        if self.classifier is not None:
+            others.append(self.classifier(last.movedim(1, 3)).softmax(dim=3).movedim(3, 1))
+        joined = torch.cat([*others, last], dim=1)
+        raised = joined.sign() * (joined.abs() + EPSILON).pow(self.power)
         activations: Tensor = raised.flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])
         return activations
+
+    @staticmethod
+    def _resized(maps: Tensor, like: Tensor) -> Tensor:
+        size = like.shape[2:]
+        return maps if maps.shape[2:] == size else adaptive_avg_pool2d(maps, (size[0], size[1]))
 
     def load_pretrained(self, directory: Path) -> None:
         """Load the weights that the extractor Grid keeps with the features in ``directory``."""
         backbone = self._backbone()
         load_feature_weights(backbone.network, directory, backbone.classifier_prefix)
-        self.layers.load_state_dict(LastLayers(backbone.network, self.layer).state_dict())
+        self.layers.load_state_dict(LastLayers(backbone.network, self.layer, self.also).state_dict())
+        if self.classifier is not None:
+            self.classifier.load_state_dict(backbone.classifier().state_dict())

@@ -33,7 +33,11 @@ class LinearEncoder(ImageEncoder):
         self.projection = nn.Linear(input_dim, dim)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        return normalize(self.projection(mean_region(features, mask)), dim=1)
+        return normalize(self.projection(self.pooled(features, mask)), dim=1)
+
+    def pooled(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Return the input (B, D) of the affine map."""
+        return mean_region(features, mask)
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the regions in the joint space before normalization; their mean, normalized, is the embedding."""

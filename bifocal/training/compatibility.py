@@ -1,6 +1,6 @@
 """Contradictions between references to a model, an initialization, batches and a loss, found before they are built."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -37,20 +37,19 @@ def phase_conflicts(model: Any, batches: Any, loss: Any) -> Iterator[str]:
         yield f"{batches_class.__name__} needs one vector per image, but a {name} has several: use TwoBranchModel"
 
 
-def model_conflicts(model: Any, initialization: Any, members: int) -> Iterator[str]:
-    """Explain an initialization that needs other encoders, and members whose vectors cannot be concatenated."""
+def model_conflicts(model: Any, initializations: Mapping[str, Any], members: int) -> Iterator[str]:
+    """Explain initializations that need other encoders, and members whose vectors cannot be concatenated."""
     name, arguments = registry.split(model)
     model_class: type[Model] = registry.get("bifocal.models", name)
     if members > 1 and not model_class.single_vector:
         yield f"members: a {name} has no single vector to concatenate: leave it out"
-    if initialization is None:
-        return
-    initial = registry.split(initialization)[0]
-    part: type[Initialization] = registry.get("bifocal.training.initialization", initial)
     encoders = [registry.split(arguments[encoder])[0] for encoder in Model.parts]
-    if part.encoder is not None and set(encoders) != {part.encoder}:
-        names = " and ".join(encoders)
-        yield f"initialization is {initial}, and the encoders are {names}: set both to {part.encoder}"
+    for key, initialization in initializations.items():
+        initial = registry.split(initialization)[0]
+        part: type[Initialization] = registry.get("bifocal.training.initialization", initial)
+        if part.encoders and not set(encoders) <= {*part.encoders}:
+            names = " and ".join(encoders)
+            yield f"{key} is {initial}, and the encoders are {names}: set both to {' or '.join(part.encoders)}"
 
 
 def _losses(ref: Any) -> Iterator[tuple[type[nn.Module], dict[str, Any]]]:

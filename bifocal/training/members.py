@@ -38,12 +38,14 @@ def train_members(
     members: int = 1,
     seed: int = 0,
     initialization: Initialization | None = None,
+    closed_form: Initialization | None = None,
     on_epoch: Callable[[Row], None] = lambda row: None,
     **options: Any,
 ) -> TrainedMembers:
     """Initialize and train each member, and concatenate the vectors of all; ``options`` are arguments of ``fit``.
 
-    Without phases, the initialization is the result, with epoch 0 as the best.
+    Without phases, the initialization is the result, with epoch 0 as the best. ``closed_form`` is the initialization of
+    one more member, which no phase trains.
     """
     models: list[Model] = []
     results: list[TrainingResult] = []
@@ -70,10 +72,15 @@ def train_members(
         results.append(result)
         metrics |= choose_blend(model, inputs) if is_main else {}
         models.append(model)
+    if closed_form is not None:
+        own_seed = seed + MEMBER_SEED * members
+        model = new_model(own_seed)
+        metrics |= initialize(model, closed_form, inputs, checkpoints=checkpoints / "closed-form", seed=own_seed)
+        models.append(model)
     chosen_by = {"recall_sum", results[0].monitor} & results[0].best.keys()
     metrics |= {f"validation_{name}": fmean(result.best[name] for result in results) for name in chosen_by}
     joined = concatenate_models(models)
-    if members > 1 and is_main:
+    if len(models) > 1 and is_main:
         # The validations of the members stay, as their mean.
         metrics = {name.replace("validation_", "validation_mean_"): value for name, value in metrics.items()}
         metrics["validation_recall_sum"] = Recall().prepare(inputs)(joined)["recall_sum"]

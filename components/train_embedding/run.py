@@ -10,12 +10,14 @@ from bifocal.models.base import Model
 from bifocal.registry import build
 from bifocal.sorters import load_sorter
 from bifocal.training import TrainingInputs, TrainingPhase, new_model, recompute_activations, torchrun_world
+from bifocal.training.initialization.base import Initialization
 from bifocal.training.loop import Row
 from bifocal.training.members import train_members
 from bifocal.training.query_bank import training_bank
 from components.train_embedding.spec import TrainEmbeddingParams
 from runtime.mlflow import log_metrics
 from runtime.parameters.parts import build_parts
+from runtime.spec import ClassRef
 
 HISTORY = ["phase", "epoch", "loss", "monitor"]
 """Columns of the history of a training without phases, which DVC draws."""
@@ -30,7 +32,6 @@ def run(
     params: TrainEmbeddingParams, *, dataset: Path, features: Path, text: Path, sorter: Path, embedding: Path
 ) -> dict[str, float]:
     """Train on "train", choose the epoch on "val", write the model and its history; return the best epoch's metrics."""
-    initial = params.initialization
     with torchrun_world() as (world, device):
         inputs = TrainingInputs.open(dataset, features, text)
         trained = train_members(
@@ -38,7 +39,8 @@ def run(
             lambda: [TrainingPhase(**build_parts(phase, sorter=load_sorter(sorter))) for phase in params.phases],
             inputs,
             members=params.members,
-            initialization=None if initial is None else build("bifocal.training.initialization", initial),
+            initialization=_initialization(params.initialization),
+            closed_form=_initialization(params.closed_form),
             checkpoints=embedding / "checkpoints",
             seed=params.seed,
             on_epoch=_log,
@@ -58,6 +60,10 @@ def _new_model(params: TrainEmbeddingParams, inputs: TrainingInputs, seed: int, 
     if params.gradient_checkpointing:
         recompute_activations(model)
     return model.to(device)
+
+
+def _initialization(ref: ClassRef | None) -> Initialization | None:
+    return None if ref is None else build("bifocal.training.initialization", ref)
 
 
 def _log(row: Row) -> None:

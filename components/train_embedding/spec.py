@@ -61,6 +61,11 @@ class TrainEmbeddingParams(Params):
         ge=1,
         description="trainings with different seeds whose vectors are concatenated: one model of higher dimension",
     )
+    closed_form: Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None = Field(
+        default=None,
+        description="initialization of a further member that no phase trains, such as {name: CCA, regularization: 3.0}; "
+        "null for none",
+    )
     hubness: Annotated[ClassRef, FromRegistry("bifocal.hubness")] | None = Field(
         default=ClassRef(name="CSLS"),
         description="correction of search results by a bank of training captions and images, which is stored with the "
@@ -106,7 +111,9 @@ class TrainEmbeddingParams(Params):
             yield "phases is empty and initialization is null, so nothing is learned: set one of them"
         if not self.decay_biases and not all_arguments("torch.optim", self.optimizer).get("weight_decay"):
             yield f"decay_biases is false, and {self.optimizer.name} has no weight_decay: leave it out"
-        yield from model_conflicts(self.model, self.initialization, self.members)
+        untrained = {"initialization": self.initialization, "closed_form": self.closed_form}
+        given = {name: part for name, part in untrained.items() if part is not None}
+        yield from model_conflicts(self.model, given, self.members + (self.closed_form is not None))
         for index, phase in enumerate(self.phases):
             for problem in phase_conflicts(self.model, phase.batches, phase.loss):
                 yield f"phases.{index}: {problem}"

@@ -1,5 +1,6 @@
 """The layers of a network behind a named one."""
 
+from collections.abc import Sequence
 from typing import Self
 
 from torch import Tensor, fx, nn
@@ -8,17 +9,20 @@ from torch import Tensor, fx, nn
 class LastLayers(nn.Module):
     """The layers of a timm model from the output of ``after`` to ``forward_features``, with frozen batch norm.
 
+    Called with maps of ``after``, it returns the outputs of the layers ``also``, then that of ``forward_features``.
+
     Example:
         >>> import timm, torch
         >>> network = timm.create_model("resnet10t", num_classes=0).eval()
         >>> image = torch.rand(1, 3, 64, 64)
         >>> maps = network.layer3(network.layer2(network.layer1(network.maxpool(network.act1(network.bn1(
         ...     network.conv1(image)))))))
-        >>> bool(torch.equal(LastLayers(network, "layer3")(maps), network.forward_features(image)))
+        >>> (last,) = LastLayers(network, "layer3")(maps)
+        >>> bool(torch.equal(last, network.forward_features(image)))
         True
     """
 
-    def __init__(self, network: nn.Module, after: str) -> None:
+    def __init__(self, network: nn.Module, after: str, also: Sequence[str] = ()) -> None:
         super().__init__()
         if not after or after not in dict(network.named_modules()):
             raise ValueError(f"{type(network).__name__} has no layer {after!r}")
@@ -31,6 +35,8 @@ class LastLayers(nn.Module):
         with graph.inserting_after(image):
             maps = graph.placeholder("maps")
         inputs[0].replace_all_uses_with(maps)
+        (output,) = [node for node in graph.nodes if node.op == "output"]
+        output.args = ([*(_last_node(graph, network, name) for name in also), output.args[0]],)
         graph.eliminate_dead_code()
         if image.users:
             raise ValueError(f"the layers behind {after} read outputs of earlier layers, too: name a later layer")
@@ -38,8 +44,8 @@ class LastLayers(nn.Module):
         self.layers.delete_all_unused_submodules()
         self.layers.recompile()
 
-    def forward(self, maps: Tensor) -> Tensor:
-        features: Tensor = self.layers(maps)
+    def forward(self, maps: Tensor) -> list[Tensor]:
+        features: list[Tensor] = self.layers(maps)
         return features
 
     def train(self, mode: bool = True) -> Self:
@@ -49,6 +55,14 @@ class LastLayers(nn.Module):
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return self
+
+
+def _last_node(graph: fx.Graph, network: nn.Module, name: str) -> fx.Node:
+    """Return the node of a layer, or of the last layer of a sequence."""
+    found = [node for node in graph.nodes if node.op == "call_module" and f"{node.target}.".startswith(f"{name}.")]
+    if not found or not name:
+        raise ValueError(f"{name!r} is not a step of {type(network).__name__}.forward_features: name another layer")
+    return found[-1]
 
 
 class _Tracer(fx.Tracer):

@@ -27,6 +27,7 @@ class Grid(TimmExtractor):
         stage: stage of the backbone, counted from 0 as in timm's ``feature_info``, or the name of a layer; None for
             ``forward_features``.
         mirror: add the cells of the mirrored image, as further regions with their boxes in the image.
+        classifier: keep the classifier with the weights, for an encoder that reads class probabilities.
         coordinates: append the cell's x0 y0 x1 y1, width, height and area, times ``coordinate_scale``.
         coordinate_scale: factor that brings coordinates to the scale of the other features.
 
@@ -51,11 +52,12 @@ class Grid(TimmExtractor):
         mean: tuple[float, float, float] | None = None,
         std: tuple[float, float, float] | None = None,
         mirror: bool = False,
+        classifier: bool = False,
         coordinates: bool = False,
         coordinate_scale: float = 1.0,
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(backbone, size, resize, mean, std, model_arguments)
+        super().__init__(backbone, size, resize, mean, std, model_arguments, with_classifier=classifier)
         self.backbone.check_size()
         self.stage, self.mirror = stage, mirror
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale

@@ -1,6 +1,7 @@
 """Base class of the initializations."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,8 +15,8 @@ from bifocal.training.inputs import TrainingInputs
 class Initialization(CheckedByConstruction, ABC):
     """Base of the parts of ``bifocal.training.initialization``: a model's weights before, or without, its training."""
 
-    encoder: ClassVar[str | None] = None
-    """Name that the classes of both encoders must have; None for any encoders."""
+    encoders: ClassVar[Collection[str]] = ()
+    """Names that the classes of both encoders may have; empty for any."""
 
     @abstractmethod
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:

@@ -1,6 +1,9 @@
 """Canonical correlation analysis of images and captions."""
 
+from collections.abc import Collection
 from typing import ClassVar
+
+import torch
 
 from bifocal.baselines.cca import caption_blocks, fit_cca
 from bifocal.models.base import Model
@@ -9,7 +12,7 @@ from bifocal.training.inputs import TrainingInputs
 
 
 class CCA(Initialization):
-    """Normalized canonical correlation analysis of the training images and captions, for two linear encoders.
+    """Normalized canonical correlation analysis of the training images and captions, for two encoders that end in an affine map.
 
     Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and their semantics",
     IJCV 2014, eq. (3) and section 3.4; Klein et al., CVPR 2015, over Fisher vectors: a baseline of Wang, Li, Lazebnik,
@@ -24,7 +27,7 @@ class CCA(Initialization):
         4.0
     """
 
-    encoder: ClassVar[str | None] = "LinearEncoder"
+    encoders: ClassVar[Collection[str]] = ("LinearEncoder", "LastLayersEncoder")
 
     def __init__(self, regularization: float = 1e-4, power: float = 4.0) -> None:
         if regularization < 0 or power < 0:
@@ -32,5 +35,7 @@ class CCA(Initialization):
         self.regularization, self.power = regularization, power
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
-        blocks = caption_blocks(inputs.captions("train"))
-        return fit_cca(model, blocks, regularization=self.regularization, power=self.power)
+        model.eval()
+        with torch.inference_mode():
+            blocks = caption_blocks(inputs.captions("train"), model.image_encoder.pooled)
+            return fit_cca(model, blocks, regularization=self.regularization, power=self.power)

@@ -1,6 +1,7 @@
 """The names of an image classifier's classes as first pairs of images and texts."""
 
 from pathlib import Path
+from collections.abc import Collection
 from typing import ClassVar
 
 import torch
@@ -38,7 +39,7 @@ class ClassNames(Initialization):
         10.0
     """
 
-    encoder: ClassVar[str | None] = "LinearEncoder"
+    encoders: ClassVar[Collection[str]] = ("LinearEncoder",)
 
     def __init__(self, path: str | Path, regularization: float = 1.0) -> None:
         if regularization <= 0:

@@ -1,6 +1,6 @@
 """Canonical correlation analysis of boxes and phrases."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import ClassVar
 
 from torch import Tensor
@@ -29,7 +29,7 @@ class PhraseCCA(Initialization):
         10
     """
 
-    encoder: ClassVar[str | None] = "LinearEncoder"
+    encoders: ClassVar[Collection[str]] = ("LinearEncoder",)
 
     def __init__(self, boxes_per_phrase: int = 10, regularization: float = 1e-4, power: float = 4.0) -> None:
         if boxes_per_phrase < 1 or regularization < 0 or power < 0:

@@ -1,5 +1,6 @@
 """A contrastive model as it is."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from bifocal.baselines.zero_shot import zero_shot_skip_reason
@@ -20,7 +21,7 @@ class ZeroShot(Initialization):
         []
     """
 
-    encoder: ClassVar[str | None] = "ResidualHead"
+    encoders: ClassVar[Collection[str]] = ("ResidualHead",)
 
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         reason = zero_shot_skip_reason(inputs.features, inputs.vectorizer)

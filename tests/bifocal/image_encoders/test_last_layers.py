@@ -36,7 +36,7 @@ def test_the_rest_of_the_network_equals_the_network(name: str, after: str) -> No
     expected = network.forward_features(torch.rand(2, 3, SIZE, SIZE))
     hook.remove()
     rest = LastLayers(network, after)
-    torch.testing.assert_close(rest(outputs[0]), expected, rtol=0, atol=0)
+    torch.testing.assert_close(rest(outputs[0])[0], expected, rtol=0, atol=0)
     assert sum(weights.numel() for weights in rest.parameters()) < sum(w.numel() for w in network.parameters())
 
 
@@ -46,6 +46,52 @@ def test_a_layer_that_is_no_step_is_refused() -> None:
         LastLayers(network, "layer9")
     with pytest.raises(ValueError, match=r"layer3\.0\.conv1 is not a step of ResNet\.forward_features"):
         LastLayers(network, "layer3.0.conv1")
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "also"),
+    [("resnet10t", "layer2", ["layer3"]), ("tf_efficientnet_lite0", "blocks.5.1", ["blocks.5.2", "blocks.6"])],
+)
+def test_outputs_of_further_layers_are_those_of_the_network(name: str, after: str, also: list[str]) -> None:
+    torch.manual_seed(0)
+    network = timm.create_model(name, num_classes=0).eval()
+    outputs: dict[str, Tensor] = {}
+    for layer in (after, *also):
+        network.get_submodule(layer).register_forward_hook(
+            lambda module, inputs, output, layer=layer: outputs.update({layer: output})
+        )
+    last = network.forward_features(torch.rand(2, 3, SIZE, SIZE))
+    expected = dict(outputs)
+    found = LastLayers(network, after, also)(expected[after])
+    for value, other in zip(found, [*(expected[layer] for layer in also), last], strict=True):
+        torch.testing.assert_close(value, other, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="'layer9' is not a step"):
+        LastLayers(network, after, ["layer9"])
+
+
+def test_further_layers_and_class_probabilities_join_the_mean(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    grid = Grid("resnet10t", stage="layer2", size=SIZE, classifier=True, model_arguments=SMALL)
+    network = grid.backbone.network
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    encoder = LastLayersEncoder(
+        CHANNELS[1], 5, "resnet10t", "layer2", 8, False, also=["layer3"], classes=True, model_arguments=SMALL
+    ).eval()
+    encoder.load_pretrained(tmp_path)
+    pixels = torch.randint(0, 256, (3, 3, SIZE, SIZE), dtype=torch.uint8)
+    stored = torch.stack([image.features for image in grid.extract(list(pixels))])
+    with torch.inference_mode():
+        third, last = grid.backbone.layer_maps(pixels, ["layer3", "layer4"])
+        expected = []
+        for image in range(3):
+            cells = last[image].flatten(1).T
+            classes = (cells @ network.fc.weight.T + network.fc.bias).softmax(dim=1)
+            quarters = third[image].unflatten(1, (2, 2)).unflatten(3, (2, 2)).mean(dim=(2, 4)).flatten(1).T
+            joined = torch.cat([quarters, classes, cells], dim=1).double()
+            expected.append((joined.sign() * joined.abs().sqrt()).mean(dim=0))
+        found = encoder.pooled(stored, torch.ones(stored.shape[:2], dtype=torch.bool))
+    torch.testing.assert_close(found.double(), torch.stack(expected), atol=0.011, rtol=0)  # the root of EPSILON is 0.01
+    assert not any("classifier" in name for name, weights in encoder.named_parameters() if weights.requires_grad)
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -128,17 +174,34 @@ def test_a_step_sees_one_view_of_each_image() -> None:
     assert all(torch.equal(view, maps[0, int(second)]) for view, second in zip(seen[0], drawn, strict=True))
 
 
+def test_a_step_sees_the_rectangle_of_the_mask() -> None:
+    torch.manual_seed(0)
+    encoder = LastLayersEncoder(CHANNELS[1], 5, "resnet10t", "layer2", 8, False, model_arguments=SMALL).train()
+    maps, mask = torch.rand(3, 8, 8, CHANNELS[1]), torch.zeros(3, 8, 8, dtype=torch.bool)
+    places = [(0, 0), (2, 3), (1, 2)]
+    for image, (row, column) in enumerate(places):
+        mask[image, row : row + 6, column : column + 5] = True
+    parts = [maps[image, r : r + 6, c : c + 5].movedim(2, 0) for image, (r, c) in enumerate(places)]
+    expected = encoder._activations(torch.stack(parts).unsqueeze(1)).mean(dim=(1, 2))
+    torch.testing.assert_close(encoder.pooled(maps.flatten(1, 2), mask.flatten(1)), expected)
+    mask[0, 0, 0] = False
+    with pytest.raises(ValueError, match="no cells but outside a RandomRectangle"):
+        encoder(maps.flatten(1, 2), mask.flatten(1))
+
+
 def test_graph_of_two_members_equals_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = {
         "name": "LastLayersEncoder",
         "backbone": "resnet10t",
-        "layer": "layer3",
-        "cells": 4,
+        "layer": "layer2",
+        "also": ["layer3"],
+        "classes": True,
+        "cells": 8,
         "model_arguments": SMALL,
     }
     ref = {"name": "TwoBranchModel", "dim": 5, "image_encoder": encoder, "text_encoder": "LinearEncoder"}
-    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[2], text_dim=4, text_format="vectors", members=2))
+    save_model(tmp_path, build_model(ref, feature_dim=CHANNELS[1], text_dim=4, text_format="vectors", members=2))
     export_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx")
     parities = list(compare_encoder(tmp_path, "image_encoder", tmp_path / "image_encoder.onnx", seed=0))
     assert {parity.batch for parity in parities} == {1, 2, 5}
@@ -150,7 +213,7 @@ def test_maps_of_another_size_are_refused(cells: int) -> None:
     mask = torch.ones(1, cells, dtype=torch.bool)
     mask[0, 0] = cells != 32
     with pytest.raises(ValueError, match="expected 32 cells of every image"):
-        small_encoder()(torch.rand(1, cells, CHANNELS[2]), mask)
+        small_encoder().eval()(torch.rand(1, cells, CHANNELS[2]), mask)
 
 
 def test_numbers_out_of_range_are_refused() -> None:

@@ -29,12 +29,12 @@ def test_batches_and_loss_of_a_phase(model: object, batches: str, loss: object, 
 
 def test_initialization_needs_its_encoders() -> None:
     heads = {"name": "TwoBranchModel", "image_encoder": "ResidualHead", "text_encoder": {"name": "ResidualHead"}}
-    assert list(model_conflicts(heads, "ZeroShot", members=1)) == []
-    (problem,) = model_conflicts(TWO_BRANCH, "ZeroShot", members=1)
-    assert "the encoders are SMILEEncoder and GRUEncoder: set both to ResidualHead" in problem
-    assert list(model_conflicts(TWO_BRANCH, None, members=3)) == []
+    assert list(model_conflicts(heads, {"initialization": "ZeroShot"}, members=1)) == []
+    (problem,) = model_conflicts(TWO_BRANCH, {"closed_form": "ZeroShot"}, members=1)
+    assert "closed_form is ZeroShot, and the encoders are SMILEEncoder and GRUEncoder: set both to ResidualHead" in problem
+    assert list(model_conflicts(TWO_BRANCH, {}, members=3)) == []
 
 
 def test_only_models_with_one_vector_have_members() -> None:
-    (problem,) = model_conflicts(GROUNDING, None, members=2)
+    (problem,) = model_conflicts(GROUNDING, {}, members=2)
     assert "GroundingModel has no single vector to concatenate" in problem

@@ -1,4 +1,4 @@
-"""Dropping of regions and of words."""
+"""Dropping of regions and of words, and rectangles of maps."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from bifocal.models.batch import Batch, ImageCaptionPairs
 from bifocal.text import TextBatch
 from bifocal.text.vectorizers import TFIDF, Concatenated, FromText, MeanWordVectors
 from bifocal.text.vectorizers.base import FittedVectorizer, write_text
-from bifocal.training.augmentations import RegionDrop, WordDrop
+from bifocal.training.augmentations import RandomRectangle, RegionDrop, WordDrop
 from bifocal.training.augmentations.base import drop
 from bifocal.training.augmentations.word_drop import drop_terms, drop_tokens, word_columns
 from bifocal.training.batches import CaptionBatches
@@ -40,6 +40,42 @@ def test_region_drop_hides_regions_and_nothing_else(pairs: ImageCaptionPairs, in
     assert 0.3 < changed.regions.mask.double().mean() < 0.8
     assert changed.regions.features is batch.regions.features
     assert changed.text is batch.text
+
+
+def grid_batch(pairs: ImageCaptionPairs, regions: int) -> Batch:
+    batch = pairs.batch(torch.arange(40))
+    mask = torch.ones(len(batch.image_ids), regions, dtype=torch.bool)
+    return replace(batch, regions=batch.regions._replace(mask=mask))
+
+
+@pytest.mark.parametrize(("views", "side"), [(1, 9), (2, 6)])
+def test_random_rectangles_have_one_size_in_a_step_and_many_places(
+    views: int, side: int, pairs: ImageCaptionPairs
+) -> None:
+    stored: Any = SimpleNamespace(features=SimpleNamespace(pixels=False, regions=views * side**2))
+    augment, batch = RandomRectangle(0.6).prepare(stored), grid_batch(pairs, views * side**2)
+    sizes, places = set(), set()
+    for step in range(40):
+        mask = augment(batch, Generator().manual_seed(step)).regions.mask.unflatten(1, (views, side, side))
+        assert (mask == mask[:, :1]).all()
+        rows, columns = mask[:, 0].any(dim=2), mask[:, 0].any(dim=1)
+        assert mask[:, 0].equal(rows[:, :, None] & columns[:, None])
+        (size,) = {(int(r.sum()), int(c.sum())) for r, c in zip(rows, columns, strict=True)}
+        for shown in (*rows, *columns):  # without a gap
+            assert int(shown.sum()) == int(shown.nonzero().max() - shown.nonzero().min()) + 1
+        sizes.add(size)
+        places |= {(size, int(r.int().argmax()), int(c.int().argmax())) for r, c in zip(rows, columns, strict=True)}
+    lengths = {length for size in sizes for length in size}
+    assert lengths == set(range(-(-6 * side // 10), side + 1))
+    assert len(places) > 3 * len(sizes)
+
+
+def test_random_rectangles_need_a_square_map(inputs: TrainingInputs) -> None:
+    stored: Any = SimpleNamespace(features=SimpleNamespace(pixels=False, regions=7))
+    with pytest.raises(ValueError, match="the features have 7 regions"):
+        RandomRectangle().prepare(stored)
+    with pytest.raises(ValueError, match=r"least is 1\.0"):
+        RandomRectangle(1.0)
 
 
 def loops(values: list[Any], kept: list[bool]) -> list[Any]:
