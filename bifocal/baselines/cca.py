@@ -53,7 +53,7 @@ def cca_projections(
 def fit_cca(
     model: Model, blocks: Iterable[PairedBlock], *, regularization: float = 1e-4, power: float = 4.0
 ) -> dict[str, float]:
-    """Fit the affine maps of both encoders in place by CCA, block by block; return the number of pairs and mean correlation.
+    """Fit the affine maps of both encoders by CCA, block by block; return the number of pairs and mean correlation.
 
     An image encoder with a batch norm ``standardize`` before its map gets the statistics of the images.
     """
@@ -92,7 +92,8 @@ def _standardized(moments: Moments, norm: nn.BatchNorm1d) -> Moments:
     """Set the statistics of ``norm`` to those of x; return the moments of its output."""
     variance = moments.xx.diagonal()
     with torch.no_grad():
-        assert norm.running_mean is not None and norm.running_var is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
         norm.running_mean.copy_(moments.mean_x)
         norm.running_var.copy_(variance)
     scale = (variance + norm.eps).rsqrt()

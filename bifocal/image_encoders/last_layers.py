@@ -84,10 +84,11 @@ class LastLayersEncoder(ImageEncoder):
         self.config = BackboneConfig(backbone, model_arguments=model_arguments)
         self.layer, self.cells, self.views, self.power = layer, cells, 1 + mirror, power
         self.also, self.classes = tuple(also), classes
-        backbone = self._backbone()
-        self.layers = LastLayers(backbone.network.requires_grad_(True), layer, self.also)
-        self.classifier = backbone.classifier().requires_grad_(False) if classes else None
-        channels = sum(backbone.layer_channels(self.also)) + backbone.network.num_features
+        whole = self._backbone()
+        self.layers = LastLayers(whole.network.requires_grad_(True), layer, self.also)
+        channels = whole.network.num_features
+        self.classifier = whole.classifier(channels).requires_grad_(False) if classes else None
+        channels += sum(whole.layer_channels(self.also))
         channels += self.classifier.out_features if self.classifier is not None else 0
         self.standardize = nn.BatchNorm1d(channels, affine=False)
         self.dropout = nn.Dropout(dropout)
@@ -151,7 +152,8 @@ class LastLayersEncoder(ImageEncoder):
         filled = (heights == height) & (widths == width) & (shown.sum(dim=(1, 2)) == height * width)
         self._check(features, mask, valid=height > 0 and bool(filled.all()))
         cells = features[:, :count].unflatten(1, (self.views, side, side))[rows, view][shown]
-        return cells.unflatten(0, (len(features), height, width)).movedim(3, 1).unsqueeze(1)
+        maps: Tensor = cells.unflatten(0, (len(features), height, width)).movedim(3, 1).unsqueeze(1)
+        return maps
 
     def _activations(self, maps: Tensor) -> Tensor:
         """Return the activations (B, views, cells, C) of maps (B, views, D, h, w)."""
@@ -175,4 +177,4 @@ class LastLayersEncoder(ImageEncoder):
         load_feature_weights(backbone.network, directory, backbone.classifier_prefix)
         self.layers.load_state_dict(LastLayers(backbone.network, self.layer, self.also).state_dict())
         if self.classifier is not None:
-            self.classifier.load_state_dict(backbone.classifier().state_dict())
+            self.classifier.load_state_dict(backbone.network.get_classifier().state_dict())

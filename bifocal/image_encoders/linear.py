@@ -18,6 +18,8 @@ class LinearEncoder(ImageEncoder):
     Args:
         input_dim: D, channels of a region's feature.
         dim: d, dimension of the embedding.
+        standardize: standardize each channel of the mean before the map, as batch norm without weights does.
+        dropout: probability with which a channel of the mean is zero in training.
 
     Shape:
         features (B, R, D), mask (B, R) bool, true where there is a region -> (B, d), of unit norm.
@@ -28,12 +30,18 @@ class LinearEncoder(ImageEncoder):
         torch.Size([2, 4])
     """
 
-    def __init__(self, input_dim: int = 4096, dim: int = 512) -> None:
+    def __init__(self, input_dim: int = 4096, dim: int = 512, standardize: bool = False, dropout: float = 0.0) -> None:
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}: expected a number in [0, 1)")
         super().__init__(input_dim, dim)
+        self.standardize = nn.BatchNorm1d(input_dim, affine=False) if standardize else None
+        self.dropout = nn.Dropout(dropout)
         self.projection = nn.Linear(input_dim, dim)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        return normalize(self.projection(self.pooled(features, mask)), dim=1)
+        mean = self.pooled(features, mask)
+        mean = mean if self.standardize is None else self.standardize(mean)
+        return normalize(self.projection(self.dropout(mean)), dim=1)
 
     def pooled(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the input (B, D) of the affine map."""
@@ -41,4 +49,7 @@ class LinearEncoder(ImageEncoder):
 
     def activation_maps(self, regions: RegionBatch) -> RegionVectors:
         """Return the regions in the joint space before normalization; their mean, normalized, is the embedding."""
-        return RegionVectors(self.projection(self.to_dtype(regions.features)), regions.mask, regions.boxes)
+        features = self.to_dtype(regions.features)
+        if self.standardize is not None:
+            features = self.standardize(features.transpose(1, 2)).transpose(1, 2)
+        return RegionVectors(self.projection(features), regions.mask, regions.boxes)

@@ -19,7 +19,9 @@ class ExtractFeaturesParams(Params):
     weights: Annotated[ClassRef, FromRegistry(WEIGHTS, paths=("path",))] | None = Field(
         description="where the weights of the extractor's network come from; null for published files"
     )
-    batch_size: int | None = Field(ge=1, description="images per forward pass, at most 4 on a CPU; null for published files")
+    batch_size: int | None = Field(
+        ge=1, description="images per forward pass, at most 4 on a CPU; null for published files"
+    )
     images_per_file: int = Field(
         ge=1, description="images in a file of the store; a killed run loses at most the file in progress"
     )

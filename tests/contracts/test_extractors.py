@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "BottomUp": {"regions": 4, "size": 96, "model_arguments": {"blocks": [1, 1, 1, 1], "width": 4, "classes": 5}},
     "Grid": {"stage": 3, "coordinates": True},
     "Pooled": {"size": None, "backbone": "test_vit", "model_arguments": {"img_size": 48}},
+    "PooledLayers": {"layers": ["layer2", "layer4"]},
     "OpenClip": {"tag": None, "output": "tokens", "model_arguments": CLIP},
     "MultiLevel": {"layers": ["layer3.0.bn1", "layer3"], "cells": 3},
     "Proposals": {"stage": 2, "regions": 5, "search_size": 64},

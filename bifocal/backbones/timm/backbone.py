@@ -152,24 +152,19 @@ class TimmBackbone:
         with torch.no_grad():
             return [maps.shape[1] for maps in self.layer_maps(self.blank_image(), names)]
 
-    def classifier(self) -> nn.Linear:
-        """Return the classifier, a linear layer on the channels of the last map."""
+    def classifier(self, channels: int) -> nn.Linear:
+        """Return the classifier; raise ``ValueError`` unless it is a linear layer on ``channels`` of the last map."""
         classifier = self.network.get_classifier() if self.with_classifier else None
-        if not isinstance(classifier, nn.Linear) or classifier.in_features != self.network.num_features:
+        if not isinstance(classifier, nn.Linear) or classifier.in_features != channels:
             raise ValueError(
-                f"the classifier of {self.name} is {classifier}, expected a linear layer on the "
-                f"{self.network.num_features} channels of the last map: set classes to false"
+                f"the classifier of {self.name} is {classifier}, expected a linear layer on the {channels} "
+                "channels of the last map: set classes to false, or name another last layer"
             )
         return classifier
 
     def class_maps(self, features: Tensor) -> Tensor:
         """Apply the classifier to each cell of the last map: (B, C, h, w) -> (B, K, h, w); Zhou et al., CVPR 2016."""
-        classifier = self.classifier()
-        if classifier.in_features != features.shape[1]:
-            raise ValueError(
-                f"the classifier of {self.name} is {classifier}, and the last map has {features.shape[1]} channels: set "
-                "classes to false, or name another last layer"
-            )
+        classifier = self.classifier(features.shape[1])
         return cast(Tensor, classifier(features.movedim(1, 3))).softmax(dim=3).movedim(3, 1)
 
     @property

@@ -62,7 +62,8 @@ def _last_node(graph: fx.Graph, network: nn.Module, name: str) -> fx.Node:
     found = [node for node in graph.nodes if node.op == "call_module" and f"{node.target}.".startswith(f"{name}.")]
     if not found or not name:
         raise ValueError(f"{name!r} is not a step of {type(network).__name__}.forward_features: name another layer")
-    return found[-1]
+    last: fx.Node = found[-1]
+    return last
 
 
 class _Tracer(fx.Tracer):

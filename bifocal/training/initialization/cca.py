@@ -1,18 +1,18 @@
 """Canonical correlation analysis of images and captions."""
 
 from collections.abc import Collection
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 
-from bifocal.baselines.cca import caption_blocks, fit_cca
+from bifocal.baselines.cca import Pool, caption_blocks, fit_cca
 from bifocal.models.base import Model
 from bifocal.training.initialization.base import Initialization
 from bifocal.training.inputs import TrainingInputs
 
 
 class CCA(Initialization):
-    """Normalized canonical correlation analysis of the training images and captions, for two encoders that end in an affine map.
+    """Normalized canonical correlation analysis of the training images and captions, for affine maps at both ends.
 
     Gong, Ke, Isard, Lazebnik, "A multi-view embedding space for modeling internet images, tags, and their semantics",
     IJCV 2014, eq. (3) and section 3.4; Klein et al., CVPR 2015, over Fisher vectors: a baseline of Wang, Li, Lazebnik,
@@ -37,5 +37,5 @@ class CCA(Initialization):
     def apply(self, model: Model, inputs: TrainingInputs, *, seed: int) -> dict[str, float]:
         model.eval()
         with torch.inference_mode():
-            blocks = caption_blocks(inputs.captions("train"), model.image_encoder.pooled)
+            blocks = caption_blocks(inputs.captions("train"), cast(Pool, model.image_encoder.pooled))
             return fit_cca(model, blocks, regularization=self.regularization, power=self.power)

@@ -1,7 +1,7 @@
 """The names of an image classifier's classes as first pairs of images and texts."""
 
-from pathlib import Path
 from collections.abc import Collection
+from pathlib import Path
 from typing import ClassVar
 
 import torch

@@ -83,6 +83,21 @@ def test_fitted_model_has_the_projections_of_all_pairs() -> None:
         fit_cca(model, [])
 
 
+def test_standardized_images_are_those_of_the_pairs() -> None:
+    x, y = views()
+    x = 3 + x * torch.linspace(0.1, 5, x.shape[1]).double()
+    image = torch.arange(len(y)) % len(x)
+    model = TwoBranchModel(ImageLinear(6, 3, standardize=True), TextLinear(5, 3), text_format="vectors").eval()
+    fit_cca(model, [PairedBlock(x, y, image)], regularization=0.5)
+    paired = x[image]
+    deviation = (paired.var(dim=0, unbiased=False) + model.image_encoder.standardize.eps).sqrt()
+    scaled = (x - paired.mean(dim=0)) / deviation
+    a, _ = cca_projections(moments(scaled[image], y), 3, regularization=0.5, power=4.0)
+    expected = normalize(scaled @ a.T, dim=1).float()
+    actual = model.image_encoder(x.float().unsqueeze(1), torch.ones(len(x), 1, dtype=torch.bool))
+    torch.testing.assert_close(actual @ actual.T, expected @ expected.T, rtol=1e-3, atol=1e-4)
+
+
 def test_fitted_cca_retrieves_captions(pairs: ImageCaptionPairs, stores: tuple, tmp_path: Path) -> None:
     tables, features, _ = stores
     vectorizer = MeanWordVectors(dim=12)

@@ -31,7 +31,9 @@ def test_initialization_needs_its_encoders() -> None:
     heads = {"name": "TwoBranchModel", "image_encoder": "ResidualHead", "text_encoder": {"name": "ResidualHead"}}
     assert list(model_conflicts(heads, {"initialization": "ZeroShot"}, members=1)) == []
     (problem,) = model_conflicts(TWO_BRANCH, {"closed_form": "ZeroShot"}, members=1)
-    assert "closed_form is ZeroShot, and the encoders are SMILEEncoder and GRUEncoder: set both to ResidualHead" in problem
+    assert (
+        "closed_form is ZeroShot, and the encoders are SMILEEncoder and GRUEncoder: set both to ResidualHead" in problem
+    )
     assert list(model_conflicts(TWO_BRANCH, {}, members=3)) == []
 
 

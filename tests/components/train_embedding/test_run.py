@@ -123,6 +123,25 @@ def test_members_are_trained_with_different_seeds_and_joined(artifacts: dict[str
     assert pd.read_csv(tmp_path / "both" / "history.csv")["epoch"].tolist() == [1, 2, 3, 4]
 
 
+def test_a_member_in_closed_form_is_joined(artifacts: dict[str, Path], tmp_path: Path) -> None:
+    image = {"name": "LinearEncoder", "standardize": True}
+    model = {"name": "TwoBranchModel", "dim": 8, "image_encoder": image, "text_encoder": "LinearEncoder"}
+    cca = {"name": "CCA", "regularization": 1.0, "power": 1.0}
+    for name in ("trained", "fitted", "joined"):
+        (tmp_path / name).mkdir()
+    trained = run(validated({"epochs": 2}, model=model), **artifacts, embedding=tmp_path / "trained")
+    fitted = validated(model=model, initialization=cca).model_copy(update={"phases": []})
+    run(fitted, **artifacts, embedding=tmp_path / "fitted")
+    metrics = run(validated({"epochs": 2}, model=model, closed_form=cca), **artifacts, embedding=tmp_path / "joined")
+    joined = load_model(tmp_path / "joined")
+    for part in ("image_encoder", "text_encoder"):
+        for folder, member in zip(("trained", "fitted"), getattr(joined, part).members, strict=True):
+            expected = getattr(load_model(tmp_path / folder), part).state_dict()
+            assert all(torch.equal(tensor, expected[name]) for name, tensor in member.state_dict().items())
+    assert metrics["validation_mean_recall_sum"] == trained["validation_recall_sum"]
+    assert 0 < metrics["mean_correlation"] < 1
+
+
 def test_bank_of_training_queries_is_stored_unless_it_is_turned_off(artifacts: dict[str, Path], tmp_path: Path) -> None:
     for name in ("default", "none"):
         (tmp_path / name).mkdir()
