@@ -4,7 +4,7 @@
 
 Linear maps of the mean cell and of the caption's vector, as the row "baseline" of quality.leaderboard_flickr8k; the
 poolings read 3 x 3 mean cells, and all 9 x 9 cells. Needs the artifacts dataset, features and text of
-recipes/flickr8k/fast.yaml. Trains on 5,000 photographs of the training list; the recall sum on 1,000 others of that
+recipes/flickr8k/cells.yaml. Trains on 5,000 photographs of the training list; the recall sum on 1,000 others of that
 list chooses the epoch and is reported, so dev and test lists are not used. Finished rows are kept beside the artifacts,
 and another run continues. The last values look inside one trained model: a batch of 192 training images.
 """

@@ -63,8 +63,7 @@ class TrainEmbeddingParams(Params):
     )
     closed_form: Annotated[ClassRef, FromRegistry("bifocal.training.initialization", paths=("path",))] | None = Field(
         default=None,
-        description="initialization of a further member that no phase trains, such as {name: CCA, power: 1.0}, "
-        "or null",
+        description="initialization of a further member that no phase trains, such as {name: CCA, power: 1.0}, or null",
     )
     hubness: Annotated[ClassRef, FromRegistry("bifocal.hubness")] | None = Field(
         default=ClassRef(name="CSLS"),

@@ -80,10 +80,10 @@ def _networks_of(folder: Path) -> Networks:
     return Networks(next(found[name] for name in KNOWN if name in found), encoders[0] if encoders else None)
 
 
-def features_section(weights: Path) -> dict[str, Any]:
+def features_section(weights: Path, extractor_name: str = "Hypercolumns") -> dict[str, Any]:
     """Return the section ``extract_features`` for a file of weights."""
     name = recognize(weights)
-    extractor = {"name": "Hypercolumns", "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
+    extractor = {"name": extractor_name, "backbone": name, "power": 0.5, "classes": True, **KNOWN[name]}
     return {"extractor": extractor, "weights": {"name": "FromFile", "path": str(weights.resolve())}}
 
 

@@ -22,13 +22,19 @@ def training_parameters(
     directory: str, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the parameters of a training on ``directory``, an absolute path or an address on S3."""
-    values = parameters.load(shipped_file("params.yaml"), [shipped_file("recipes/own/images.yaml")])
+    networks = find_networks(weights)
+    sentences = None if networks is None else networks.sentences
+    own = shipped_file(f"recipes/own/{'images' if sentences is None else 'sentences'}.yaml")
+    values = parameters.load(shipped_file("params.yaml"), [own])
     values["prepare_dataset"]["corpus"]["root"] = directory
     values["prepare_dataset"]["copy_images"] = is_remote(directory)  # later commands need no S3
     downloaded = values["extract_features"]
-    networks = find_networks(weights)
     if networks is not None:
-        values = parameters.merge(values, {"extract_features": features_section(networks.backbone)})
+        features = features_section(networks.backbone, downloaded["extractor"]["name"])
+        values = parameters.merge(values, {"extract_features": features})
+    if sentences is not None:
+        vector = {"name": "SentenceVectors", "path": str(sentences.resolve())}
+        values["vectorize_captions"]["vectorizer"]["vectorizers"][1] = vector
     for recipe in recipes:
         values = parameters.overlay(values, recipe)
     values = parameters.with_settings(values, settings)

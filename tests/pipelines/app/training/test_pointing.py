@@ -11,9 +11,11 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from bifocal.text.transformer.tiny import write_tiny_transformer
+from components.catalog import configurable_components
 from pipelines.app.training.backbones import find_networks
 from pipelines.app.training.parameters import training_parameters
 from pipelines.app.training.pointing import pointer_of_weights
+from runtime.parameters import validate
 from tests.pipelines.app.conftest import Command
 
 
@@ -44,6 +46,10 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
     values = training_parameters(str(tmp_path), weights, (), ())
     assert values["extract_features"]["extractor"]["backbone"] == "mobilenetv2_100"
     assert values["export_onnx"]["pointing"] == {"name": "ClassMixture", "path": str(weights / "encoder")}
+    assert values["extract_features"]["extractor"]["layers"] == ["blocks.5", "bn2"]
+    assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == str(weights / "encoder")
+    assert values["train_embedding"]["closed_form"]["name"] == "CCA"
+    validate(values, configurable_components().values())
     with pytest.raises(ValueError, match="has the weights of none of"):
         find_networks(tmp_path)
 
