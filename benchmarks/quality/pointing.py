@@ -24,7 +24,6 @@ from benchmarks.common import Report
 from benchmarks.pointing_data import (
     CAPTIONS,
     SENTENCES,
-    WEIGHTS,
     Hits,
     Photographs,
     read_captioned,
@@ -42,13 +41,12 @@ from bifocal.report.plots import grid_figure, plot_heatmap
 from bifocal.text.vectorizers import TFIDF, SentenceVectors
 from bifocal.text.vectorizers.base import FittedVectorizer
 from bifocal.text_encoders import LinearEncoder as LinearTextEncoder
-from bifocal.training.initialization import ClassNames
 
 IMAGES, CHOSEN, SEED = 2400, 40, 0
 DIM, BATCH, TEMPERATURE = 384, 400, 0.07
 STEPS, RATE = (40, 120), 5e-4
-TRAINED, SMOOTHED, BAR = "class names, then Flickr8k", "smoothed, with a prior of the center", 35.0
-"""The model, the localizer and the least accuracy in percent of the result."""
+SMOOTHED = "smoothed, with a prior of the center"
+"""The localizer that chooses the number of steps."""
 SIGMAS, CENTERS = (0.04, 0.07, 0.1), (0.5, 1.0)
 AREAS = (0.0, 0.02, 0.1, 0.3, 1.01)
 SHOWN = 24
@@ -58,20 +56,13 @@ REPORTED = (", chosen on", ", others", "")
 class Pointer:
     """A linear model, its vectorizer of texts, and the phrases that it points at."""
 
-    def __init__(self, vectorizer: FittedVectorizer, means: Tensor, photographs: Photographs, names: Tensor | None):
+    def __init__(self, vectorizer: FittedVectorizer, means: Tensor, photographs: Photographs):
         torch.manual_seed(SEED)
         dim = vectorizer.vectorizer.format.dim
         self.image, self.text = LinearEncoder(means.shape[1], DIM), LinearTextEncoder(dim, DIM)
         self.photographs = photographs
         self.phrases = vectorizer.vectorize(photographs.names).values.float()
         self.encoded: dict[type[Localizer], RegionVectors] = {}
-        if names is not None:
-            image, text = self.image.projection, self.text.projection
-            with torch.no_grad():
-                image.weight.copy_(names)
-                image.bias.copy_(-names @ means.mean(dim=0))
-                text.weight.copy_(torch.eye(dim))
-                text.bias.zero_()
 
     @torch.no_grad()
     def locate(self, localizer: Localizer) -> RegionScores:
@@ -160,28 +151,21 @@ def main() -> None:
     words = vectorize(TFIDF(form="stem", stop_words=False, min_count=2), captioned.sentences)
     sentence_file = options.cache / f"sentences-{IMAGES}.npy"
     sentences = vectorize(SentenceVectors(path=options.data / SENTENCES), captioned.sentences, sentence_file)
-    names = ClassNames(options.data / WEIGHTS).fit(sentences[0], captioned.means.shape[1]).float()
 
     report = Report("quality.pointing")
     report.add("phrases", len(photographs.boxes))
     report.add("median share of the image in the boxes of a phrase", 100 * float(np.median(photographs.areas)), "%")
     center = pointing_hits(np.full((len(photographs.boxes), 2), 0.5), photographs.boxes)
     add_hits(report, "center of the image", center, photographs)
-    for name, (vectorizer, texts), initialization, steps in (
-        ("bags of words", words, None, STEPS),
-        ("sentence vectors", sentences, None, STEPS),
-        ("class names alone", sentences, names, (0,)),
-        (TRAINED, sentences, names, STEPS),
-    ):
-        start = partial(Pointer, vectorizer, captioned.means, photographs, initialization)
-        trained = [train(start(), captioned.means, texts, count) for count in steps]
+    for name, (vectorizer, texts) in (("bags of words", words), ("sentence vectors", sentences)):
+        start = partial(Pointer, vectorizer, captioned.means, photographs)
+        trained = [train(start(), captioned.means, texts, count) for count in STEPS]
         found = [pointer.choose(localizers()[SMOOTHED]) for pointer in trained]
         best = int(np.argmax([hits[photographs.chosen_on].sum() for _, hits in found]))
-        report.add(f"{name}, steps", steps[best])
+        report.add(f"{name}, steps", STEPS[best])
         for kind, parts in localizers().items():
             localizer, hits = trained[best].choose(parts)
-            is_result = (name, kind) == (TRAINED, SMOOTHED)
-            add_hits(report, f"{name}, {kind}", hits, photographs, BAR if is_result else None)
+            add_hits(report, f"{name}, {kind}", hits, photographs)
             print(f"    {vars(localizer)}")
     localizer, hits = found[best]
     scores = trained[best].locate(localizer)
