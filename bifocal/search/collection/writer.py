@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -17,6 +18,9 @@ from bifocal.search.arrays import save_array
 from bifocal.search.collection.format import (
     DESCRIPTION,
     ITEMS,
+    ITEMS_SCHEMA,
+    META,
+    NOWHERE,
     PART_SCHEMA,
     REGIONS,
     REJECTED,
@@ -26,7 +30,6 @@ from bifocal.search.collection.format import (
     shard_name,
 )
 from bifocal.search.collection.stat_cache import STATE_FIELDS, UNKNOWN, write_states
-from bifocal.search.collection.tables import items_table, with_metadata
 
 PARTS, STARTED = "parts", "started.json"
 NORM_TOLERANCE = 1e-2
@@ -133,14 +136,14 @@ class CollectionWriter:
         deleted: Iterable[Item] = (),
         order: Sequence[str] | None = None,
     ) -> Description:
-        """Write the last shard, the tables and ``collection.json``; return its contents; see ``items_table``."""
+        """Write the last shard, the tables and ``collection.json``; return its contents; see ``_items_table``."""
         if self._items:
             self._flush()
         write_states(self.directory, self.written)
         tombstones = _part(list(deleted))
-        table = items_table(self._parts, captions or {}, tombstones, order)
+        table = _items_table(self._parts, captions or {}, tombstones, order)
         if metadata is not None:
-            table = with_metadata(table, metadata)
+            table = _with_metadata(table, metadata)
         pq.write_table(table, self.directory / ITEMS)
         pq.write_table(pa.Table.from_pylist(self._rejected, REJECTED_SCHEMA), self.directory / REJECTED)
         description = replace(
@@ -193,3 +196,42 @@ def _link(file: Path, target: Path) -> None:
         os.link(file, target)
     except OSError:  # another file system, or one without hard links
         shutil.copyfile(file, target)
+
+
+def _items_table(
+    shards: Sequence[pa.Table],
+    captions: Mapping[str, Sequence[str]],
+    tombstones: pa.Table,
+    order: Sequence[str] | None,
+) -> pa.Table:
+    """Return the items with the columns of ``ITEMS_SCHEMA``, in ``order`` or as their vectors; tombstones are last."""
+    counts = [len(items) for items in shards]
+    written = pa.concat_tables([PART_SCHEMA.empty_table(), *shards])
+    shard = np.repeat(np.arange(len(counts)), counts)
+    row = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
+    if order is not None:
+        found = pc.index_in(pa.array(order, pa.string()), value_set=written.column("item_id")).drop_null()
+        written, shard, row = written.take(found), shard[found.to_numpy()], row[found.to_numpy()]
+    items = pa.concat_tables([written, tombstones])
+    if pc.count_distinct(items.column("item_id")).as_py() != len(items):
+        raise ValueError(f"an item occurs twice among {len(items)}: give each item its own id")
+    gone = np.full(len(tombstones), NOWHERE)
+    texts = [list(captions.get(item_id, ())) for item_id in written.column("item_id").to_pylist()] if captions else []
+    columns: dict[str, Any] = {
+        "shard": np.concatenate([shard, gone]),
+        "row": np.concatenate([row, gone]),
+        "deleted": np.arange(len(items)) >= len(written),
+        "captions": texts + [[]] * (len(items) - len(texts)),
+    }
+    values = [columns[name] if name in columns else items.column(name) for name in ITEMS_SCHEMA.names]
+    return pa.table(values, schema=ITEMS_SCHEMA)
+
+
+def _with_metadata(table: pa.Table, metadata: pa.Table) -> pa.Table:
+    """Append the columns of ``metadata`` as ``meta.*``, in the order of the items; a tombstone has nulls."""
+    rows = pc.index_in(table.column("item_id"), value_set=metadata.column("item_id").cast(pa.string()))
+    rows = pc.if_else(table.column("deleted"), pa.scalar(None, rows.type), rows)
+    for name in metadata.column_names:
+        if name != "item_id":
+            table = table.append_column(f"{META}{name}", metadata.column(name).take(rows))
+    return table
