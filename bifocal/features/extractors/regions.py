@@ -8,8 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from bifocal.backbones.detectors.detector import Detector
-from bifocal.backbones.detectors.one_stage import detect, head_maps
+from bifocal.backbones.detectors.detector import Detector, detect, head_maps
 from bifocal.backbones.preprocessing import map_by_shape, to_pixels
 from bifocal.features.base import ImageRegions
 
@@ -20,7 +19,7 @@ class Regions:
     Anderson et al., "Bottom-up and top-down attention", CVPR 2018, section 3.1: a proposal is scored by its best class
     and refined for that class; it is kept unless a box of higher score overlaps it by more than ``overlap``. The
     features belong to the refined box: fc7 of Faster R-CNN, Mask R-CNN and Keypoint R-CNN. RetinaNet, FCOS and SSD
-    have no head for boxes: see ``bifocal.backbones.detectors.one_stage`` for their features.
+    have no head for boxes: see ``bifocal.backbones.detectors.detector`` for their features.
 
     Args:
         detector: name of a detector in torchvision ("fasterrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn_v2").
