@@ -1,8 +1,4 @@
-"""Entries of a corpus: images, captions, phrases with boxes, labels, splits.
-
-A corpus reader is a class of ``bifocal.datasets.corpora`` with one method, ``read``. It only lists entries.
-``bifocal.datasets.write_dataset`` then opens every image, rejects broken entries and writes the tables.
-"""
+"""Entries of a corpus: images, captions, phrases with boxes, labels, splits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

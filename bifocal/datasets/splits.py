@@ -19,9 +19,8 @@ def check_fractions(corpus: str, val: str | float, test: str | float, name: str,
 def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], seed: int) -> dict[str, str]:
     """Return every item's split after moving fractions of train to other splits, by the seed and all ids.
 
-    Example:
-        >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)
-        {'a': 'val', 'b': 'train', 'c': 'test'}
+    >>> draw_splits({"a": "train", "b": "train", "c": "test"}, {"train": "x", "val": 0.5, "test": "y"}, seed=1)
+    {'a': 'val', 'b': 'train', 'c': 'test'}
     """
     drawn = dict(splits)
     ids = sorted(item for item, split in splits.items() if split == "train")
@@ -38,9 +37,8 @@ def draw_splits(splits: Mapping[str, str], subsets: Mapping[str, str | float], s
 def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed: int) -> dict[str, str]:
     """Return a split for every item, one per group: groups in random order fill the fractions, the rest is train.
 
-    Example:
-        >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
-        {'a': 'train', 'b': 'train', 'c': 'val', 'd': 'train'}
+    >>> draw_groups({"a": "x", "b": "x", "c": "y", "d": "z"}, {"val": 0.25}, seed=4)
+    {'a': 'train', 'b': 'train', 'c': 'val', 'd': 'train'}
     """
     members: dict[str, list[str]] = {}
     for item in sorted(groups):
@@ -61,9 +59,8 @@ def draw_groups(groups: Mapping[str, str], fractions: Mapping[str, float], seed:
 def draw_counts(ids: Iterable[str], counts: Mapping[str, int], seed: int) -> dict[str, str]:
     """Return the split of ``counts`` drawn items per split, by the seed and the set of ids.
 
-    Example:
-        >>> draw_counts(["a", "b", "c"], {"train": 1, "val": 1}, seed=0)
-        {'c': 'train', 'a': 'val'}
+    >>> draw_counts(["a", "b", "c"], {"train": 1, "val": 1}, seed=0)
+    {'c': 'train', 'a': 'val'}
     """
     items = sorted(ids)
     if sum(counts.values()) > len(items):

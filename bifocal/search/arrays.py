@@ -12,12 +12,11 @@ def save_array(file: Path, array: NDArray[Any]) -> None:
 
     ``numpy.save`` reports a full disk as "1024 requested and 992 written", without its reason.
 
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_array(Path(folder) / "a.npy", np.arange(3))
-        ...     np.load(Path(folder) / "a.npy")
-        array([0, 1, 2])
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_array(Path(folder) / "a.npy", np.arange(3))
+    ...     np.load(Path(folder) / "a.npy")
+    array([0, 1, 2])
     """
     with file.open("wb") as opened:
         np.save(_Writer(opened), array)

@@ -23,9 +23,8 @@ def group_column(items: pa.Table, group: str) -> pa.ChunkedArray:
 def limit_groups(values: Iterable[Hashable], each: int) -> list[int]:
     """Return the positions of the first ``each`` results of each value; no value is a value too.
 
-    Example:
-        >>> limit_groups(["x", "x", None, "y", "x"], each=1)
-        [0, 2, 3]
+    >>> limit_groups(["x", "x", None, "y", "x"], each=1)
+    [0, 2, 3]
     """
     seen: Counter[Hashable] = Counter()
     kept = []

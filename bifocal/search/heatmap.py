@@ -12,9 +12,8 @@ SIDE = 96
 def peak(heatmap: NDArray[Any]) -> tuple[float, float]:
     """Return the highest value's position as fractions of the width and height; ties: nearest their center.
 
-    Example:
-        >>> peak(np.array([[0, 0], [0, 1]]))
-        (0.75, 0.75)
+    >>> peak(np.array([[0, 0], [0, 1]]))
+    (0.75, 0.75)
     """
     rows, columns = np.nonzero(heatmap == heatmap.max())
     nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)

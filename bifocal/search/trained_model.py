@@ -69,11 +69,7 @@ class Location:
 
 
 def locate(pointer: Pointer, image: Path | str | Image.Image, phrase: str) -> Location:
-    """Return where a phrase is in an image, by a pointer such as ``bifocal.serving.pointing.PointingHead``.
-
-    Raises:
-        ValueError: the phrase is empty, or the file is not an image.
-    """
+    """Return where a phrase is in an image, by a pointer such as ``bifocal.serving.pointing.PointingHead``."""
     if not phrase.strip():
         raise ValueError("the phrase is empty: name something to find in the image")
     opened = image if isinstance(image, Image.Image) else open_image(Path(image))

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 class Vectors:
     """The vectors (N, D) float16 of N items in shards, by their place (N,); a deleted item has place -1 and zeros.
 
-    Example:
-        >>> view = Vectors([np.eye(2, dtype=np.float16)], np.array([0, -1, 0]), np.array([1, -1, 0]), dimension=2)
-        >>> view[[0, 1]].tolist()
-        [[0.0, 1.0], [0.0, 0.0]]
+    >>> view = Vectors([np.eye(2, dtype=np.float16)], np.array([0, -1, 0]), np.array([1, -1, 0]), dimension=2)
+    >>> view[[0, 1]].tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
     """
 
     def __init__(

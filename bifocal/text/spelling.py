@@ -25,10 +25,9 @@ def spell(token: str | int, length: int) -> list[int]:
 def spell_sentences(sentences: Sequence[Sequence[str]], length: int) -> tuple[Array, Array, Array]:
     """Return symbols (N, length) of different words, their rows as words (T, B), and lengths (B,), with boundaries.
 
-    Example:
-        >>> symbols, words, lengths = spell_sentences([["a", "dog", "a"], []], 5)
-        >>> words.T.tolist(), lengths.tolist()
-        ([[0, 1, 2, 1, 3], [0, 3, 0, 0, 0]], [5, 2])
+    >>> symbols, words, lengths = spell_sentences([["a", "dog", "a"], []], 5)
+    >>> words.T.tolist(), lengths.tolist()
+    ([[0, 1, 2, 1, 3], [0, 3, 0, 0, 0]], [5, 2])
     """
     marked: list[list[str | int]] = [[BEGIN_SENTENCE, *sentence, END_SENTENCE] for sentence in sentences]
     rows = {word: row for row, word in enumerate(dict.fromkeys(word for line in marked for word in line))}

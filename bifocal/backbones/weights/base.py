@@ -78,11 +78,10 @@ def refuse_shards(learned: str, sharded: bool) -> None:
 def check_minimum(minimum: float, *, exclusive: bool = False, **values: float) -> None:
     """Raise ``ValueError`` unless all ``values`` are at least, or with ``exclusive`` more than, ``minimum``.
 
-    Example:
-        >>> check_minimum(1, epochs=0)
-        Traceback (most recent call last):
-        ...
-        ValueError: epochs is 0, expected at least 1
+    >>> check_minimum(1, epochs=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: epochs is 0, expected at least 1
     """
     for name, value in values.items():
         if value < minimum or (exclusive and value == minimum):

@@ -30,10 +30,9 @@ class CaptionColumns:
 def choose_columns(columns: Sequence[str], given: Mapping[str, str | None], table: str) -> CaptionColumns:
     """Return the column of each role: the ``given`` one, or the column that is recognized by its name.
 
-    Example:
-        >>> columns = choose_columns(["file_name", "text", "city"], {}, "metadata.csv")
-        >>> columns.image, columns.caption, columns.others
-        ('file_name', 'text', ('city',))
+    >>> columns = choose_columns(["file_name", "text", "city"], {}, "metadata.csv")
+    >>> columns.image, columns.caption, columns.others
+    ('file_name', 'text', ('city',))
     """
     chosen: dict[str, str | None] = {}
     for role, names in KNOWN.items():

@@ -70,13 +70,7 @@ class _Words:
 
 
 def draw_twins(kind: Kind, random: Generator) -> tuple[Scene, Scene]:
-    """Return two scenes that differ in one thing.
-
-    - binding: the colors of two objects are exchanged;
-    - relation: the positions of two objects are exchanged;
-    - count: the numbers of objects of two groups are exchanged;
-    - negation: each scene has the object that the other lacks. Its absent object is the twin's group.
-    """
+    """Return two scenes that differ in the one thing that ``TwinScenes`` describes for ``kind``."""
     background = BACKGROUNDS[random.integers(len(BACKGROUNDS))]
     light, seed = float(random.uniform(0, 2 * np.pi)), int(random.integers(2**32))
     first, second = _appearances(background, random)

@@ -78,10 +78,7 @@ class MultiLevel(TimmExtractor):
         }
 
     def grid(self) -> Grid:
-        """Return the extractor of the network's last map, which a backbone is trained on, see ``TrainOnPhrases``.
-
-        It shares this extractor's network.
-        """
+        """Return the extractor of the same network's last map, on which ``TrainOnPhrases`` trains a backbone."""
         config = self.backbone.config
         grid = Grid(config.backbone, size=config.size, model_arguments=config.model_arguments)
         grid.backbone = self.backbone

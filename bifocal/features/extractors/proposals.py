@@ -93,10 +93,7 @@ class Proposals(TimmExtractor):
         )
 
     def grid(self) -> Grid:
-        """Return the extractor whose feature map a backbone is trained on, see ``TrainOnPhrases``.
-
-        It shares this extractor's network.
-        """
+        """Return the extractor, of the same network, whose map a backbone is trained on, see ``TrainOnPhrases``."""
         config = self.backbone.config
         grid = Grid(config.backbone, self.stage, config.size, config.resize, model_arguments=config.model_arguments)
         grid.backbone = self.backbone

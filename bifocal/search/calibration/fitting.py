@@ -103,9 +103,8 @@ def allowed_share(items: int) -> float:
     """Return the largest share of false positives among held-out queries whose upper bound (Clopper and Pearson, 1934)
     is ``FALSE_POSITIVES``.
 
-    Example:
-        >>> allowed_share(58), allowed_share(1000)
-        (0.0, 0.038)
+    >>> allowed_share(58), allowed_share(1000)
+    (0.0, 0.038)
     """
     from scipy.stats import binom
 
@@ -134,10 +133,7 @@ def first_results(
 def results_without(
     index: SearchIndex, queries: Array, removed_rows: Iterable[Array], best: tuple[Array, Array] | None = None
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the scores (Q, 10) of searches without some items, and whether enough items are left to fill them.
-
-    ``best`` are rows and scores of the best results of each query, in which most searches end.
-    """
+    """Return the scores (Q, 10) of searches without some items, and whether enough items are left to fill them."""
     units = unit_vectors(queries, index.description.dimension)
     scores, enough = np.full((len(units), DEPTH), -1.0), np.zeros(len(units), dtype=bool)
     for number, removed in enumerate(removed_rows):
@@ -155,9 +151,8 @@ def results_without(
 def calibration_error(probabilities: Array, relevant: Array) -> float:
     """Return the expected calibration error in ten bins of equal width (Guo et al., ICML 2017, eq. (3)).
 
-    Example:
-        >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)
-        0.15
+    >>> calibration_error(np.array([0.2, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])).__round__(3)
+    0.15
     """
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     gaps = [abs((probabilities - relevant)[bins == bin_].sum()) for bin_ in range(BINS)]

@@ -24,10 +24,9 @@ FILES = ("index.noun", "noun.exc")
 class WordNet:
     """Nouns and irregular plurals of WordNet.
 
-    Example:
-        >>> wordnet = WordNet(frozenset({"dog", "man", "leaf"}), {"leaves": ("leaf",)})
-        >>> [wordnet.lemma(word) for word in ("dogs", "leaves", "men", "runs")]
-        ['dog', 'leaf', 'man', 'runs']
+    >>> wordnet = WordNet(frozenset({"dog", "man", "leaf"}), {"leaves": ("leaf",)})
+    >>> [wordnet.lemma(word) for word in ("dogs", "leaves", "men", "runs")]
+    ['dog', 'leaf', 'man', 'runs']
     """
 
     nouns: frozenset[str]  # all lemmas

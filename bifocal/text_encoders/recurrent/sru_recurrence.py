@@ -9,9 +9,8 @@ from torch import Tensor
 def steps(sizes: list[int]) -> Iterator[slice]:
     """Yield the rows of each time step in packed sequences; ``sizes`` of the steps never increase.
 
-    Example:
-        >>> list(steps([3, 1]))
-        [slice(0, 3, None), slice(3, 4, None)]
+    >>> list(steps([3, 1]))
+    [slice(0, 3, None), slice(3, 4, None)]
     """
     start = 0
     for size in sizes:
