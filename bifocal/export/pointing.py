@@ -23,11 +23,11 @@ from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.parity import Parity, relative_difference
 from bifocal.export.process import run_in_fresh_process
+from bifocal.export.quantization import quantize_graph
 from bifocal.localization.heads import ClassMixture
 from bifocal.serving.pointing.head import DESCRIPTION, GRAPH
 from bifocal.serving.pointing.similarity import CLASSES, SENTENCES, VECTORS, unit
 from bifocal.serving.sessions import open_session, run_graph
-from bifocal.serving.site.weights import quantize_weights
 from bifocal.text.transformer.folder import TransformerFolder
 from bifocal.text.transformer.network import SentenceTower
 from bifocal.text.transformer.tokenizer import TOKENIZER
@@ -36,7 +36,7 @@ SHAPE = ("batch", 3, "height", "width")
 TRACED, COMPARED = 128, ((64, 96), (160, 128))
 """Side of the traced image, and sides of the compared images, pixels."""
 BATCH = 64
-FORMAT = 1
+FORMAT = 2
 """Number of this export in the names of the cached graphs."""
 
 
@@ -139,18 +139,20 @@ def _export_sentences(encoder: TransformerFolder, file: Path) -> None:
     shapes: dict[str, Shape] = {"ids": ("batch", "time"), "lengths": ("batch",)}
     write_graph(tower, [ids, lengths], shapes, ["vectors"], file)
     check_shapes(file, shapes)
-    quantize_weights(file)
+    quantize_graph(file)
 
 
 def _write_vectors(encoder: TransformerFolder, classes: Classes, file: Path) -> None:
     """Write the vectors of all synonyms, with the number of their class, and of all definitions."""
-    session, tokenizer = open_session(file.parent / SENTENCES), encoder.tokenizer()
+    tower, tokenizer = SentenceTower.load(encoder), encoder.tokenizer()
 
     def embed(texts: Sequence[str]) -> NDArray[np.float32]:
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # little padding
         batches = [order[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-        vectors = [run_graph(session, tokenizer.batch([texts[row] for row in rows]))[0] for rows in batches]
-        return unit(np.concatenate(vectors)[np.argsort(order)])
+        with torch.inference_mode():
+            inputs = (map(torch.from_numpy, tokenizer.batch([texts[row] for row in rows])) for rows in batches)
+            vectors = torch.cat([tower(*arrays) for arrays in inputs])
+        return unit(vectors.numpy()[np.argsort(order)])
 
     synonyms = [name for names in classes.names for name in names]
     numbers = [number for number, names in enumerate(classes.names) for _ in names]

@@ -33,7 +33,8 @@ class SentenceSimilarity:
     """Cosines of vectors of a sentence encoder: phrase and prompt, with the synonyms and the definition of a class.
 
     The similarity is the mean of four: of the phrase and of "a photo of a {phrase}", each with the nearest synonym of
-    the class and with its definition.
+    the class and with its definition. Phrases are encoded one by one: the graph rounds activations by the range of a
+    batch, and other phrases would change the vector.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -45,11 +46,12 @@ class SentenceSimilarity:
         self.starts = np.flatnonzero(np.diff(vectors["classes"], prepend=-1))
 
     def __call__(self, phrases: Sequence[str]) -> Array:
-        texts = [*phrases, *map(PROMPT.format, phrases)]
-        vectors = unit(run_graph(self.graph, self.tokenizer.batch(texts))[0])
+        return np.array([self._similarities(phrase) for phrase in phrases])
+
+    def _similarities(self, phrase: str) -> Array:
+        vectors = unit(run_graph(self.graph, self.tokenizer.batch([phrase, PROMPT.format(phrase)]))[0])
         nearest = np.maximum.reduceat(vectors @ self.synonyms.T, self.starts, axis=1)
-        both = (nearest + vectors @ self.definitions.T) / 2
-        similarities: Array = (both[: len(phrases)] + both[len(phrases) :]) / 2
+        similarities: Array = (nearest + vectors @ self.definitions.T).mean(axis=0) / 2
         return similarities
 
 

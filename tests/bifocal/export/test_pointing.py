@@ -81,8 +81,10 @@ def test_similarities_are_those_of_the_sentence_encoder(tmp_path: Path) -> None:
         for text in ("red dog", "a photo of a red dog"):
             total += max(float(embed(text) @ embed(name)) for name in names) + float(embed(text) @ embed(definition))
         expected.append(total / 4)
-    # The weights of the encoder are stored as int8.
-    assert PointingHead(tmp_path / "head").similarity(["red dog"])[0] == pytest.approx(expected, abs=0.05)
+    # The encoder computes in int8.
+    similarity = PointingHead(tmp_path / "head").similarity
+    assert similarity(["red dog"])[0] == pytest.approx(expected, abs=0.05)
+    assert similarity(["a long phrase beside it", "red dog"])[1].tolist() == similarity(["red dog"])[0].tolist()
 
 
 def test_without_a_sentence_encoder_words_decide(tmp_path: Path) -> None:
