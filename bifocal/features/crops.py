@@ -1,12 +1,32 @@
-"""Regions of the central crop of images, with boxes relative to the whole image."""
+"""Cells of images or of their central crops, with boxes relative to the whole image."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
 
 from bifocal.backbones.preprocessing import map_by_shape
 from bifocal.datasets.resizing import center_box
 from bifocal.features.base import ImageRegions
+
+
+class CellExtractor:
+    """Extractor of the cells of the image that the network ``backbone`` sees."""
+
+    backbone: Any
+
+    @property
+    def crop_side(self) -> int | None:
+        """Side of the central square that the network sees, pixels; None if it sees the whole image."""
+        return self.backbone.size if self.backbone.resize == "crop" else None
+
+    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
+        """Return the cells of each image, in the order of ``cells``."""
+        return extract_cells(images, self.cells, self.crop_side)
+
+    def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells."""
+        raise NotImplementedError
 
 
 def extract_cells(

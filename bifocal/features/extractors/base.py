@@ -53,11 +53,6 @@ class TimmExtractor:
         # The size of a result that keeps the aspect ratio would depend on the rounding of the decoded size.
         return DECODED_SCALE * backbone.size if backbone.resize == "square" else None
 
-    @property
-    def crop_side(self) -> int | None:
-        """Side of the central square that the network sees, pixels; None if it sees the whole image."""
-        return self.backbone.size if self.backbone.resize == "crop" else None
-
     def describe(self) -> dict[str, Any]:
         return self.backbone.describe()
 

@@ -1,6 +1,5 @@
 """Grid features: the cells of a feature map as regions."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,13 +7,12 @@ import torch
 from torch import Tensor
 
 from bifocal.datasets.resizing import ResizeOrCrop
-from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes, coordinates, mirrored
-from bifocal.features.crops import extract_cells
+from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
 
 
-class Grid(TimmExtractor):
+class Grid(TimmExtractor, CellExtractor):
     """Cells of a timm feature map as regions; a cell's box is its share of the image.
 
     The cells of a vision transformer are the tokens of its patches after the last normalization, without class tokens
@@ -101,10 +99,6 @@ class Grid(TimmExtractor):
         if isinstance(self.stage, str):
             return self.backbone.layer_maps(pixels, [self.stage])[0]
         return self.backbone.feature_map(pixels, self.stage)
-
-    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the cells of each image, row by row, then the cells of its mirror image."""
-        return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""

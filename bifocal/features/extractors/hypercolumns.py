@@ -1,6 +1,5 @@
 """Hypercolumns: the cells of a feature map with the lower layers' features at the same location."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, normalize
 
-from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
+from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
 
 
-class Hypercolumns(TimmExtractor):
+class Hypercolumns(TimmExtractor, CellExtractor):
     """Outputs of several timm layers, concatenated in each cell of the last layer's map.
 
     Hariharan et al., "Hypercolumns for object segmentation and fine-grained localization", CVPR 2015. The top layer of
@@ -87,11 +86,6 @@ class Hypercolumns(TimmExtractor):
             "classes": self.backbone.with_classifier,
             "mirror": self.mirror,
         }
-
-    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the cells of each image, row by row."""
-        features, boxes = self.cells(torch.stack(list(images)))
-        return [ImageRegions(cells, boxes) for cells in features]
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""

@@ -1,6 +1,5 @@
 """Multi-level features: the maps of several layers, each resampled to the same cells."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,13 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
+from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
 from bifocal.features.extractors.grid import Grid
 
 
-class MultiLevel(TimmExtractor):
+class MultiLevel(TimmExtractor, CellExtractor):
     """Outputs of several layers of a timm model, each resampled to cells x cells regions; level by level, row by row.
 
     Akbari et al., "Multi-level multimodal common semantic space for image-phrase grounding", CVPR 2019, table 1: VGG
@@ -83,11 +82,6 @@ class MultiLevel(TimmExtractor):
         grid = Grid(config.backbone, size=config.size, model_arguments=config.model_arguments)
         grid.backbone = self.backbone
         return grid
-
-    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the cells of all levels of each image."""
-        features, boxes = self.cells(torch.stack(list(images)))
-        return [ImageRegions(cells, boxes) for cells in features]
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, R, D) and boxes (R, 4) of the cells of all levels."""

@@ -1,6 +1,5 @@
 """Features by a contrastive model's image tower: its projection, or its patch tokens."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +9,11 @@ from torch import Tensor
 
 from bifocal.backbones.open_clip import OpenClipBackbone, Output
 from bifocal.datasets.resizing import DECODED_SCALE
-from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
-from bifocal.features.crops import extract_cells
+from bifocal.features.crops import CellExtractor
 
 
-class OpenClip:
+class OpenClip(CellExtractor):
     """Image tower of a model of open_clip, such as CLIP or SigLIP.
 
     Radford et al., "Learning transferable visual models from natural language supervision", ICML 2021; Zhai et al.,
@@ -55,16 +53,12 @@ class OpenClip:
         output: Output = "projection",
         model_arguments: dict[str, Any] | None = None,
     ) -> None:
-        self.backbone, self.output = OpenClipBackbone(model, tag, model_arguments), output
+        self.backbone: OpenClipBackbone = OpenClipBackbone(model, tag, model_arguments)
+        self.output = output
 
     @property
     def decoded_side(self) -> int:
         return DECODED_SCALE * self.backbone.size
-
-    @property
-    def crop_side(self) -> int | None:
-        """Side of the central square that the network sees, pixels; None if it sees the whole image."""
-        return self.backbone.size if self.backbone.resize == "crop" else None
 
     @property
     def regions(self) -> int:
@@ -82,10 +76,6 @@ class OpenClip:
     def preprocess(self, image: Image.Image) -> Tensor:
         """Return the pixels (3, H, W) uint8 of the resized image, which ``extract`` crops if necessary."""
         return self.backbone.preprocess(image)
-
-    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the projection of each image, or its cells row by row."""
-        return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, size, size) uint8 to features (B, R, D) and boxes (R, 4) of their cells, row by row."""

@@ -1,6 +1,5 @@
 """Pooled features: one vector per image, the input of the network's classifier."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -9,13 +8,12 @@ from torch import Tensor
 
 from bifocal.backbones.timm.backbone import Pooling
 from bifocal.datasets.resizing import ResizeOrCrop
-from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
-from bifocal.features.crops import extract_cells
+from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
 
 
-class Pooled(TimmExtractor):
+class Pooled(TimmExtractor, CellExtractor):
     """Pooled features of a timm network; the only region is the image, or its central square with the resize "crop".
 
     timm pools as the network was trained: the mean of a feature map, the class token of a vision transformer, or its
@@ -64,9 +62,6 @@ class Pooled(TimmExtractor):
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"layer": f"pooled by {self.pooling}"}
-
-    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        return extract_cells(images, self.cells, self.crop_side)
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, 1, D) and the box (1, 4) of the image."""

@@ -1,18 +1,17 @@
 """Pooled layers: one vector per image, of several layers and the class probabilities."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bifocal.features.base import ImageRegions
 from bifocal.features.boxes import cell_boxes
+from bifocal.features.crops import CellExtractor
 from bifocal.features.extractors.base import TimmExtractor
 
 
-class PooledLayers(TimmExtractor):
+class PooledLayers(TimmExtractor, CellExtractor):
     """Means of the outputs of several timm layers, concatenated; the only region is the image.
 
     The top layer of a network that was trained to name objects discards color and texture; lower layers keep them
@@ -70,11 +69,6 @@ class PooledLayers(TimmExtractor):
             "power": self.power,
             "classes": self.backbone.with_classifier,
         }
-
-    def extract(self, images: Sequence[Tensor]) -> list[ImageRegions]:
-        """Return the vector of each image."""
-        features, boxes = self.cells(torch.stack(list(images)))
-        return [ImageRegions(vector, boxes) for vector in features]
 
     def cells(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, 3, H, W) uint8 to features (B, 1, D) and the box (1, 4) of the image."""
