@@ -38,3 +38,24 @@ class VectorTextEncoder(TextEncoder):
                 f"values {tuple(values.shape)}, expected (B, {self.input_dim}): {type(self).__name__} needs one vector "
                 "per caption; vectorize with TFIDF, MeanWordVectors or FisherVectors"
             )
+
+
+class LayersTextEncoder(TextEncoder):
+    """Encoder of contextual vectors (B, layers, T, input_dim), such as ELMo's."""
+
+    def __init__(self, input_dim: int, dim: int, layers: int) -> None:
+        super().__init__(input_dim, dim)
+        self.layers = layers
+
+    @property
+    def input_shape(self) -> tuple[str | int, ...]:
+        return ("batch", self.layers, "time", self.input_dim)
+
+    def check_layers(self, values: Tensor) -> None:
+        """Raise ``ValueError`` unless ``values`` is (B, layers, T, input_dim)."""
+        if values.ndim != 4 or values.shape[1] != self.layers or values.shape[3] != self.input_dim:
+            raise ValueError(
+                f"values {tuple(values.shape)}, expected (B, {self.layers}, T, {self.input_dim}): "
+                f"{type(self).__name__} needs contextual vectors; vectorize with ElmoLayers or TransformerTokens, "
+                "and set layers to their number"
+            )

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.recurrent.sequences import check_layers, last_true_step, reverse
+from bifocal.text_encoders.base import LayersTextEncoder
+from bifocal.text_encoders.recurrent.sequences import last_true_step, reverse
 
 
-class ElmoBiLSTMEncoder(TextEncoder):
+class ElmoBiLSTMEncoder(LayersTextEncoder):
     """Outputs of a trainable bidirectional LSTM over ELMo's token vectors, as words and as sentence.
 
     Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, row 5 of table 3: ELMo's pretrained LSTMs
@@ -33,10 +33,9 @@ class ElmoBiLSTMEncoder(TextEncoder):
     """
 
     def __init__(self, input_dim: int = 1024, dim: int = 1024, layers: int = 3) -> None:
-        super().__init__(input_dim, dim)
+        super().__init__(input_dim, dim, layers)
         if dim % 2:
             raise ValueError(f"dim is {dim}: expected an even number, half of it for each direction")
-        self.layers = layers
         self.forwards, self.backwards = (_lstm(input_dim // 2, dim // 2) for _ in range(2))
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
@@ -49,13 +48,9 @@ class ElmoBiLSTMEncoder(TextEncoder):
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
 
-    @property
-    def input_shape(self) -> tuple[str | int, ...]:
-        return ("batch", self.layers, "time", self.input_dim)
-
     def _outputs(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the outputs (B, T, d / 2) of both directions; outputs after the end of a sentence are undefined."""
-        check_layers(values, self.layers, self.input_dim, type(self).__name__)
+        self.check_layers(values)
         tokens = values[:, 0, :, : self.input_dim // 2]
         ahead, _ = self.forwards(tokens)
         back, _ = self.backwards(reverse(tokens, lengths))

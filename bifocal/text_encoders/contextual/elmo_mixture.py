@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.text_encoders.base import TextEncoder
-from bifocal.text_encoders.recurrent.sequences import check_layers, last_true_step
+from bifocal.text_encoders.base import LayersTextEncoder
+from bifocal.text_encoders.recurrent.sequences import last_true_step
 
 
 class ScalarMixture(nn.Module):
@@ -21,7 +21,7 @@ class ScalarMixture(nn.Module):
         return mixed
 
 
-class ElmoMixtureEncoder(TextEncoder):
+class ElmoMixtureEncoder(LayersTextEncoder):
     """Embeddings of a sentence and of its words from ELMo's layers.
 
     Akbari et al., "Multi-level multimodal common semantic space", CVPR 2019, section 3.1: a mixture of the three layers
@@ -47,15 +47,14 @@ class ElmoMixtureEncoder(TextEncoder):
     def __init__(
         self, input_dim: int = 1024, dim: int = 1024, layers: int = 3, slope: float = 0.2, fully_connected: int = 2
     ) -> None:
-        super().__init__(input_dim, dim)
-        self.layers = layers
+        super().__init__(input_dim, dim, layers)
         self.word_mixture = ScalarMixture(layers)
         self.sentence_mixture = ScalarMixture(layers - 1)
         self.word_layers = _mapping(input_dim, dim, fully_connected, slope)
         self.sentence_layers = _mapping(input_dim, dim, fully_connected, slope)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        check_layers(values, self.layers, self.input_dim, type(self).__name__)
+        self.check_layers(values)
         half = self.input_dim // 2
         last = [
             torch.cat([last_true_step(layer[..., :half], lengths), layer[:, 0, half:]], dim=1)
@@ -65,14 +64,10 @@ class ElmoMixtureEncoder(TextEncoder):
 
     def encode_words(self, values: Tensor, lengths: Tensor) -> Tensor:
         """Return unit word embeddings (B, T, d); zero after the end of a sentence."""
-        check_layers(values, self.layers, self.input_dim, type(self).__name__)
+        self.check_layers(values)
         embeddings = normalize(self.word_layers(self.word_mixture(values.transpose(0, 1))), dim=2)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return embeddings * inside[:, :, None]
-
-    @property
-    def input_shape(self) -> tuple[str | int, ...]:
-        return ("batch", self.layers, "time", self.input_dim)
 
 
 def _mapping(input_dim: int, dim: int, count: int, slope: float) -> nn.Sequential:

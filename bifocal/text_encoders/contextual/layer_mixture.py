@@ -5,13 +5,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bifocal.text_encoders.base import TextEncoder
+from bifocal.text_encoders.base import LayersTextEncoder, TextEncoder
 from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
 from bifocal.text_encoders.recurrent.rnn import GRUEncoder
-from bifocal.text_encoders.recurrent.sequences import check_layers
 
 
-class LayerMixtureEncoder(TextEncoder):
+class LayerMixtureEncoder(LayersTextEncoder):
     """Weighted mean of each token's layers, then an encoder of token vectors, such as SRU.
 
     Peters et al., NAACL 2018, eq. (1), for ELMo; Devlin et al., NAACL 2019, section 5.3, for the layers of BERT.
@@ -37,16 +36,11 @@ class LayerMixtureEncoder(TextEncoder):
     def __init__(
         self, input_dim: int = 768, dim: int = 1024, layers: int = 1, encoder: TextEncoder | None = None
     ) -> None:
-        super().__init__(input_dim, dim)
-        self.layers = layers
+        super().__init__(input_dim, dim, layers)
         self.mixture = ScalarMixture(layers)
         self.encoder = GRUEncoder(input_dim, dim) if encoder is None else encoder
 
-    @property
-    def input_shape(self) -> tuple[str | int, ...]:
-        return ("batch", self.layers, "time", self.input_dim)
-
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
-        check_layers(values, self.layers, self.input_dim, type(self).__name__)
+        self.check_layers(values)
         embeddings: Tensor = self.encoder(self.mixture(values.transpose(0, 1)), lengths)
         return embeddings

@@ -4,12 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from bifocal.text_encoders.base import TextEncoder
+from bifocal.text_encoders.base import LayersTextEncoder
 from bifocal.text_encoders.contextual.elmo_mixture import ScalarMixture
-from bifocal.text_encoders.recurrent.sequences import check_layers
 
 
-class TokenMixtureEncoder(TextEncoder):
+class TokenMixtureEncoder(LayersTextEncoder):
     """Affine maps of a mixture of layers: for every word, and for their mean as the sentence.
 
     The mixture is eq. (1) of Peters et al., NAACL 2018. Words and sentence are the input of ``GroundingModel``,
@@ -32,17 +31,12 @@ class TokenMixtureEncoder(TextEncoder):
     """
 
     def __init__(self, input_dim: int = 768, dim: int = 1024, layers: int = 1) -> None:
-        super().__init__(input_dim, dim)
-        self.layers = layers
+        super().__init__(input_dim, dim, layers)
         self.mixture = ScalarMixture(layers)
         self.words, self.sentence = nn.Linear(input_dim, dim), nn.Linear(input_dim, dim)
         for layer in (self.words, self.sentence):
             # As in MultiLevelEncoder: if all cosines of a sentence are negative, it attends to nothing.
             nn.init.constant_(layer.bias, 4 * dim**-0.5)
-
-    @property
-    def input_shape(self) -> tuple[str | int, ...]:
-        return ("batch", self.layers, "time", self.input_dim)
 
     def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
         mixed, inside = self._mix(values, lengths)
@@ -56,6 +50,6 @@ class TokenMixtureEncoder(TextEncoder):
 
     def _mix(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mixture (B, T, K), and whether each token is inside its sentence (B, T, 1)."""
-        check_layers(values, self.layers, self.input_dim, type(self).__name__)
+        self.check_layers(values)
         inside = torch.arange(values.shape[2], device=values.device) < lengths[:, None]
         return self.mixture(values.transpose(0, 1)), inside[:, :, None]

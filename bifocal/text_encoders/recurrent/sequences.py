@@ -18,15 +18,6 @@ def check_sequences(values: Tensor, lengths: Tensor, input_dim: int) -> None:
         )
 
 
-def check_layers(values: Tensor, layers: int, input_dim: int, encoder: str) -> None:
-    """Raise ``ValueError`` unless ``values`` are contextual vectors (B, layers, T, input_dim)."""
-    if values.ndim != 4 or values.shape[1] != layers or values.shape[3] != input_dim:
-        raise ValueError(
-            f"values {tuple(values.shape)}, expected (B, {layers}, T, {input_dim}): {encoder} needs contextual "
-            "vectors; vectorize with ElmoLayers or TransformerTokens, and set layers to their number"
-        )
-
-
 def last_true_step(outputs: Tensor, lengths: Tensor) -> Tensor:
     """Return row ``lengths - 1`` of each sequence: (B, T, d), (B,) -> (B, d)."""
     index = (lengths - 1)[:, None, None].expand(-1, 1, outputs.shape[2])
