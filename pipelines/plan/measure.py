@@ -48,7 +48,9 @@ class Processes:
     def __init__(self, store: Path) -> None:
         self._address = f"sqlite:///{store.resolve()}"
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload([f"{stage.module}.run" for stage in configurable_components().values()])
+        stages = [f"{stage.module}.run" for stage in configurable_components().values()]
+        # This module imports MLflow, which takes each process seconds otherwise.
+        self._context.set_forkserver_preload([*stages, __name__, "mlflow.store.tracking.sqlalchemy_store"])
 
     def start_seconds(self) -> float:
         """Return the time that the first process takes to start, with its imports."""
