@@ -51,8 +51,13 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """Values of an image that all phrases share: logits of each size, and class probabilities."""
+class ImageLogits:
+    """Values of an image that all phrases share.
+
+    Attributes:
+        logits: (h, w, K) of the K classes in each cell, for each size of the image.
+        presence: (K,), class probabilities of the image.
+    """
 
     logits: list[Array]
     presence: Array
@@ -74,6 +79,7 @@ class PointingHead:
         if not (directory / DESCRIPTION).is_file():
             raise FileNotFoundError(f"{directory} has no {DESCRIPTION}: it holds no pointing head")
         values = json.loads((directory / DESCRIPTION).read_text())
+        self.directory = directory
         self.graph = open_session(directory / GRAPH, threads)
         self.similarity = open_similarity(directory)
         self.sizes = tuple(sizes or values["sizes"])
@@ -84,7 +90,7 @@ class PointingHead:
         self.slope: float = values["slope"]
         self.offset: float = values["offset"]
         self.threshold: float = values["threshold"]
-        self._last: tuple[tuple[tuple[int, ...], bytes], _Read] | None = None
+        self._last: tuple[tuple[tuple[int, ...], bytes], ImageLogits] | None = None
         self._lock = threading.Lock()
 
     def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
@@ -93,19 +99,24 @@ class PointingHead:
         Raises:
             ValueError: the file is not a complete image.
         """
-        read = self._read(file_bytes(image))
+        read = self.read(file_bytes(image))
         return [self._place(read, weights, side) for weights in self.weights(phrases)]
 
     def weights(self, phrases: Sequence[str]) -> Array:
         """Return the weights (P, K) of the K classes in P phrases."""
         return class_weights(self.similarity(phrases), self.temperature)
 
-    def _place(self, read: _Read, weights: Array, side: int) -> Place:
+    def _place(self, read: ImageLogits, weights: Array, side: int) -> Place:
         maps = [phrase_map(logits, weights) for logits in read.logits]
         known = probability(presence_score(read.presence, weights), self.slope, self.offset)
         return Place(heatmap(maps, side, self.sigma, self.center), known, known >= self.threshold)
 
-    def _read(self, content: bytes) -> _Read:
+    def read(self, content: bytes) -> ImageLogits:
+        """Return the values of an image file; the last ones are kept.
+
+        Raises:
+            ValueError: the file is not a complete image.
+        """
         key = self.sizes, hashlib.sha256(content).digest()
         with self._lock:
             if self._last is not None and self._last[0] == key:
@@ -115,7 +126,7 @@ class PointingHead:
         for size in self.sizes:
             pixels = np.array(resize_image(image, size, "square", self.interpolation)).transpose(2, 0, 1)
             logits.append(run_graph(self.graph, (pixels[None],))[0][0])
-        read = _Read(logits, np.mean([class_presence(values) for values in logits], axis=0))
+        read = ImageLogits(logits, np.mean([class_presence(values) for values in logits], axis=0))
         with self._lock:
             self._last = key, read
         return read

@@ -21,6 +21,8 @@ from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.phrases import Phrase
 
 Array = NDArray[Any]
+BLUR = SIDE / 40
+"""Standard deviation of the blur of a heatmap, pixels."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Heatmap:
     def data_url(self) -> str:
         """Return a PNG whose opacity is the blurred cube of the heatmap, so that low values hide nothing."""
         opacity = Image.fromarray((255 * self.values**3).round().astype(np.uint8))
-        opacity = opacity.filter(ImageFilter.GaussianBlur(SIDE / 40))
+        opacity = opacity.filter(ImageFilter.GaussianBlur(BLUR))
         buffer = BytesIO()
         Image.merge("LA", (Image.new("L", opacity.size, 255), opacity)).save(buffer, "PNG")
         return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

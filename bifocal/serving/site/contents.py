@@ -41,8 +41,13 @@ def write_vectors(served: ServedModel, rows: NDArray[np.int64], folder: Path) ->
         (folder / "bias.f32").write_bytes(served.index.bias[rows].astype("<f4").tobytes())
 
 
-def write_collection(served: ServedModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path) -> None:
-    """Write ``collection.json``: model, calibration, captions and metadata of rows of the index."""
+def write_collection(
+    served: ServedModel, rows: NDArray[np.int64], pictures: Sequence[bool], folder: Path, explains: bool
+) -> None:
+    """Write ``collection.json``: model, calibration, captions and metadata of rows of the index.
+
+    ``explains`` states whether the copy shows where phrases are.
+    """
     ids = [served.index.ids[row] for row in rows]
     table, items, calibration = served.index.items.take(rows), served.items, served.index.calibration
     description = describe(ids, items, table)
@@ -67,6 +72,7 @@ def write_collection(served: ServedModel, rows: NDArray[np.int64], pictures: Seq
         "captions": [items.captions(item_id) for item_id in ids],
         "metadata": {name: [_number(values.get(name)) for values in metadata] for name in names},
         "pictures": list(pictures),
+        "explains": explains,
     }
     write_json(folder / "collection.json", content)
 

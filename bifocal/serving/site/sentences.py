@@ -13,7 +13,7 @@ from bifocal.text.vocabulary import Vocabulary
 Description = dict[str, Any]
 STEMS = MappingProxyType({"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"})
 """Stems by Snowball 3, which differ from earlier versions."""
-TEMPLATE = "TemplateProcessing"
+TEMPLATE, PAIR = "TemplateProcessing", "BertProcessing"
 
 
 class NotInBrowsers(ValueError):
@@ -64,11 +64,13 @@ def _terms(folder: Path, name: str) -> Description:
     }
 
 
-def _subwords(folder: Path, name: str) -> Description:
+def describe_subwords(folder: Path, name: str) -> Description:
+    """Return the description of a folder's WordPiece tokenizer; ``name`` is for the error."""
     content = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
     model, normalizer = content["model"], content["normalizer"] or {}
     parts = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "post_processor", "model")]
-    if parts != ["BertNormalizer", "BertPreTokenizer", TEMPLATE, "WordPiece"] or not normalizer["clean_text"]:
+    processor = PAIR if parts[2] == PAIR else TEMPLATE
+    if parts != ["BertNormalizer", "BertPreTokenizer", processor, "WordPiece"] or not normalizer["clean_text"]:
         raise NotInBrowsers(name, f"has a tokenizer of other parts than BERT's: {', '.join(map(str, parts))}")
     added = content["added_tokens"]
     if any(token[key] for token in added for key in ("single_word", "lstrip", "rstrip", "normalized")):
@@ -95,6 +97,8 @@ def _subwords(folder: Path, name: str) -> Description:
 
 def _template(processor: Description) -> tuple[list[int], list[int]]:
     """Return the ids of the special tokens before and after a sentence."""
+    if processor["type"] == PAIR:
+        return [processor["cls"][1]], [processor["sep"][1]]
     before: list[int] = []
     after: list[int] = []
     current = before
@@ -107,9 +111,9 @@ def _template(processor: Description) -> tuple[list[int], list[int]]:
 
 
 DESCRIBED: dict[str, Callable[[Path, str], Description]] = {
-    "SentenceVectors": _subwords,
-    "Subwords": _subwords,
+    "SentenceVectors": describe_subwords,
+    "Subwords": describe_subwords,
     "TFIDF": _terms,
-    "TransformerTokens": _subwords,
+    "TransformerTokens": describe_subwords,
 }
 """Vectorizers that the page has; names as in ``bifocal.serving.text.READERS``."""

@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bifocal.progress import track
+from bifocal.serving.pointing import PointingHead
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.sessions import open_session, run_graph
 from bifocal.serving.site.contents import site_thumbnail, write_collection, write_json, write_vectors
 from bifocal.serving.site.npm import vendored_files
+from bifocal.serving.site.places import write_places
 from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.site.weights import quantize_weights
 
-GRAPH, READERS, THUMBNAILS = "text_encoder.onnx", "readers.json", "thumbnails"
+GRAPH, READERS, THUMBNAILS, PLACES = "text_encoder.onnx", "readers.json", "thumbnails", "places"
 SENTENCES = 50
 """Captions that compare the graph of int8 with the graph of float32."""
 LEAST_COSINE = 0.99
@@ -31,16 +33,30 @@ MAX_PIXELS = 50_000_000
 
 @dataclass(frozen=True)
 class SiteReport:
-    """What a static copy holds."""
+    """What a static copy holds.
+
+    Attributes:
+        megabytes: of all files but the files of single images.
+        cosine: lowest of a caption's vectors by the graph of int8 and by the model.
+        place_bytes: size of an image's file of places; 0 if the copy shows no places.
+    """
 
     items: int
     pictures: int
     megabytes: float
     cosine: float
+    place_bytes: int
 
 
-def write_site(served: ServedModel, onnx: Path, destination: Path, deleted: Collection[str] = ()) -> SiteReport:
-    """Write the search page of a served model as a folder for any web server."""
+def write_site(
+    served: ServedModel, onnx: Path, destination: Path, deleted: Collection[str] = (), places: bool = True
+) -> SiteReport:
+    """Write the search page of a served model as a folder for any web server.
+
+    Args:
+        deleted: items that the copy leaves out.
+        places: whether the copy shows where phrases are, if the model has a pointing head.
+    """
     readers, vendored = describe_readers(onnx), vendored_files()
     rows = np.array(
         [row for row, item_id in enumerate(served.index.ids) if item_id in served and item_id not in deleted], np.int64
@@ -56,13 +72,22 @@ def write_site(served: ServedModel, onnx: Path, destination: Path, deleted: Coll
         cosine = _write_graph(served, onnx, rows, data / GRAPH)
         write_vectors(served, rows, data)
         pictures = _write_thumbnails(served, rows, data / THUMBNAILS)
-        write_collection(served, rows, pictures, data)
+        head = served.pointer if places and isinstance(served.pointer, PointingHead) else None
+        place_bytes = 0
+        if head is not None and any(pictures):
+            files = [
+                served.items.file(served.index.ids[row]) if known else None
+                for row, known in zip(rows, pictures, strict=True)
+            ]
+            place_bytes = write_places(head, files, data / PLACES)
+        write_collection(served, rows, pictures, data, place_bytes > 0)
         digest = _digest(data)
         data.rename(data.with_name(digest))
         write_json(partial / "site.json", {"data": f"data/{digest}"})
         (partial / ".nojekyll").touch()  # GitHub Pages serves the files as they are
-        size = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file() and f.parent.name != THUMBNAILS)
-    return SiteReport(len(rows), sum(pictures), size / 1e6, cosine)
+        shared = [file for file in partial.rglob("*") if file.is_file() and not file.stem.isdigit()]
+        size = sum(file.stat().st_size for file in shared)
+    return SiteReport(len(rows), sum(pictures), size / 1e6, cosine, place_bytes)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 // The functions of the service's api.js for a static copy: everything is computed here, from the files beside the page.
 import { openEncoder } from "./encoder.js";
 import { compileFilter } from "./filter.js";
+import { openHead } from "./pointing.js";
 import { openVectors, rank } from "./ranking.js";
 
 const MODE = "vectors"; // words and regions are searched by the service alone
@@ -14,8 +15,10 @@ export class ServiceError extends Error {
 
 const folder = once(async () => (await (await load("site.json", { cache: "no-cache" })).json()).data);
 const collection = once(async () => readCollection(await (await load("collection.json")).json()));
-const vectors = once(async () => openVectors(await collection(), async (name) => (await load(name)).arrayBuffer()));
-const encoder = once(async () => openEncoder((await collection()).encoder, async (name) => (await load(name)).arrayBuffer()));
+const read = async (name) => (await load(name)).arrayBuffer();
+const vectors = once(async () => openVectors(await collection(), read));
+const encoder = once(async () => openEncoder((await collection()).encoder, read));
+const head = once(() => openHead(read));
 
 // A promise that is kept once it is fulfilled: after a failure, the next search tries again.
 function once(start) {
@@ -39,10 +42,10 @@ function readCollection(content) {
 }
 
 export async function info() {
-  const { ids, model, languages, columns, examples, max_results } = await collection();
+  const { ids, model, languages, columns, examples, max_results, explains } = await collection();
   encoder().catch(() => {}); // load it before the first search, which reports a failure
   const limits = { max_results, max_depth: ids.length, max_image_bytes: 0 };
-  const able = { accepts_images: false, explains: false, modes: [MODE] };
+  const able = { accepts_images: false, explains, modes: [MODE] };
   return { model, languages, columns, examples, items: ids.length, ...able, ...limits };
 }
 
@@ -112,6 +115,13 @@ export async function showThumbnail(image, id) {
   image.src = `${await folder()}/thumbnails/${rows.get(id)}.webp`;
 }
 
-// A static copy needs no key and has no heatmaps; the page asks for neither.
-export const setKey = () => {};
-export const explain = () => Promise.reject(new ServiceError(409, "a static copy shows no heatmaps"));
+export async function explain(id, text, signal) {
+  const { rows, explains } = await collection();
+  if (!rows.has(id)) throw new ServiceError(404, "there is no item with this id");
+  if (!explains) throw new ServiceError(409, "this copy cannot show where a phrase is");
+  const phrases = await (await head()).explain(rows.get(id), text);
+  signal.throwIfAborted();
+  return { id, phrases };
+}
+
+export const setKey = () => {}; // a static copy needs no key
