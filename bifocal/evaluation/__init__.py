@@ -2,6 +2,7 @@
 
 from bifocal.evaluation.compositionality.compositionality import Compositionality
 from bifocal.evaluation.data_quality import DataQuality
+from bifocal.evaluation.localization.backbone_pointing import BackbonePointing
 from bifocal.evaluation.localization.object_localization import ObjectLocalization
 from bifocal.evaluation.localization.phrase_localization import PhraseLocalization
 from bifocal.evaluation.localization.pointing_game import PointingGame

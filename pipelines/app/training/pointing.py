@@ -13,12 +13,17 @@ SENTENCES = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def with_pointing(values: dict[str, Any], networks: Networks | None) -> dict[str, Any]:
-    """Return the parameters with a pointing head, if the backbone has a classifier and no localizer is chosen."""
+    """Return the parameters with a pointing head, if the backbone has a classifier and no localizer is chosen.
+
+    The head is exported, and its guesses are in the report.
+    """
     extractor, export = values["extract_features"]["extractor"], values["export_onnx"]
     has_classifier = isinstance(extractor, dict) and extractor.get("classes", False)
     if not has_classifier or export.get("pointing") or export.get("localizer"):
         return values
-    return parameters.merge(values, {"export_onnx": {"pointing": pointing_section(networks)}})
+    section, evaluators = pointing_section(networks), values["evaluate"]["evaluators"]
+    evaluators = [*evaluators, {"name": "BackbonePointing", "head": section}]
+    return parameters.merge(values, {"export_onnx": {"pointing": section}, "evaluate": {"evaluators": evaluators}})
 
 
 def pointing_section(networks: Networks | None) -> dict[str, Any]:

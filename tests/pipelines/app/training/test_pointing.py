@@ -46,6 +46,8 @@ def test_a_folder_may_hold_several_networks(weights: Path, tmp_path: Path) -> No
     values = training_parameters(str(tmp_path), weights, (), ())
     assert values["extract_features"]["extractor"]["backbone"] == "mobilenetv2_100"
     assert values["export_onnx"]["pointing"] == {"name": "ClassMixture", "path": str(weights / "encoder")}
+    shown = {"name": "BackbonePointing", "head": values["export_onnx"]["pointing"]}
+    assert values["evaluate"]["evaluators"][-1] == shown
     assert values["extract_features"]["extractor"]["layers"] == ["blocks.5", "bn2"]
     assert values["vectorize_captions"]["vectorizer"]["vectorizers"][1]["path"] == str(weights / "encoder")
     assert values["train_embedding"]["closed_form"]["name"] == "CCA"
@@ -59,6 +61,7 @@ def test_a_file_points_by_words_and_a_choice_stays(weights: Path, tmp_path: Path
     assert training_parameters(str(tmp_path), file, (), ())["export_onnx"]["pointing"] == {"name": "ClassMixture"}
     chosen = training_parameters(str(tmp_path), file, (), ("export_onnx.localizer=SMILERegions",))
     assert "pointing" not in chosen["export_onnx"]
+    assert "DataQuality" in chosen["evaluate"]["evaluators"][-1]
 
 
 def test_a_head_is_exported_once_for_the_content_of_its_files(weights: Path, cache: Path) -> None:

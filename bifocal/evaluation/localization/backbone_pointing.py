@@ -1,0 +1,142 @@
+"""Pointing by the backbone: guesses and refusals of the pointing head that is served with the model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bifocal.backbones.state import WEIGHTS_FILE
+from bifocal.evaluation.base import Result, Subject
+from bifocal.evaluation.localization.heatmaps import IMAGE_SIDE, SIDE
+from bifocal.localization.heads import ClassMixture
+from bifocal.metrics import center_baseline, pointing_hits
+from bifocal.metrics.bootstrap import mean_interval
+from bifocal.report.metric_rows import MetricRow, metric_table
+from bifocal.report.pictures import heatmap_overlay
+from bifocal.report.sections import Badge, Gallery, GalleryItem, Picture, Section
+from bifocal.report.thumbnails import Thumbnails
+from bifocal.search.heatmap import peak
+from bifocal.serving.pointing import Place, PointingHead
+from bifocal.serving.service.phrases import split_phrases
+
+MEASURED_IMAGES = 100
+"""Images whose phrases with boxes are pointed at, at most."""
+NOTE = (
+    "Phrases of captions, and phrases of other images' captions, in images of the split. The pointing head mixes the "
+    "classes of the backbone and was not trained on these images. A ring is a guess, with the probability that the "
+    "phrase is in the image; a phrase that is probably not in the image gets no ring."
+)
+
+
+class BackbonePointing:
+    """Guesses and refusals of a backbone's pointing head, with its accuracy if phrases have boxes.
+
+    The accuracy is that of the pointing game, on the phrases of at most 100 images. The report shows images with a
+    phrase of their own captions and one of another image's captions.
+
+    Args:
+        head: part of ``bifocal.localization.heads``, as it is exported; None for ``ClassMixture`` by words.
+        bootstrap_resamples: of the images, for the 95 % interval.
+        shown_queries: half the number of images in the report.
+    """
+
+    title = "Pointing by the backbone"
+    parts: ClassVar[Mapping[str, str]] = {"head": "bifocal.localization.heads"}
+
+    def __init__(
+        self, head: ClassMixture | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
+    ) -> None:
+        self.head, self.resamples, self.shown = head or ClassMixture(), bootstrap_resamples, 2 * shown_queries
+
+    def __call__(self, subject: Subject) -> Result:
+        """Evaluate ``subject``; skipped without weights of a backbone with a classifier, or without image files."""
+        order = np.random.default_rng(subject.seed).permutation(subject.split.images["image_id"].to_numpy(dtype=str))
+        try:
+            head = self._export(subject)
+            subject.dataset.image_path(str(order[0]))
+        except ValueError as error:
+            return Result(self.title, skipped=f"{str(error).rstrip('.')}.")
+        images = [str(image) for image in order]
+        metrics = self._measure(head, subject, images[:MEASURED_IMAGES])
+        rows = [] if metrics is None else _rows(metrics)
+        blocks = [metric_table("", rows)] if rows else []
+        gallery = Gallery(shown_items(head, subject, images[: self.shown]))
+        return Result(
+            self.title,
+            {} if metrics is None else {"backbone_pointing": metrics},
+            rows=rows,
+            sections=[Section(self.title, NOTE, [*blocks, gallery])],
+        )
+
+    def _export(self, subject: Subject) -> PointingHead:
+        from bifocal.export.pointing import export_head  # imports onnx, which takes a second
+
+        weights, description = subject.features.directory / WEIGHTS_FILE, subject.features.metadata
+        if not weights.is_file() or "backbone" not in description:
+            raise ValueError("The features keep no weights of a backbone.")
+        with TemporaryDirectory() as folder:
+            export_head(description, weights, self.head, Path(folder), subject.seed)
+            return PointingHead(Path(folder))
+
+    def _measure(self, head: PointingHead, subject: Subject, images: list[str]) -> dict[str, Any] | None:
+        """Return the accuracy in percent, its 95 % interval and the center's accuracy; None without boxes."""
+        phrases = subject.split.phrases
+        phrases = phrases[phrases["image_id"].isin(images)]
+        if not len(phrases):
+            return None
+        sizes = subject.split.images.set_index("image_id")[["width", "height"]]
+        points: list[NDArray[np.float64]] = []
+        ids: list[str] = []
+        boxes: list[NDArray[Any]] = []
+        for image, of_image in phrases.groupby("image_id", sort=False):
+            places = head.locate(_content(subject, str(image)), list(of_image["phrase"]), SIDE)
+            points += [np.array(peak(place.heatmap)) * sizes.loc[image].to_numpy() for place in places]
+            ids += [str(image)] * len(places)
+            boxes += list(of_image["boxes"])
+        hits = 100 * pointing_hits(np.array(points), boxes).astype(np.float64)
+        low, high = mean_interval(hits, ids, resamples=self.resamples, seed=subject.seed)
+        center = 100 * float(center_baseline(sizes.loc[ids].to_numpy(np.float64), boxes).mean())
+        return {"accuracy": float(hits.mean()), "low": low, "high": high, "center": center, "phrases": len(boxes)}
+
+
+def shown_items(head: PointingHead, subject: Subject, images: list[str]) -> list[GalleryItem]:
+    """Return pictures of each image with a phrase of its captions, and with a phrase of the next image's captions."""
+    rng, captions = np.random.default_rng(subject.seed), subject.split.captions.groupby("image_id")["text"].agg(list)
+    phrases = [_draw(captions.get(image, []), rng) for image in images]
+    items = []
+    for image, own, other in zip(images, phrases, phrases[1:] + phrases[:1], strict=True):
+        asked = [phrase for phrase in dict.fromkeys((own, other)) if phrase]
+        for phrase, place in zip(asked, head.locate(_content(subject, image), asked, SIDE), strict=True):
+            items.append(_item(subject.thumbnails, image, phrase, place))
+    return items
+
+
+def _item(thumbnails: Thumbnails, image: str, phrase: str, place: Place) -> GalleryItem:
+    picture, badge = thumbnails.uri(image, IMAGE_SIDE), Badge(f"{place.probability:.0%}")
+    if not place.present:
+        return GalleryItem([Picture(picture)], f"no {phrase!r} in this image", badge)
+    x, y = peak(place.heatmap)
+    shown = Picture(picture, heatmap_overlay(place.heatmap), point=(100 * x, 100 * y))
+    return GalleryItem([shown], f"{phrase!r}: a guess", badge)
+
+
+def _draw(captions: list[str], rng: np.random.Generator) -> str:
+    phrases = [phrase.text for caption in captions for phrase in split_phrases(caption)]
+    return phrases[rng.integers(len(phrases))].lower() if phrases else ""
+
+
+def _content(subject: Subject, image: str) -> bytes:
+    return subject.dataset.image_path(image).read_bytes()
+
+
+def _rows(metrics: Mapping[str, Any]) -> list[MetricRow]:
+    interval = (metrics["low"], metrics["high"])
+    return [
+        MetricRow(
+            "backbone_pointing.accuracy", metrics["accuracy"], f"Accuracy, {metrics['phrases']:,} phrases", interval,
+            {"image center": metrics["center"]}, unit="%", maximum=100.0,
+        )
+    ]  # fmt: skip
