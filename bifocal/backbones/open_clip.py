@@ -82,12 +82,12 @@ class OpenClipBackbone:
 
     def project(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, size, size) uint8 to their vectors (B, d) in the joint space, of any norm."""
-        return cast(Tensor, self.network.encode_image(self._normalize(pixels)))
+        return cast(Tensor, self.network.encode_image(self.normalize(pixels)))
 
     def token_map(self, pixels: Tensor) -> Tensor:
         """Map images (B, 3, size, size) uint8 to the last normalized tokens of their patches (B, C, rows, columns)."""
         outputs = self.network.visual.forward_intermediates(
-            self._normalize(pixels),
+            self.normalize(pixels),
             indices=1,
             normalize_intermediates=True,
             intermediates_only=True,
@@ -120,7 +120,8 @@ class OpenClipBackbone:
     def device(self) -> torch.device:
         return cast(torch.device, next(self.network.parameters()).device)
 
-    def _normalize(self, pixels: Tensor) -> Tensor:
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """Return pixels (B, 3, H, W) uint8 as the image tower takes them."""
         return normalize_pixels(pixels.to(self.device), self.mean, self.std)
 
 

@@ -52,7 +52,7 @@ class _Network(_TextFront):
         return (outputs, lengths) if isinstance(outputs, Tensor) else outputs
 
 
-class _ClipTower(_TextFront):
+class ClipTower(_TextFront):
     """Vectors of a contrastive model's text tower; ids are padded to one length, and ``end`` is the largest id."""
 
     def __init__(self, network: nn.Module, length: int, end: int) -> None:
@@ -152,7 +152,7 @@ def _front(vectorizer: Vectorizer) -> _TextFront | None:
         tokenizer = clip_tokenizer(backbone.tokenizer, backbone.context_length)
         if tokenizer is None:
             return None
-        return _ClipTower(backbone.network.cpu(), backbone.context_length, backbone.tokenizer.eot_token_id)
+        return ClipTower(backbone.network.cpu(), backbone.context_length, backbone.tokenizer.eot_token_id)
     if isinstance(vectorizer, Concatenated):
         fronts = [_front(part) for part in vectorizer.fitted_parts]
         return _Concatenation(

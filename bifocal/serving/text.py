@@ -64,7 +64,7 @@ def _subwords(folder: Path) -> Reader:
 
 def _clip(folder: Path) -> Reader:
     file = folder / TOKENIZER
-    return _FixedLength(SubwordTokenizer.read(file)) if file.is_file() else _Library(folder)
+    return FixedLength(SubwordTokenizer.read(file)) if file.is_file() else _Library(folder)
 
 
 # Imported when they are needed: a server of another model needs no stemmer.
@@ -81,7 +81,7 @@ READERS: dict[str, Callable[[Path], Reader]] = {
 """Readers that need no torch, by the name of the vectorizer."""
 
 
-class _FixedLength:
+class FixedLength:
     """Ids of subwords (B, T), padded with 0 to the longest sentence of the network."""
 
     def __init__(self, tokenizer: SubwordTokenizer) -> None:

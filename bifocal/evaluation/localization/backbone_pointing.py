@@ -12,6 +12,7 @@ from bifocal.backbones.state import WEIGHTS_FILE
 from bifocal.evaluation.base import Result, Subject
 from bifocal.evaluation.localization.heatmaps import IMAGE_SIDE, SIDE
 from bifocal.localization.heads import ClassMixture
+from bifocal.localization.heads.contrastive import ContrastiveHead
 from bifocal.metrics import center_baseline, pointing_hits
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.report.metric_rows import MetricRow, metric_table
@@ -19,7 +20,8 @@ from bifocal.report.pictures import heatmap_overlay
 from bifocal.report.sections import Badge, Gallery, GalleryItem, Picture, Section
 from bifocal.report.thumbnails import Thumbnails
 from bifocal.search.heatmap import peak
-from bifocal.serving.pointing import Place, PointingHead
+from bifocal.serving.pointing import Place, Pointer
+from bifocal.serving.pointing.pointer import open_head
 from bifocal.serving.service.phrases import split_phrases
 
 MEASURED_IMAGES = 100
@@ -47,7 +49,10 @@ class BackbonePointing:
     parts: ClassVar[Mapping[str, str]] = {"head": "bifocal.localization.heads"}
 
     def __init__(
-        self, head: ClassMixture | None = None, bootstrap_resamples: int = 1000, shown_queries: int = 6
+        self,
+        head: ClassMixture | ContrastiveHead | None = None,
+        bootstrap_resamples: int = 1000,
+        shown_queries: int = 6,
     ) -> None:
         self.head, self.resamples, self.shown = head or ClassMixture(), bootstrap_resamples, 2 * shown_queries
 
@@ -71,7 +76,7 @@ class BackbonePointing:
             sections=[Section(self.title, NOTE, [*blocks, gallery])],
         )
 
-    def _export(self, subject: Subject) -> PointingHead:
+    def _export(self, subject: Subject) -> Pointer:
         from bifocal.export.pointing import export_head  # imports onnx, which takes a second
 
         weights, description = subject.features.directory / WEIGHTS_FILE, subject.features.metadata
@@ -79,9 +84,9 @@ class BackbonePointing:
             raise ValueError("The features keep no weights of a backbone.")
         with TemporaryDirectory() as folder:
             export_head(description, weights, self.head, Path(folder), subject.seed)
-            return PointingHead(Path(folder))
+            return open_head(Path(folder))
 
-    def _measure(self, head: PointingHead, subject: Subject, images: list[str]) -> dict[str, Any] | None:
+    def _measure(self, head: Pointer, subject: Subject, images: list[str]) -> dict[str, Any] | None:
         """Return the accuracy in percent, its 95 % interval and the center's accuracy; None without boxes."""
         phrases = subject.split.phrases
         phrases = phrases[phrases["image_id"].isin(images)]
@@ -102,7 +107,7 @@ class BackbonePointing:
         return {"accuracy": float(hits.mean()), "low": low, "high": high, "center": center, "phrases": len(boxes)}
 
 
-def shown_items(head: PointingHead, subject: Subject, images: list[str]) -> list[GalleryItem]:
+def shown_items(head: Pointer, subject: Subject, images: list[str]) -> list[GalleryItem]:
     """Return pictures of each image with a phrase of its captions, and with a phrase of the next image's captions."""
     rng, captions = np.random.default_rng(subject.seed), subject.split.captions.groupby("image_id")["text"].agg(list)
     phrases = [_draw(captions.get(image, []), rng) for image in images]
@@ -115,7 +120,10 @@ def shown_items(head: PointingHead, subject: Subject, images: list[str]) -> list
 
 
 def _item(thumbnails: Thumbnails, image: str, phrase: str, place: Place) -> GalleryItem:
-    picture, badge = thumbnails.uri(image, IMAGE_SIDE), Badge(f"{place.probability:.0%}")
+    picture, badge = (
+        thumbnails.uri(image, IMAGE_SIDE),
+        None if place.probability is None else Badge(f"{place.probability:.0%}"),
+    )
     if not place.present:
         return GalleryItem([Picture(picture)], f"no {phrase!r} in this image", badge)
     x, y = peak(place.heatmap)

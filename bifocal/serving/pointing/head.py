@@ -3,6 +3,7 @@
 import hashlib
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -63,7 +64,60 @@ class ImageLogits:
     presence: Array
 
 
-class PointingHead:
+class ImageHead(ABC):
+    """Part of an exported pointing head that all kinds share: it reads images, and keeps the values of the last one.
+
+    Args:
+        directory: as ``bifocal.export.pointing.export_head`` writes it.
+        graph: file of the graph from pixels to values of the cells.
+        threads: of the graph; 0 for one per core.
+
+    Raises:
+        FileNotFoundError: the folder has no such head.
+    """
+
+    def __init__(self, directory: Path, graph: str, threads: int) -> None:
+        if not (directory / DESCRIPTION).is_file() or not (directory / graph).is_file():
+            raise FileNotFoundError(f"{directory} has no {DESCRIPTION} or no {graph}: it holds no such pointing head")
+        self.directory = directory
+        self.description = json.loads((directory / DESCRIPTION).read_text())
+        self.graph = open_session(directory / graph, threads)
+        self.sizes: tuple[int, ...] = tuple(self.description["sizes"])
+        self.sigma: float = self.description["sigma"]
+        self.center: float = self.description["center"]
+        self._last: tuple[tuple[tuple[int, ...], bytes], list[Array]] | None = None
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
+        """Return where each phrase is in an image file; the last image is kept, so that a further phrase is fast.
+
+        Raises:
+            ValueError: the file is not a complete image.
+        """
+
+    def cells(self, content: bytes) -> list[Array]:
+        """Return the graph's values (h, w, ...) of an image file for each size; the last ones are kept."""
+        key = self.sizes, hashlib.sha256(content).digest()
+        with self._lock:
+            if self._last is not None and self._last[0] == key:
+                return self._last[1]
+        image = decode_image(BytesIO(content), MAX_PIXELS, DECODED_SCALE * max(self.sizes))
+        found = []
+        for size in self.sizes:
+            resized = resize_image(image, size, "square", self.description["interpolation"])
+            pixels = np.array(resized).transpose(2, 0, 1)
+            found.append(run_graph(self.graph, (pixels[None],))[0][0])
+        with self._lock:
+            self._last = key, found
+        return found
+
+    def heatmap(self, maps: Sequence[Array], side: int) -> NDArray[np.float32]:
+        """Return the heatmap (side, side) of a phrase's maps (h, w), one for each size."""
+        return heatmap(maps, side, self.sigma, self.center)
+
+
+class PointingHead(ImageHead):
     """Where a phrase is in an image, and whether: see ``bifocal.localization.heads.ClassMixture``.
 
     Args:
@@ -76,40 +130,28 @@ class PointingHead:
     """
 
     def __init__(self, directory: Path, sizes: Sequence[int] | None = None, threads: int = 0) -> None:
-        if not (directory / DESCRIPTION).is_file():
-            raise FileNotFoundError(f"{directory} has no {DESCRIPTION}: it holds no pointing head")
-        values = json.loads((directory / DESCRIPTION).read_text())
-        self.directory = directory
-        self.graph = open_session(directory / GRAPH, threads)
+        super().__init__(directory, GRAPH, threads)
         self.similarity = open_similarity(directory)
-        self.sizes = tuple(sizes or values["sizes"])
-        self.interpolation: str = values["interpolation"]
-        self.temperature: float = values["temperature"]
-        self.sigma: float = values["sigma"]
-        self.center: float = values["center"]
-        self.slope: float = values["slope"]
-        self.offset: float = values["offset"]
-        self.threshold: float = values["threshold"]
-        self._last: tuple[tuple[tuple[int, ...], bytes], ImageLogits] | None = None
-        self._lock = threading.Lock()
+        self.sizes = tuple(sizes or self.sizes)
+        self.temperature: float = self.description["temperature"]
+        self.slope: float = self.description["slope"]
+        self.offset: float = self.description["offset"]
+        self.threshold: float = self.description["threshold"]
+        self._presence: tuple[list[Array], Array] | None = None  # of the last values
 
     def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
-        """Return where each phrase is in an image file; the last image is kept, so that a further phrase is fast.
-
-        Raises:
-            ValueError: the file is not a complete image.
-        """
         read = self.read(file_bytes(image))
-        return [self._place(read, weights, side) for weights in self.weights(phrases)]
+        return [self.place(read, weights, side) for weights in self.weights(phrases)]
 
     def weights(self, phrases: Sequence[str]) -> Array:
         """Return the weights (P, K) of the K classes in P phrases."""
         return class_weights(self.similarity(phrases), self.temperature)
 
-    def _place(self, read: ImageLogits, weights: Array, side: int) -> Place:
+    def place(self, read: ImageLogits, weights: Array, side: int) -> Place:
+        """Return where the phrase with the weights (K,) is in an image."""
         maps = [phrase_map(logits, weights) for logits in read.logits]
         known = probability(presence_score(read.presence, weights), self.slope, self.offset)
-        return Place(heatmap(maps, side, self.sigma, self.center), known, known >= self.threshold)
+        return Place(self.heatmap(maps, side), known, known >= self.threshold)
 
     def read(self, content: bytes) -> ImageLogits:
         """Return the values of an image file; the last ones are kept.
@@ -117,16 +159,8 @@ class PointingHead:
         Raises:
             ValueError: the file is not a complete image.
         """
-        key = self.sizes, hashlib.sha256(content).digest()
-        with self._lock:
-            if self._last is not None and self._last[0] == key:
-                return self._last[1]
-        image = decode_image(BytesIO(content), MAX_PIXELS, DECODED_SCALE * max(self.sizes))
-        logits = []
-        for size in self.sizes:
-            pixels = np.array(resize_image(image, size, "square", self.interpolation)).transpose(2, 0, 1)
-            logits.append(run_graph(self.graph, (pixels[None],))[0][0])
-        read = ImageLogits(logits, np.mean([class_presence(values) for values in logits], axis=0))
-        with self._lock:
-            self._last = key, read
-        return read
+        logits, kept = self.cells(content), self._presence
+        if kept is None or kept[0] is not logits:
+            kept = logits, np.mean([class_presence(values) for values in logits], axis=0)
+            self._presence = kept
+        return ImageLogits(*kept)

@@ -7,6 +7,7 @@ from typing import Protocol
 from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
 from bifocal.serving.image_files import ImageFile
+from bifocal.serving.pointing.contrastive import PATCHES, ContrastivePointer
 from bifocal.serving.pointing.head import DESCRIPTION, FOLDER, Place, PointingHead
 
 
@@ -28,10 +29,17 @@ class LocalizerPointer:
         return [Place(heatmap) for heatmap in self.localizer.heatmaps(image, texts, side)]
 
 
+def open_head(directory: Path, threads: int = 0) -> PointingHead | ContrastivePointer:
+    """Return the pointing head in a folder."""
+    if (directory / PATCHES).is_file():
+        return ContrastivePointer(directory, threads)
+    return PointingHead(directory, threads=threads)
+
+
 def open_pointer(directory: Path, embedder: Embedder, threads: int = 0) -> Pointer | None:
     """Return the pointer of an exported model; None if the model cannot show where a phrase is."""
     if (directory / FOLDER / DESCRIPTION).is_file():
-        return PointingHead(directory / FOLDER, threads=threads)
+        return open_head(directory / FOLDER, threads)
     if (directory / LOCALIZER).is_file():
         return LocalizerPointer(HeatmapModel(directory, embedder), embedder)
     return None

@@ -38,7 +38,7 @@ def test_tokens_are_normalized_and_give_the_projection_without_attention_between
     tower.ln_post.weight.data.uniform_(0.5, 2)
     tower.output_tokens = True
     pixels = extractor.preprocess(IMAGE)[:, :, 13:45]
-    _, expected = tower(extractor.backbone._normalize(pixels[None]))
+    _, expected = tower(extractor.backbone.normalize(pixels[None]))
     features, boxes = extractor.cells(pixels[None])
     torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-5)
     assert (extractor.regions, extractor.dim, len(boxes)) == (16, 16, 16)

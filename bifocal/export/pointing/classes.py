@@ -1,11 +1,7 @@
-"""Export of a backbone's pointing head: ONNX graphs of class logits and of its sentence encoder, and class vectors."""
+"""Export of a classifier's pointing head: graphs of class logits and of phrases, and class vectors."""
 
-import contextlib
-import hashlib
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +18,7 @@ from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.timm.config import BackboneConfig
 from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.parity import Parity, relative_difference
-from bifocal.export.process import run_in_fresh_process
+from bifocal.export.pointing.cache import export_once, file_digest
 from bifocal.export.quantization import quantize_graph
 from bifocal.localization.heads import ClassMixture
 from bifocal.serving.pointing.head import DESCRIPTION, GRAPH
@@ -36,8 +32,6 @@ SHAPE = ("batch", 3, "height", "width")
 TRACED, COMPARED = 128, ((64, 96), (160, 128))
 """Side of the traced image, and sides of the compared images, pixels."""
 BATCH = 64
-FORMAT = 2
-"""Number of this export in the names of the cached graphs."""
 
 
 class ClassLogits(nn.Module):
@@ -58,7 +52,7 @@ class ClassLogits(nn.Module):
         return logits
 
 
-def export_head(
+def export_class_head(
     description: Mapping[str, Any], weights: Path, head: ClassMixture, folder: Path, seed: int
 ) -> list[Parity]:
     """Write the pointing head of a backbone to ``folder``, and compare its graph with torch.
@@ -75,13 +69,13 @@ def export_head(
     classes = head.class_texts()
     module = load_class_logits(description, weights, head)
     folder.mkdir(parents=True, exist_ok=True)
-    key = [dict(description), _digest(weights), None if head.classes is None else _digest(Path(head.classes))]
-    _export_once(key, folder / GRAPH, _export_logits, description, weights, head)
+    key = [dict(description), file_digest(weights), None if head.classes is None else file_digest(Path(head.classes))]
+    export_once(key, folder / GRAPH, _export_logits, description, weights, head)
     encoder = head.sentence_encoder()
     if encoder is not None:
-        files = [_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
-        _export_once(files, folder / SENTENCES, _export_sentences, encoder)
-        _export_once([*files, *key[2:]], folder / VECTORS, _write_vectors, encoder, classes)
+        files = [file_digest(file) for file in sorted(encoder.root.rglob("*.safetensors"))]
+        export_once(files, folder / SENTENCES, _export_sentences, encoder)
+        export_once([*files, *key[2:]], folder / VECTORS, _write_vectors, encoder, classes)
         encoder.tokenizer().save(folder / TOKENIZER)
     texts = {"names": [list(names) for names in classes.names], "definitions": list(classes.definitions)}
     (folder / CLASSES).write_text(json.dumps(texts, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -168,28 +162,3 @@ def _compare(module: ClassLogits, file: Path, seed: int) -> Iterator[Parity]:
             expected = module(pixels).numpy()
         (logits,) = run_graph(session, (pixels.numpy(),))
         yield Parity("pointing", batch, expected.shape[1], relative_difference(logits, expected))
-
-
-def _export_once(key: Sequence[Any], file: Path, export: Callable[..., None], *arguments: Any) -> None:
-    """Write a graph in a fresh process, or copy it from the user's cache, which keeps it by ``key``."""
-    content = json.dumps([FORMAT, torch.__version__, file.name, *key], sort_keys=True, default=list)
-    kept = cache_folder() / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}-{file.name}"
-    if not kept.is_file():
-        run_in_fresh_process(export, *arguments, file)
-        with contextlib.suppress(OSError):  # without a writable cache, the next export takes the same time
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-            shutil.copyfile(file, partial)
-            partial.replace(kept)
-    else:
-        shutil.copyfile(kept, file)
-
-
-def cache_folder() -> Path:
-    """Return the folder below the user's cache that keeps exported graphs; it may not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / "pointing"
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,31 @@
+"""Export of a backbone's pointing head: ONNX graphs, and the values that serving reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bifocal.export.parity import Parity
+from bifocal.export.pointing.cache import FORMAT, cache_folder
+from bifocal.export.pointing.classes import export_class_head, load_class_logits
+from bifocal.export.pointing.contrastive import export_contrastive_head
+from bifocal.localization.heads import ClassMixture
+from bifocal.localization.heads.contrastive import ContrastiveHead
+
+
+def export_head(
+    description: Mapping[str, Any], weights: Path, head: ClassMixture | ContrastiveHead, folder: Path, seed: int
+) -> list[Parity]:
+    """Write the pointing head of a backbone to ``folder``, and compare its graphs with torch.
+
+    Graphs are exported once for a backbone, and once for a sentence encoder: the user's cache keeps them.
+
+    Args:
+        description: "backbone", "model_arguments" and "preprocessing", as the backbone's ``describe`` returns them.
+        weights: safetensors file of the backbone: with its classifier, or with both towers.
+
+    Raises:
+        ValueError: the backbone does not fit the head.
+    """
+    if isinstance(head, ContrastiveHead):
+        return export_contrastive_head(description, weights, head, folder, seed)
+    return export_class_head(description, weights, head, folder, seed)

@@ -1,0 +1,116 @@
+"""Export of a contrastive model's pointing head: ONNX graphs of patches and of phrases."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
+from bifocal.backbones.state import load_into, read_safetensors
+from bifocal.export.graphs import Shape, check_shapes, write_graph
+from bifocal.export.parity import Parity, compare_graph
+from bifocal.export.pointing.cache import export_once, file_digest
+from bifocal.export.text import ClipTower
+from bifocal.localization.heads.contrastive import ContrastiveHead
+from bifocal.serving.pointing.contrastive import PATCHES, PHRASES
+from bifocal.serving.pointing.head import DESCRIPTION
+from bifocal.text.transformer.clip_bpe import clip_tokenizer
+from bifocal.text.transformer.tokenizer import TOKENIZER
+
+
+class Patches(nn.Module):
+    """Unit vectors (B, rows, columns, d) of the patches of images (B, 3, size, size) uint8."""
+
+    def __init__(self, backbone: OpenClipBackbone, head: ContrastiveHead) -> None:
+        super().__init__()
+        self.backbone, self.head, self.network = backbone, head, backbone.network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.head.patches(self.network.visual, self.backbone.normalize(pixels))
+
+
+class Phrases(nn.Module):
+    """Vectors (B, d) of phrases from padded ids (B, context length)."""
+
+    def __init__(self, backbone: OpenClipBackbone) -> None:
+        super().__init__()
+        self.network = backbone.network.cpu()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        vectors: Tensor = self.network.encode_text(ids)
+        return vectors
+
+
+def export_contrastive_head(
+    description: Mapping[str, Any], weights: Path, head: ContrastiveHead, folder: Path, seed: int
+) -> list[Parity]:
+    """Write the head of a contrastive model; see ``bifocal.export.pointing.export_head``."""
+    backbone = load_towers(description, weights, head)
+    tokenizer = clip_tokenizer(backbone.tokenizer, backbone.context_length)
+    if tokenizer is None:
+        raise ValueError(f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be exported")
+    folder.mkdir(parents=True, exist_ok=True)
+    towers = [dict(description), file_digest(weights)]
+    export_once(
+        [*towers, type(head).__name__, backbone.size], folder / PATCHES, _export_patches, description, weights, head
+    )
+    export_once(towers, folder / PHRASES, _export_phrases, description, weights, head)
+    tokenizer.save(str(folder / TOKENIZER))
+    values = {**head.values(), "sizes": [backbone.size], "interpolation": description["preprocessing"]["interpolation"]}
+    (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
+    return list(_compare(backbone, head, folder, seed))
+
+
+def load_towers(description: Mapping[str, Any], weights: Path, head: ContrastiveHead) -> OpenClipBackbone:
+    """Return both towers with the weights of a file, for images of the head's size."""
+    name, arguments = description["backbone"], dict(description["model_arguments"])
+    if head.size is not None:
+        stated = (open_clip_library().get_model_config(name) or {}) | arguments
+        arguments["vision_cfg"] = stated.get("vision_cfg", {}) | {"image_size": head.size}
+    backbone = OpenClipBackbone(name, None, arguments)
+    tower = backbone.network.visual
+    if type(tower).__name__ != "VisionTransformer" or tower.attn_pool is not None or tower.proj is None:
+        raise ValueError(
+            f"the image tower of {backbone.name} is a {type(tower).__name__} with other pooling than a class token, or "
+            "of another library: expected a vision transformer of open_clip, such as ViT-B-16"
+        )
+    preprocessing = description["preprocessing"]
+    backbone.mean, backbone.std = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
+    state = read_safetensors(weights)
+    open_clip_library().model.resize_pos_embed(state, backbone.network)
+    load_into(backbone.network, state, weights)
+    return backbone
+
+
+def _export_patches(description: Mapping[str, Any], weights: Path, head: ContrastiveHead, file: Path) -> None:
+    backbone = load_towers(description, weights, head)
+    pixels = torch.zeros(3, 3, backbone.size, backbone.size, dtype=torch.uint8)
+    shapes: dict[str, Shape] = {"pixels": ("batch", 3, backbone.size, backbone.size)}
+    write_graph(Patches(backbone, head).eval(), [pixels], shapes, ["patches"], file)
+    check_shapes(file, shapes)
+
+
+def _export_phrases(description: Mapping[str, Any], weights: Path, head: ContrastiveHead, file: Path) -> None:
+    backbone = load_towers(description, weights, head)
+    shapes: dict[str, Shape] = {"ids": ("batch", backbone.context_length)}
+    ids = torch.ones(3, backbone.context_length, dtype=torch.int64)
+    write_graph(Phrases(backbone).eval(), [ids], shapes, ["vectors"], file)
+    check_shapes(file, shapes)
+
+
+def _compare(backbone: OpenClipBackbone, head: ContrastiveHead, folder: Path, seed: int) -> Iterator[Parity]:
+    generator, size = torch.Generator().manual_seed(seed), backbone.size
+    tower = ClipTower(backbone.network, backbone.context_length, backbone.tokenizer.eot_token_id)
+
+    def images(batch: int, _: int) -> tuple[Tensor]:
+        return (torch.randint(0, 256, (batch, 3, size, size), generator=generator, dtype=torch.uint8),)
+
+    def ids(batch: int, length: int) -> tuple[Tensor]:
+        return (tower.example(batch, length, generator)[0],)
+
+    patches, phrases = Patches(backbone, head).eval(), Phrases(backbone).eval()
+    yield from compare_graph("patches", folder / PATCHES, patches, images, lengths=(1,), least_scale=1.0)
+    yield from compare_graph("phrases", folder / PHRASES, phrases, ids, least_scale=1.0)
