@@ -1,6 +1,21 @@
 """Datasets: images, captions, phrases with boxes, labels, splits. One corpus reader per file in ``corpora``."""
 
-from bifocal.datasets.base import Corpus
-from bifocal.datasets.dataset import Dataset, read_dataset
-from bifocal.datasets.images import open_image
-from bifocal.datasets.writer import write_dataset
+from typing import TYPE_CHECKING
+
+from bifocal.registry import lazy_attributes
+
+# A search opens images without tables: pandas takes half a second.
+if TYPE_CHECKING:
+    from bifocal.datasets.base import Corpus
+    from bifocal.datasets.dataset import Dataset, read_dataset
+    from bifocal.datasets.images import open_image
+    from bifocal.datasets.writer import write_dataset
+else:
+    _MODULES = {
+        "Corpus": "base",
+        "Dataset": "dataset",
+        "open_image": "images",
+        "read_dataset": "dataset",
+        "write_dataset": "writer",
+    }
+    __getattr__ = lazy_attributes(__name__, {name: f"{__name__}.{module}" for name, module in _MODULES.items()})

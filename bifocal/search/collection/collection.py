@@ -19,6 +19,7 @@ from bifocal.search.collection.format import (
     ModelIdentity,
     read_items,
     shard_name,
+    values_of,
 )
 from bifocal.search.vectors import Vectors
 
@@ -37,7 +38,7 @@ class Collection:
         self.directory = directory
         self.description = Description.read(directory / DESCRIPTION)
         self.items: pa.Table = read_items(directory / ITEMS)
-        shard, row = (self.items.column(name).to_numpy() for name in ("shard", "row"))
+        shard, row = (values_of(self.items, name) for name in ("shard", "row"))
         self._shard, self._row = shard, row
         self._check_rows()
         files = [self._open(VECTORS, number, (count, self.dimension)) for number, count in self._counts]
@@ -71,7 +72,7 @@ class Collection:
     @cached_property
     def deleted(self) -> NDArray[np.bool_]:
         """(N,), True for tombstones."""
-        deleted: NDArray[np.bool_] = self.items.column("deleted").to_numpy()
+        deleted: NDArray[np.bool_] = values_of(self.items, "deleted")
         return deleted
 
     def image(self, row: int) -> Path | str | None:

@@ -68,7 +68,7 @@ def read_index(directory: Path, model: str | None) -> IndexParts:
         description.check_model(model)
     shape = (description.count, description.dimension)
     return IndexParts(
-        pq.read_table(directory / ITEMS),
+        pq.ParquetFile(directory / ITEMS).read(),  # without pandas, as "read_items"
         FileVectors(directory / VECTORS, shape),
         np.load(directory / BIAS) if (directory / BIAS).is_file() else None,
         description,

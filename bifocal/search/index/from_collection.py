@@ -1,15 +1,18 @@
 """An exact index of a collection, and held-out captions as its queries."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bifocal.hubness.bank import HubnessBank
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.format import IndexDescription
 from bifocal.search.index.index import SearchIndex
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BATCH = 65_536
 STORED = ("shard", "row", "deleted")
@@ -41,9 +44,10 @@ class HeldOutCaptions:
     item_ids: list[str]
 
     @classmethod
-    def sample(cls, captions: pd.DataFrame, count: int, max_words: int, seed: int) -> "HeldOutCaptions":
+    def sample(cls, captions: "pd.DataFrame", count: int, max_words: int, seed: int) -> "HeldOutCaptions":
         """Return at most ``count`` random captions of at most ``max_words`` words; of any length if none is short.
 
+        >>> import pandas as pd
         >>> table = pd.DataFrame({"image_id": ["1", "2"], "text": ["the sea", "a star is above a ring on grass"]})
         >>> HeldOutCaptions.sample(table, 10, max_words=4, seed=0).texts
         ['the sea']

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,15 @@ def test_a_run_without_an_index_is_named(run: Path, command: Command, tmp_path: 
     assert "has no index: its model is of late interaction, or a version before 0.3.0 trained it" in str(
         result.exception
     )
+
+
+def test_a_search_imports_neither_torch_nor_pandas(run: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; import bifocal; from bifocal.datasets import open_image; "
+        f"bifocal.load(Path({str(run)!r})).search('a red star'); "
+        "assert not {'torch', 'pandas'} & set(sys.modules)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
