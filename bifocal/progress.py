@@ -10,10 +10,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 T = TypeVar("T")
 
@@ -48,6 +51,11 @@ def log_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - all progress goes through this function
 
 
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.1f}/s")
+
+
 def _bar(
     items: Iterable[T], task: str, total: int | None, done: int, status: Callable[[], str], console: Console
 ) -> Iterator[T]:
@@ -55,6 +63,7 @@ def _bar(
         TextColumn("{task.description:<28}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[status]}"),

@@ -22,6 +22,10 @@ def evaluate_command(folder: Path | None, split: str | None) -> None:
     from components.evaluate.spec import COMPONENT
 
     folder = latest_run(folder)
+    if not (folder / ARTIFACTS / "embedding").is_dir():
+        raise FileNotFoundError(
+            f"{folder} has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see 'bifocal train'"
+        )
     values = parameters.load(folder / PARAMETERS)
     if split is not None and split != values["evaluate"]["split"]:
         values["evaluate"]["split"] = split

@@ -1,6 +1,7 @@
-"""A run folder: parameters and artifacts of one training, and the commands' default folder."""
+"""A run folder: parameters and artifacts of a training or of an index, and the commands' default folder."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import yaml
 
 RUNS = Path("runs")
 PARAMETERS, ARTIFACTS = "params.yaml", "artifacts"
+INDEXED = "index"
+"""Section of ``params.yaml`` in a folder of ``bifocal index``, which has no other section."""
 
 run_option = click.option(
     "--run",
@@ -37,9 +40,15 @@ def latest_run(folder: Path | None) -> Path:
     found = [path.parent for path in RUNS.glob(f"*/{PARAMETERS}") if (path.parent / ARTIFACTS / "onnx").is_dir()]
     if not found:
         raise FileNotFoundError(
-            f"there is no finished run below {RUNS}/: train one with 'bifocal train DIR', or name it with --run"
+            f"there is no finished run below {RUNS}/: write one with 'bifocal index DIR' or 'bifocal train DIR', or "
+            "name it with --run"
         )
     return max(found, key=lambda path: (path / PARAMETERS).stat().st_mtime)
+
+
+def run_name(directory: str) -> str:
+    """Return the name of a folder of images as the name of its run: letters, digits, "_", "." and "-"."""
+    return re.sub(r"[^\w.-]+", "_", Path(directory).stem)
 
 
 def shipped_file(name: str) -> Path:
@@ -52,7 +61,8 @@ def write_parameters(folder: Path, values: dict[str, Any]) -> None:
     """Write ``params.yaml`` of a run, completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{PARAMETERS}.new"
-    temporary.write_text("# Written by 'bifocal train'.\n" + yaml.safe_dump(values, sort_keys=False))
+    written_by = "index" if INDEXED in values else "train"
+    temporary.write_text(f"# Written by 'bifocal {written_by}'.\n" + yaml.safe_dump(values, sort_keys=False))
     temporary.replace(folder / PARAMETERS)
 
 

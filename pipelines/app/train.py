@@ -1,13 +1,12 @@
 """``bifocal train``."""
 
-import re
 import time
 from pathlib import Path
 
 import click
 
 from bifocal.search.collection.collection import Collection
-from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, use_store_of, write_parameters
+from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
 from pipelines.app.training.parameters import training_parameters
@@ -56,7 +55,7 @@ def train_command(
     A killed run goes on with the same command.
     """
     start = time.monotonic()
-    folder = folder or RUNS / re.sub(r"[^\w.-]+", "_", Path(directory).stem)
+    folder = folder or RUNS / run_name(directory)
     seconds = None if budget is None else parse_budget(budget)
     values = training_parameters(directory, weights, recipes, settings)
     write_parameters(folder, values)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from bifocal.export.cache import cache_folder
 from bifocal.export.process import run_in_fresh_process
 
 FORMAT = 2
@@ -30,11 +31,6 @@ def export_once(key: Sequence[Any], file: Path, export: Callable[..., None], *ar
             partial.replace(kept)
     else:
         shutil.copyfile(kept, file)
-
-
-def cache_folder() -> Path:
-    """Return the folder below the user's cache that keeps exported graphs; it may not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bifocal" / "pointing"
 
 
 def file_digest(file: Path) -> str:

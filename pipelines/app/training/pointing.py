@@ -46,7 +46,13 @@ def pointing_section(networks: Networks | None) -> dict[str, Any]:
 
 def pointer_of_weights(path: Path) -> PointingHead:
     """Return the pointing head of a file or a folder of weights; the user's cache keeps it."""
-    from bifocal.export.pointing import FORMAT, cache_folder, export_head
+    return PointingHead(head_of_weights(path))
+
+
+def head_of_weights(path: Path) -> Path:
+    """Return the folder of the exported pointing head of a file or a folder of weights, in the user's cache."""
+    from bifocal.export.cache import cache_folder
+    from bifocal.export.pointing import FORMAT, export_head
     from bifocal.registry import build
 
     networks = find_networks(path)
@@ -59,4 +65,4 @@ def pointer_of_weights(path: Path) -> PointingHead:
     folder = cache_folder() / hashlib.sha256(f"{FORMAT} {head} {files}".encode()).hexdigest()[:32]
     if not (folder / "head.json").is_file():
         export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
-    return PointingHead(folder)
+    return folder

@@ -121,7 +121,7 @@ def test_inspect_finds_what_is_wrong(photos: Path, command: Command, tmp_path: P
 
 def test_errors_name_what_to_do(command: Command, tmp_path: Path) -> None:
     result = command("search", "a red star")
-    assert "train one with 'bifocal train DIR'" in str(result.exception)
+    assert "write one with 'bifocal index DIR' or 'bifocal train DIR'" in str(result.exception)
     result = command("search", "a red star", "--run", tmp_path)
     assert "is not a run folder: it has no params.yaml" in str(result.exception)
     result = command("train", tmp_path, "--weights", tmp_path / "none.safetensors")

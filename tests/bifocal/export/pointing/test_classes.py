@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from bifocal.export.pointing import cache_folder, export_head, load_class_logits
+from bifocal.export.cache import cache_folder
+from bifocal.export.pointing import export_head, load_class_logits
 from bifocal.localization.heads import ClassMixture
 from bifocal.serving.pointing import PointingHead
 from bifocal.serving.pointing.equations import heatmap, phrase_map

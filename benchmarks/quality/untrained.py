@@ -1,0 +1,69 @@
+"""How well do the encoders of 'bifocal index --encoder small' search photographs, without any training?
+
+    python -m benchmarks run quality.untrained [--data ../shared/data]
+
+EfficientNet-Lite2 and all-MiniLM-L6-v2, exported, without torch: class probabilities of an image times sentence vectors
+of the classes. The images are the dev list of Flickr8k with all captions. Nothing was fitted on Flickr8k, except that
+the size of the image was chosen on this list among 256, 288 and 320 pixels. The bars are values of the equation at 260
+pixels, with vectors that are centered by the training images and captions. Intervals are bootstraps over images.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import Report, load, wall_seconds
+from bifocal.metrics.bootstrap import mean_interval
+from bifocal.serving.encoders import Embedder
+from pipelines.app.indexing.encoders import small_encoders
+
+BATCH = 8
+BARS = {1: (8.6, 8.7), 10: (27.9, 31.9)}
+"""Percent of the images and of the captions whose match is in the first K."""
+
+
+def main() -> None:
+    """Embed, rank, and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    options = parser.parse_args()
+    folder = options.data / "flickr8k"
+    names = (folder / "Flickr_8k.devImages.txt").read_text().split()
+    captions: dict[str, list[str]] = {name: [] for name in names}
+    for line in (folder / "Flickr8k.token.txt").read_text().splitlines():
+        name, _, text = line.partition("\t")
+        if (name := name.partition("#")[0]) in captions:
+            captions[name].append(text)
+    embedder = Embedder(small_encoders(options.data / "weights"))
+    texts = [text for name in names for text in captions[name]]
+    own = np.repeat(np.arange(len(names)), [len(captions[name]) for name in names])
+    # One by one, as queries are: a batch would change the rounding of the int8 graph.
+    sentences = np.concatenate([embedder.embed_sentences([text]) for text in texts])
+    parts = []
+
+    def embed() -> None:
+        for start in range(0, len(names), BATCH):
+            files = [(folder / "images" / name).read_bytes() for name in names[start : start + BATCH]]
+            parts.append(embedder.embed_images(files))
+
+    report, seconds = Report("quality.untrained"), wall_seconds(embed)
+    scores = np.concatenate(parts) @ sentences.T
+    true = scores[own, np.arange(len(texts))]
+    best = np.maximum.reduceat(true, np.unique(own, return_index=True)[1])
+    ranks = {
+        "captions of an image": ((scores > best[:, None]).sum(axis=1), names),
+        "image of a caption": ((scores > true).sum(axis=0), [names[row] for row in own]),
+    }
+    for k, bars in BARS.items():
+        for (direction, (rank, groups)), bar in zip(ranks.items(), bars, strict=True):
+            hits = 100.0 * (rank < k)
+            low, high = mean_interval(hits, groups, resamples=2000, seed=0)
+            reference = f"95 %: {low:.1f} to {high:.1f}; chance {100 * k / len(names):.1f}"
+            report.add(f"{direction}, R@{k}", float(hits.mean()), "%", at_least=bar, reference=reference)
+    report.add("images per second", len(names) / seconds, "/ s", reference=load())
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

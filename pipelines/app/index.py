@@ -1,0 +1,106 @@
+"""``bifocal index``."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from pipelines.app.run_folder import (
+    ARTIFACTS,
+    INDEXED,
+    PARAMETERS,
+    RUNS,
+    FolderOrAddress,
+    latest_run,
+    run_name,
+    write_parameters,
+)
+
+SMALL = "small"
+SHOWN = 20
+"""Broken files to list; all of them are in rejected.parquet."""
+
+
+@click.command()
+@click.argument("directory", type=FolderOrAddress(exists=True, resolve_path=True))
+@click.option(
+    "--run",
+    type=click.Path(path_type=Path),
+    help="Trained run whose encoders to use; its own collection and calibration stay as they are.",
+)
+@click.option(
+    "--encoder",
+    type=click.Choice([SMALL]),
+    help="Pretrained encoders, by default those of the last call. small: EfficientNet-Lite2 and all-MiniLM-L6-v2, "
+    "R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on 1,000 photographs of Flickr8k with 5,000 captions (chance: 0.1 and 1).",
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path, exists=True),
+    help="Folder with the weights of a backbone and the folder of a sentence encoder, for --encoder small (also "
+    "BIFOCAL_WEIGHTS); by default both are downloaded.",
+)
+@click.option("--folder", type=click.Path(path_type=Path), help="Run folder to write; by default runs/NAME-index.")
+def index_command(
+    directory: str, run: Path | None, encoder: str | None, weights: Path | None, folder: Path | None
+) -> None:
+    """Make DIRECTORY searchable: a folder of images, a table that names images, or an archive.
+
+    Captions are not needed; captions.csv or a .txt beside each image are read if they are there. A second call adds,
+    changes and removes what changed in the folder. A killed call goes on with the same command. Then 'bifocal
+    search', 'where' and 'serve' use the run folder.
+    """
+    start = time.monotonic()
+    if run is not None and (encoder or weights):
+        raise click.UsageError("--run names trained encoders: leave out --encoder and --weights")
+    folder = folder or RUNS / f"{run_name(directory)}-index"
+    section = chosen_encoders(folder, directory, run, encoder, weights)
+    write_parameters(folder, {INDEXED: section})
+    from pipelines.app.indexing.encoders import small_encoders
+    from pipelines.app.indexing.folder import index_folder
+
+    if section["run"] is None:
+        named = None if section["weights"] is None else Path(section["weights"])
+        encoders, bank = small_encoders(named), None
+    else:
+        artifacts = latest_run(Path(section["run"])) / ARTIFACTS
+        encoders, bank = artifacts / "onnx", artifacts / "embedding"
+    try:
+        indexed = index_folder(Path(directory), encoders, folder, bank)
+    except KeyboardInterrupt:
+        raise click.ClickException("stopped; the same command goes on") from None
+    write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
+    rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
+    click.echo(
+        f"{indexed.images:,} images can be searched: {indexed.new:,} new, {indexed.changed:,} changed, "
+        f"{indexed.removed:,} removed{rate}, {time.monotonic() - start:.0f} s."
+    )
+    if indexed.broken:
+        click.secho(f"{len(indexed.broken):,} broken, which are left out:", fg="yellow", err=True)
+        for image, reason in indexed.broken[:SHOWN]:
+            click.echo(f"  {image}: {reason}", err=True)
+        click.echo(f"  -> {folder / ARTIFACTS / 'collection' / 'rejected.parquet'}", err=True)
+    click.echo('Next: bifocal search "a dog in the snow"')
+    click.echo("      bifocal serve")
+
+
+def chosen_encoders(
+    folder: Path, directory: str, run: Path | None, encoder: str | None, weights: Path | None
+) -> dict[str, Any]:
+    """Return the section of ``params.yaml``: the options, or else the encoders of the folder's last call."""
+    former: dict[str, Any] = {}
+    if (folder / PARAMETERS).is_file():
+        former = (yaml.safe_load((folder / PARAMETERS).read_text()) or {}).get(INDEXED, {})
+        if former.get("directory") != directory:
+            holds = f"the index of {former['directory']}" if former else "a trained model"
+            raise FileExistsError(f"{folder} holds {holds}: name another run folder with --folder")
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not a run folder, and it is not empty: name another one with --folder")
+    if run is None and encoder is None and weights is None and former:
+        return former
+    absolute = {
+        name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
+    }
+    return {"directory": directory, "encoder": SMALL if run is None else None, **absolute}

@@ -1,0 +1,111 @@
+"""Collection and index of a folder of images by given encoders, in a run folder."""
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from bifocal.hubness.bank import HubnessBank
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.embedding import CollectionEmbedder
+from bifocal.search.collection.format import DESCRIPTION, REJECTED
+from bifocal.search.collection.sources import files_source
+from bifocal.search.index.build import IndexSettings, build_index
+from bifocal.search.index.from_collection import index_of_collection
+from bifocal.search.index.index import SearchIndex
+from bifocal.search.trained_model import COLLECTION, INDEX, ONNX
+from bifocal.serving.encoders import scores_pairs
+from bifocal.serving.identity import model_hash
+from runtime import artifacts
+
+BATCH = 32
+LEAST_SHARD, SHARDS = 256, 128
+"""A killed run repeats at most one shard, so shards are small; large collections have about this number of them."""
+QUERIES = 200
+"""Images that choose the effort of an approximate index: a folder without captions has no other queries."""
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """Numbers of images after an index was written, the broken files with reasons, and the images per second."""
+
+    images: int
+    new: int
+    changed: int
+    removed: int
+    broken: list[tuple[str, str]]
+    rate: float
+
+
+def index_folder(directory: Path, encoders: Path, folder: Path, bank: Path | None = None) -> Indexed:
+    """Write encoders, collection and index of a folder of images to a run folder.
+
+    Vectors of unchanged images are taken over from its former collection. A killed call goes on after its last shard;
+    the former collection answers until the new one is complete.
+
+    Args:
+        encoders: folder of an exported model.
+        bank: folder of a trained embedding, whose ``HubnessBank`` corrects scores; None without a correction.
+
+    Raises:
+        ValueError: the model has no single vector for an image, or the folder has no image that can be decoded.
+    """
+    if scores_pairs(encoders):
+        raise ValueError("the model is of late interaction: no single vector of an image can be stored")
+    collection, digest = folder / COLLECTION, model_hash(encoders)
+    former = Collection.open(collection) if (collection / DESCRIPTION).is_file() else None
+    known = set[str]() if former is None else _live(former)
+    # The partial folder is locked before the files are listed.
+    partial = artifacts.open_partial(collection, {"model": digest, "source": str(directory)})
+    source = files_source(directory, partial)
+    size = max(LEAST_SHARD, len(source.entries) // SHARDS)
+    name = folder.resolve().name
+    embedder = CollectionEmbedder(encoders, name, source, former, batch_size=BATCH, items_per_shard=size, regions=False)
+    start = time.perf_counter()
+    counts = embedder.write(partial, source.entries)
+    seconds = time.perf_counter() - start
+    built = _index(Collection.open(partial), None if bank is None else HubnessBank.read(bank))
+    index = artifacts.open_partial(folder / INDEX, {"model": digest})
+    built.write(index)
+    _replace_encoders(encoders, folder / ONNX, digest)
+    artifacts.commit(partial, collection, {"component": "index"})
+    artifacts.commit(index, folder / INDEX, {"component": "index"})
+    live = _live(Collection.open(collection))
+    new, embedded = len(live - known), int(counts["embedded"])
+    rejected = pq.read_table(collection / REJECTED).to_pylist()
+    broken = [(row["image"], row["reason"]) for row in rejected]
+    same = former is not None and former.model.sha256 == digest
+    return Indexed(len(live), new, embedded - new if same else 0, len(known - live), broken, embedded / seconds)
+
+
+def _live(collection: Collection) -> set[str]:
+    return {item_id for item_id, deleted in zip(collection.ids, collection.deleted, strict=True) if not deleted}
+
+
+def _index(collection: Collection, bank: HubnessBank | None) -> SearchIndex:
+    exact = index_of_collection(collection, bank)
+    rows = np.flatnonzero(~collection.deleted)
+    sample = np.random.default_rng(0).choice(rows, min(QUERIES, len(rows)), replace=False)
+    return build_index(exact, IndexSettings(), exact.vectors[np.sort(sample)].astype(np.float32))
+
+
+def _replace_encoders(encoders: Path, target: Path, digest: str) -> None:
+    """Link or copy the encoders, unless the run folder has them."""
+    if (target / artifacts.MANIFEST).is_file() and model_hash(target) == digest:
+        return
+    partial = artifacts.open_partial(target, {"model": digest})
+    ignored = shutil.ignore_patterns(artifacts.MANIFEST)
+    shutil.copytree(encoders, partial, copy_function=_link, ignore=ignored, dirs_exist_ok=True)
+    artifacts.commit(partial, target, {"component": "index"})
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(source, target)

@@ -1,0 +1,101 @@
+"""Encoders of class probabilities: the graphs equal the equation, from torch's logits and the stored class vectors."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.numpy import load_file
+
+from bifocal.export.class_sentences import class_vectors, export_class_sentences
+from bifocal.export.pointing import load_class_logits
+from bifocal.localization.heads import ClassMixture
+from bifocal.search.collection.image_vectors import ImageVectors
+from bifocal.serving.encoders import Embedder
+from bifocal.serving.pointing import PointingHead
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from tests.bifocal.pointing_heads import DEFINITIONS, NAMES, PADDED, describe, write_head
+
+SIZE = 96
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ClassMixture]:
+    """A folder with a head of three classes, and its encoders in ``onnx``."""
+    folder = tmp_path_factory.mktemp("exported")
+    texts = [name for names in NAMES for name in names] + DEFINITIONS
+    encoder = write_tiny_transformer(texts, folder=folder / "encoder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        head, _ = write_head(folder, path=encoder)
+    export_class_sentences(folder / "head", folder / "onnx", SIZE)
+    return folder, head
+
+
+def image_files(count: int) -> list[bytes]:
+    files = []
+    for seed in range(count):
+        pixels = np.random.default_rng(seed).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        file = BytesIO()
+        Image.fromarray(pixels).resize((120, 90)).save(file, "PNG")
+        files.append(file.getvalue())
+    return files
+
+
+def test_images_are_sums_of_centered_class_vectors(exported: tuple[Path, ClassMixture]) -> None:
+    folder, head = exported
+    module = load_class_logits(describe(PADDED), folder / "weights.safetensors", head)
+    vectors = class_vectors(folder / "head").astype(float).tolist()
+    classes, dim = len(vectors), len(vectors[0])
+    center = [sum(vector[d] for vector in vectors) / classes for d in range(dim)]
+    found = Embedder(folder / "onnx").embed_images(image_files(3))
+    for content, vector in zip(image_files(3), found, strict=True):
+        with Image.open(BytesIO(content)) as opened, torch.inference_mode():
+            pixels = np.array(opened.resize((SIZE, SIZE), Image.Resampling.BICUBIC)).transpose(2, 0, 1)
+            logits = module(torch.from_numpy(pixels)[None])[0].flatten(0, 1).double().tolist()
+        probabilities = [0.0] * classes
+        for cell in logits:
+            exponents = [np.exp(value - max(cell)) for value in cell]
+            for k in range(classes):
+                probabilities[k] += exponents[k] / sum(exponents) / len(logits)
+        expected = [sum(probabilities[k] * (vectors[k][d] - center[d]) for k in range(classes)) for d in range(dim)]
+        assert vector == pytest.approx(np.array(expected) / np.linalg.norm(expected), abs=2e-4)
+
+
+def test_a_class_vector_is_the_normalized_sum_of_names_and_definition(exported: tuple[Path, ClassMixture]) -> None:
+    folder, _ = exported
+    stored = load_file(folder / "head" / "classes.safetensors")
+    # The first class has two names.
+    names = stored["synonyms"][0] + stored["synonyms"][1]
+    expected = names / np.linalg.norm(names) + stored["definitions"][0]
+    assert class_vectors(folder / "head")[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+
+
+def test_sentences_are_those_of_the_head(exported: tuple[Path, ClassMixture]) -> None:
+    folder, _ = exported
+    similarity = PointingHead(folder / "onnx" / "pointing").similarity
+    (vector,) = Embedder(folder / "onnx").embed_sentences(["red fox"])
+    (expected,) = similarity.graph.run(
+        None, dict(zip(("ids", "lengths"), similarity.tokenizer.batch(["red fox"]), strict=True))
+    )
+    assert vector == pytest.approx(expected[0] / np.linalg.norm(expected[0]), abs=1e-6)
+
+
+def test_a_collection_reads_the_encoders(exported: tuple[Path, ClassMixture]) -> None:
+    folder, _ = exported
+    vectors = ImageVectors(folder / "onnx")
+    assert vectors.reads_images
+    assert vectors.graph.preprocessing["size"] == SIZE
+    decoded = vectors.decode(image_files(1)[0], 10**6)
+    assert decoded.pixels.shape == (3, SIZE, SIZE)
+    assert vectors.encode_images([decoded.pixels])[0].shape == (1, vectors.dimension)
+
+
+def test_a_head_of_words_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "head").mkdir()
+    (tmp_path / "head" / "head.json").write_text(json.dumps({}))
+    with pytest.raises(ValueError, match="needs a sentence encoder beside the backbone"):
+        export_class_sentences(tmp_path / "head", tmp_path / "onnx")

@@ -1,0 +1,168 @@
+"""``bifocal index``: any folder of images becomes searchable, and a second call does only what changed."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from bifocal.search.collection.collection import Collection
+from bifocal.search.collection.image_vectors import DecodedImage, ImageVectors
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from pipelines.app.indexing import folder as indexing
+from tests.pipelines.app.conftest import Command
+
+
+@pytest.fixture
+def pictures(photos: Path, tmp_path: Path) -> Path:
+    """Ten of the photographs without captions, and a broken file."""
+    folder = tmp_path / "pictures"
+    (folder / "more").mkdir(parents=True)
+    for number, file in enumerate(sorted(photos.rglob("*.jpg"))[:10]):
+        shutil.copy(file, folder / ("more" if number % 2 else ".") / f"{number}.jpg")
+    (folder / "cut.jpg").write_bytes(file.read_bytes()[:60])
+    return folder
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def live(folder: Path) -> list[str]:
+    collection = Collection.open(folder / "artifacts" / "collection")
+    return sorted(name for name, gone in zip(collection.ids, collection.deleted, strict=True) if not gone)
+
+
+def test_a_trained_run_indexes_another_folder_and_stays_as_it_is(
+    trained: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
+    former, target = hashes(trained / "artifacts"), tmp_path / "index"
+    result = command("index", pictures, "--run", trained, "--folder", target)
+    assert result.exit_code == 0, result.output
+    assert "10 images can be searched: 10 new, 0 changed, 0 removed; " in result.output
+    assert "1 broken, which are left out:\n  cut.jpg: cannot be decoded" in result.output
+    assert hashes(trained / "artifacts") == former
+    for query in ("a red star", str(pictures / "0.jpg")):
+        found = command("search", query, "--run", target, "-k", 10)
+        assert found.exit_code == 0, found.output
+        assert str(pictures / "more" / "1.jpg") in found.output
+    assert command("where", pictures / "0.jpg", "red star", "--run", target).exit_code == 0
+    # Scores of sentences are corrected as in the trained run.
+    assert (target / "artifacts" / "index" / "bias.npy").is_file()
+
+
+def test_a_second_call_adds_changes_and_removes(
+    trained: Path, pictures: Path, command: Command, tmp_path: Path
+) -> None:
+    target = tmp_path / "index"
+    assert command("index", pictures, "--run", trained, "--folder", target).exit_code == 0
+    again = command("index", pictures, "--folder", target)  # by the encoders of the first call
+    assert "10 images can be searched: 0 new, 0 changed, 0 removed, " in again.output
+    (pictures / "0.jpg").unlink()
+    shutil.copy(pictures / "2.jpg", pictures / "new.jpg")
+    shutil.copy(pictures / "4.jpg", pictures / "more" / "1.jpg")
+    os.utime(pictures / "6.jpg")  # another state with the same content
+    shutil.copy(pictures / "2.jpg", pictures / "cut.jpg")
+    result = command("index", pictures, "--folder", target)
+    assert "11 images can be searched: 2 new, 1 changed, 1 removed; " in result.output
+    assert "broken" not in result.output
+    assert live(target) == sorted(p.relative_to(pictures).as_posix() for p in pictures.rglob("*.jpg"))
+    found = command("search", pictures / "2.jpg", "--run", target, "-k", 3)
+    assert found.output.count("1.0000") == 3
+
+
+def test_a_stopped_call_goes_on_after_its_last_shard(
+    trained: Path, pictures: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, decoded, decode = tmp_path / "index", list[int](), ImageVectors.decode
+
+    def stop_at_six(self: ImageVectors, file: bytes, max_pixels: int) -> DecodedImage:
+        decoded.append(len(file))
+        if len(decoded) == 6:
+            raise KeyboardInterrupt
+        return decode(self, file, max_pixels)
+
+    monkeypatch.setattr(indexing, "LEAST_SHARD", 2)
+    monkeypatch.setattr(indexing, "BATCH", 1)
+    monkeypatch.setattr(ImageVectors, "decode", stop_at_six)
+    result = command("index", pictures, "--run", trained, "--folder", target)
+    assert result.exit_code == 1
+    assert "Error: stopped; the same command goes on" in result.output
+    before = len(decoded)
+    result = command("index", pictures, "--run", trained, "--folder", target)
+    assert result.exit_code == 0, result.output
+    assert "10 images can be searched: 10 new" in result.output
+    assert len(decoded) - before <= 11 - 4  # two shards of two images were complete
+
+
+def test_wrong_folders_are_refused(trained: Path, pictures: Path, command: Command, tmp_path: Path) -> None:
+    target = tmp_path / "index"
+    assert command("index", pictures, "--run", trained, "--folder", target).exit_code == 0
+    cases = {
+        (pictures / "more", "--folder", target): f"{target} holds the index of {pictures}: name another run folder",
+        (pictures, "--folder", trained): f"{trained} holds a trained model: name another run folder with --folder",
+        (pictures, "--folder", pictures): f"{pictures} is not a run folder, and it is not empty: name another one",
+        (pictures, "--run", tmp_path, "--folder", tmp_path / "x"): f"{tmp_path} is not a run folder",
+    }
+    for arguments, message in cases.items():
+        assert message in str(command("index", *arguments).exception)
+    result = command("index", pictures, "--run", trained, "--encoder", "small")
+    assert "--run names trained encoders: leave out --encoder and --weights" in result.output
+    assert "has no training to evaluate" in str(command("evaluate", "--run", target).exception)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random backbone and a random sentence encoder."""
+    folder = tmp_path_factory.mktemp("weights")
+    torch.manual_seed(0)
+    save_file(timm.create_model("mobilenetv2_100", pad_type="same").state_dict(), folder / "mobile.safetensors")
+    encoder = write_tiny_transformer(["a photo of a dog"], folder=folder / "encoder")
+    (encoder / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+    return folder
+
+
+def test_small_encoders_need_torch_for_their_first_export_only(
+    weights: Path, pictures: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    target = tmp_path / "first"
+    result = command("index", pictures, "--weights", weights, "--folder", target)
+    assert result.exit_code == 0, result.output
+    assert "10 images can be searched: 10 new" in result.output
+    result = command("where", pictures / "0.jpg", "dog", "--run", target)
+    assert "probability" in result.output
+    light = "import sys; sys.modules.update(torch=None, timm=None); from pipelines.app import main; main()"
+    for arguments in (
+        ("index", pictures, "--weights", weights, "--folder", tmp_path / "runs" / "second"),
+        ("index", pictures, "--folder", tmp_path / "runs" / "second"),
+        ("search", "a dog"),  # in the latest run below runs
+        ("where", pictures / "2.jpg", "a dog"),
+    ):
+        process = subprocess.run(
+            [sys.executable, "-c", light, *map(str, arguments)],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        )  # fmt: skip
+        assert process.returncode == 0, process.stderr
+    assert (tmp_path / "runs" / "second" / "search.png").is_file()
+
+
+def test_a_missing_network_says_what_to_fetch(
+    pictures: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setattr("pipelines.app.indexing.encoders.is_reachable", lambda url: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    result = command("index", pictures, "--folder", tmp_path / "index")
+    assert str(result.exception).startswith("the encoder small needs two networks, which cannot be downloaded now: put")
+    result = command("index", pictures, "--weights", tmp_path, "--folder", tmp_path / "index")
+    assert "has the weights of none of tf_efficientnet_lite2" in str(result.exception)
