@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.thumbnails import SIDES
 from bifocal.serving.service.routes.admission import API
+from bifocal.serving.service.routes.json_bodies import JSONRoute
 from bifocal.serving.service.routes.uploads import BINARY, check_content_type
 from bifocal.serving.service.schema import (
     Click,
@@ -36,7 +37,7 @@ IMAGE_BODY = {
 
 def api_router(handlers: Handlers) -> APIRouter:
     """Return the routes."""
-    router, settings = APIRouter(prefix=API.rstrip("/")), handlers.settings
+    router, settings = APIRouter(prefix=API.rstrip("/"), route_class=JSONRoute), handlers.settings
 
     def log(request: Request, results: int, **query: Any) -> None:
         request.state.log = {"results": results, **(query if settings.log_queries else {})}

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.limits import chunks
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.routes.admission import INFERENCE
+from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute
 from bifocal.serving.service.served_model import ServedModel
 
 MODEL = "bifocal"
@@ -46,6 +47,7 @@ class ModelMetadata:
     platform: str
     inputs: list[Tensor]
     outputs: list[Tensor]
+    parameters: dict[str, int]  # limits of a request; 0 means no limit
 
 
 @dataclass
@@ -76,7 +78,7 @@ class InferenceInput:
     name: str
     shape: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), MaxLen(2)]
     datatype: str
-    data: list[str] | list[list[str]]
+    data: Annotated[list[str], FailFast()] | Annotated[list[Annotated[list[str], FailFast()]], FailFast()]
 
 
 @dataclass(kw_only=True)
@@ -84,8 +86,8 @@ class InferenceRequest:
     """Request of the protocol with one input; other keys, such as parameters, are ignored."""
 
     id: str | None = None
-    inputs: Annotated[list[InferenceInput], MinLen(1)]
-    outputs: list[dict[str, Any]] = field(default_factory=list)
+    inputs: Annotated[list[InferenceInput], MinLen(1), FailFast()]
+    outputs: Annotated[list[dict[str, Any]], FailFast()] = field(default_factory=list)
 
 
 @dataclass
@@ -128,7 +130,7 @@ def health_router(handlers: Handlers) -> APIRouter:
 
 def inference_router(handlers: Handlers) -> APIRouter:
     """Return the other routes."""
-    router = APIRouter(prefix=INFERENCE)
+    router = APIRouter(prefix=INFERENCE, route_class=JSONRoute)
 
     def served(model: str) -> ServedModel:
         if model != MODEL:
@@ -147,7 +149,11 @@ def inference_router(handlers: Handlers) -> APIRouter:
         names = (TEXT, IMAGE) if found.accepts_images else (TEXT,)
         inputs = [Tensor(name, "BYTES", [-1]) for name in names]
         output = Tensor(OUTPUT, "FP32", [-1, found.index.description.dimension])
-        return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output])
+        limits = {
+            "max_elements": MAX_ELEMENTS, "max_depth": MAX_DEPTH, "max_rows": handlers.settings.limits.rows,
+            "max_body_bytes": handlers.settings.limits.image_bytes,
+        }  # fmt: skip
+        return ModelMetadata(MODEL, [found.version.model_hash], "onnx_onnxv1", inputs, [output], limits)
 
     @router.get("/models/{model}/ready")
     async def model_ready(model: str) -> Ready:

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ def test_health_and_metadata(server: Server) -> None:
         "name": "bifocal", "versions": [information["model_hash"]], "platform": "onnx_onnxv1",
         "inputs": [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("text", "image")],
         "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 192]}],
+        "parameters": {
+            "max_elements": 20_000, "max_depth": 16, "max_rows": 4096, "max_body_bytes": 20_000_000,
+        },
     }  # fmt: skip
     assert server.get("/v2/models/other")[0] == server.get("/v2/models/other/ready")[0] == 404
 
@@ -81,3 +86,35 @@ def test_wrong_requests_are_answered_with_400(server: Server, inputs: list[dict[
 
 def test_large_bodies_are_refused(server: Server) -> None:
     assert server.request("POST", INFER, b" " * 20_000_001, JSON)[0] == 413
+
+
+def test_bodies_of_many_elements_leave_the_probes_alive(server: Server) -> None:
+    start = b'{"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ['
+    bodies = [start + piece * (2_000_000 // len(piece)) + end + b"]}]}" for piece, end in PIECES]
+    slowest, done = 0.0, threading.Event()
+
+    def probe() -> None:
+        nonlocal slowest
+        while not done.is_set():
+            began = time.perf_counter()
+            assert server.get("/healthz")[0] == 200
+            slowest = max(slowest, time.perf_counter() - began)
+
+    prober = threading.Thread(target=probe)
+    prober.start()
+    try:
+        for body in bodies:
+            began = time.perf_counter()
+            status, answer, _ = server.request("POST", INFER, body, JSON)
+            assert status == 400, answer[:300]
+            assert time.perf_counter() - began < 5
+    finally:
+        done.set()
+        prober.join()
+    assert slowest < 2
+
+
+PIECES = [
+    (b"1,", b"1"), (b"[],", b"[]"), (b"[1],", b"[1]"), (b'{"a":0},', b"0"), (b'"",', b"0"), (b"[", b""),
+    (b'"\\\\",', b"0"), (b'"a\\"b",', b"0"), (b'\\"', b""), (b'"', b""),
+]  # fmt: skip
