@@ -1,6 +1,12 @@
 """The file of deleted items."""
 
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from bifocal.serving.service.live.deletions import Deletions
 
@@ -14,3 +20,29 @@ def test_deletions_survive_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> No
     assert list(kept) == ['a "quoted"\nid']
     kept.add("second")
     assert set(Deletions(file)) == {'a "quoted"\nid', "second"}
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Fail to write beyond ``size`` bytes of a file, as on a full disk."""
+    former, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, former[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("free", [0, 1, 5, 8])
+def test_a_failed_deletion_leaves_the_file_as_it_was(tmp_path: Path, free: int) -> None:
+    file = tmp_path / "deleted.jsonl"
+    deletions = Deletions(file)
+    deletions.add("first")
+    before = file.read_bytes()
+    with largest_file(len(before) + free), pytest.raises(OSError, match=r"space|large"):
+        deletions.add("second")
+    assert file.read_bytes() == before
+    assert "second" not in deletions
+    deletions.add("third")
+    assert set(Deletions(file)) == set(deletions) == {"first", "third"}
