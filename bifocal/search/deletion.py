@@ -19,6 +19,7 @@ from bifocal.search.collection.format import (
     REGIONS,
     VECTORS,
     Description,
+    path_inside,
     read_items,
     shard_name,
 )
@@ -35,12 +36,15 @@ def delete_from_collection(directory: Path, item_ids: Sequence[str]) -> Descript
     """Make items tombstones: zero vectors, null captions and metadata; delete images unpacked into the collection."""
     description, items = Description.read(directory / DESCRIPTION), read_items(directory / ITEMS)
     gone = _mask(items["item_id"].to_pylist(), item_ids, directory)
+    images: list[Path] = []
+    if description.root == UNPACKED:
+        # Refuse a path out of the folder before anything is changed.
+        images = [path_inside(directory / UNPACKED, name) for name in items.filter(pa.array(gone))["image"].to_pylist()]
     shard, row = (items.column(name).to_numpy() for name in ("shard", "row"))
     for number in np.unique(shard[gone & (shard != NOWHERE)]).tolist():
         _zero_shard(directory, number, row[gone & (shard == number)], description.region_dimension is not None)
-    if description.root == UNPACKED:
-        for image in items.filter(pa.array(gone))["image"].to_pylist():
-            (directory / UNPACKED / image).unlink(missing_ok=True)
+    for image in images:
+        image.unlink(missing_ok=True)
     # The vectors come first: a killed deletion finds their rows again.
     table = _tombstones(items, gone)
     _write_aside(directory / ITEMS, lambda file: pq.write_table(table, file))

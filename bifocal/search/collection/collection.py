@@ -17,6 +17,7 @@ from bifocal.search.collection.format import (
     VECTORS,
     Description,
     ModelIdentity,
+    path_inside,
     read_items,
     shard_name,
     values_of,
@@ -80,7 +81,7 @@ class Collection:
         name, root = self.items.column("image")[row].as_py(), self.description.root
         if name is None:
             return None
-        return f"{root.rstrip('/')}/{name}" if is_address(root) else (self.directory / root / name).resolve()
+        return f"{root.rstrip('/')}/{name}" if is_address(root) else path_inside(self.directory / root, name)
 
     def captions(self, row: int) -> list[str]:
         """Return the sentences of an item; they may be none."""

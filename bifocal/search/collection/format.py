@@ -145,3 +145,18 @@ def shard_name(number: int) -> str:
     '00003'
     """
     return f"{number:05d}"
+
+
+def path_inside(root: Path, name: str) -> Path:
+    """Return the resolved path of an image below ``root``; raise ``ValueError`` for a path out of it.
+
+    >>> path_inside(Path("/photos"), "../etc/passwd")
+    Traceback (most recent call last):
+    ...
+    ValueError: the image '../etc/passwd' of the collection is not a path inside its folder /photos
+    """
+    folder = root.resolve()
+    path = (folder / name).resolve()  # of an absolute name: the name
+    if Path(name).is_absolute() or not path.is_relative_to(folder):
+        raise ValueError(f"the image {name!r} of the collection is not a path inside its folder {root}")
+    return path

@@ -102,7 +102,7 @@ class Handlers:
         """Return an item."""
         served = self._served_with(item_id, client)
         items = served.items
-        return Item(item_id, items.captions(item_id), items.metadata(item_id), items.file(item_id) is not None)
+        return Item(item_id, items.captions(item_id), items.metadata(item_id), items.has_image(item_id))
 
     async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
@@ -172,6 +172,6 @@ class Handlers:
         items = served.items
         return Result(
             hit.item_id, round(hit.score, 6), hit.probability, hit.relevance, items.captions(hit.item_id),
-            items.metadata(hit.item_id), items.file(hit.item_id) is not None,
+            items.metadata(hit.item_id), items.has_image(hit.item_id),
             hit.box,
         )  # fmt: skip

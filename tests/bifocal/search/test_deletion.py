@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -15,6 +16,7 @@ from bifocal.search.deletion import delete_from_collection, delete_from_index
 from bifocal.search.index.build import IndexSettings, build_index
 from bifocal.search.index.format import IndexDescription
 from bifocal.search.vectors import unit_vectors
+from bifocal.serving.service.live.items import Items
 
 COUNT, D = 400, 16
 GONE = [3, 4, 9, 399]
@@ -133,3 +135,29 @@ def test_no_byte_of_a_deleted_item_stays_in_an_index(
     new = np.roll(vectors[[3]], 1, axis=1)
     added = after.with_items(table.slice(3, 1), new, np.zeros(1, dtype=np.float32))
     assert (added.row(NAMES[3]), Search(added).batch(new, 1)[0][0].item_id) == (COUNT, NAMES[3])
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_foreign_collection_deletes_no_file_outside(
+    vectors: NDArray[np.float16], tmp_path: Path, absolute: bool
+) -> None:
+    folder, outside = tmp_path / "collection", tmp_path / "private.jpg"
+    outside.write_bytes(b"jpg")
+    write(folder, vectors)
+    items = pq.read_table(folder / "items.parquet")
+    names = [str(outside) if absolute else "../../private.jpg", *items["image"].to_pylist()[1:]]
+    place = items.schema.get_field_index("image")
+    pq.write_table(items.set_column(place, items.schema.field("image"), pa.array(names)), folder / "items.parquet")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match="not a path inside"):
+        delete_from_collection(folder, [NAMES[0]])
+    assert outside.exists()
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    collection = Collection.open(folder)
+    with pytest.raises(ValueError, match="not a path inside"):
+        collection.image(0)
+    assert Items(collection).file(NAMES[0]) is None
+    assert Items(collection).file(NAMES[1]) == folder / "images" / "1.jpg"
+    (folder / "images" / "1.jpg").unlink()
+    (folder / "images" / "1.jpg").symlink_to(outside)
+    assert Items(collection).file(NAMES[1]) is None

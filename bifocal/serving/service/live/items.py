@@ -5,7 +5,7 @@ from typing import Any
 
 from bifocal.datasets.remote_files import is_address
 from bifocal.search.collection.collection import Collection
-from bifocal.search.collection.format import META
+from bifocal.search.collection.format import META, path_inside
 
 
 class Items:
@@ -29,7 +29,16 @@ class Items:
         plain = (bool, int, float, str, type(None))
         return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
+    def has_image(self, item_id: str) -> bool:
+        """Return whether an item names an image of a folder that this machine has; ``file`` checks the path too."""
+        return self._has_files and self._collection.items["image"][self._rows[item_id]].is_valid
+
     def file(self, item_id: str) -> Path | None:
-        """Return the file of an item's image; None if it is at an address, or this machine lacks the folder."""
+        """Return the file of an item's image; None at an address, without the folder, or for a path out of it."""
         name: str | None = self._collection.items["image"][self._rows[item_id]].as_py()
-        return self._folder / name if name is not None and self._has_files else None
+        if name is None or not self._has_files:
+            return None
+        try:
+            return path_inside(self._folder, name)
+        except ValueError:
+            return None
