@@ -15,6 +15,8 @@ from bifocal.datasets.image_formats import image_formats, unsupported
 MAX_16_BIT = 2**16 - 1
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 """EXIF tag of the orientation, and its values that exchange width and height."""
+MAX_SIDE, MAX_RATIO = 65_535, 200
+"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,15 @@ def image_size(file: IO[bytes]) -> tuple[int, int]:
         raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
 
 
+def check_sides(width: int, height: int) -> None:
+    """Raise ``ValueError`` for an image whose memory, before or after resizing, its pixels do not limit."""
+    longer, shorter = max(width, height), min(width, height)
+    if longer > MAX_SIDE or longer > MAX_RATIO * shorter:
+        raise ValueError(
+            f"{width} x {height} pixels, at most {MAX_SIDE} on a side and {MAX_RATIO} times the other are accepted"
+        )
+
+
 def _open(path: Path) -> BufferedReader:
     try:
         if path.is_fifo():
@@ -92,6 +103,7 @@ def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = Non
     try:
         with Image.open(file, formats=image_formats()) as image:
             width, height = image.size
+            check_sides(width, height)
             if max_pixels is not None and width * height > max_pixels:
                 raise ValueError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
             if side is not None:

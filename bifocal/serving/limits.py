@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from bifocal.datasets.image_formats import image_formats
+from bifocal.datasets.images import check_sides
 from bifocal.serving.image_files import ImageFile, file_bytes, file_size
 
 PREFIX = "BIFOCAL_MAX_"
@@ -63,6 +64,7 @@ class Limits:
                 self._check("image_bytes", file_size(image), f"the file has {file_size(image)} bytes")
                 files[row] = file_bytes(image)
                 width, height = _image_size(files[row])
+                check_sides(width, height)
                 self._check("pixels", width * height, f"it has {width} x {height} pixels")
             except ValueError as error:
                 raise ValueError(

@@ -6,6 +6,7 @@ from PIL import Image, UnidentifiedImageError
 from starlette.exceptions import HTTPException
 
 from bifocal.datasets.image_formats import image_formats, unsupported
+from bifocal.datasets.images import check_sides
 from bifocal.serving.limits import Limits
 
 BINARY = "application/octet-stream"
@@ -33,5 +34,9 @@ def check_upload(body: bytes, limits: Limits) -> None:
         raise HTTPException(413, "the image has too many pixels") from error
     except Exception as error:  # Pillow's readers raise many exception types on damaged headers.
         raise HTTPException(400, f"the image cannot be read: {type(error).__name__}") from error
+    try:
+        check_sides(width, height)
+    except ValueError as error:
+        raise HTTPException(413, f"the image has {error}") from error
     if limits.pixels and width * height > limits.pixels:
         raise HTTPException(413, f"the image has {width} x {height} pixels, at most {limits.pixels} are accepted")
