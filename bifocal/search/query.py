@@ -41,6 +41,8 @@ class Query:
         """Return the query whose vector is the sum of its parts, less ``minus`` (Gordo and Larlus, CVPR 2017, section
         6.2); ``texts`` has the vectors (B, d) of ``text``, ``plus`` and ``minus``, in this order.
         """
+        if any(not sentence.strip() for sentence in (*plus, *minus, *([] if text is None else [text]))):
+            raise ValueError("the query is empty: name something to find in the images")
         positive = (text is not None) + len(plus)
         parts = [*images, *texts[:positive], *(-texts[positive:])]
         if not images and not positive:

@@ -14,14 +14,19 @@ REGIONS = "regions"
 
 
 def open_session(file: Path, threads: int = 0) -> onnxruntime.InferenceSession:
-    """Load a graph, on a GPU if onnxruntime has one."""
+    """Load a graph, on a GPU if onnxruntime has one; ``ValueError`` if the file is damaged."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or default_threads()
     # Weights that are stored as int8 become float32 once, when the graph is loaded.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     available = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
-    return onnxruntime.InferenceSession(file, options, providers=providers)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: there is no such graph; export the model again")
+    try:
+        return onnxruntime.InferenceSession(file, options, providers=providers)
+    except Exception as error:  # onnxruntime has no class of its own for all of them
+        raise ValueError(f"{file} is not a complete ONNX graph: copy it or export the model again") from error
 
 
 def default_threads(environment: Mapping[str, str] = os.environ) -> int:

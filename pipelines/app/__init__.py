@@ -1,6 +1,8 @@
 """The command ``bifocal``, whose commands import their modules when they run."""
 
+import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +28,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Summary of each command; its module in this package has a function of its name with ``_command`` at the end."""
+RESUMED = ("index", "train")
+"""Commands that go on where they were stopped."""
 GROUPS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "components": ("components.__main__", "Run one stage of the pipeline."),
@@ -62,6 +66,23 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise missing_extra(str(ctx.invoked_subcommand), error) from error
+        except OSError as error:
+            if error.strerror is None or not isinstance(error.filename, str | os.PathLike):
+                raise
+            name = os.fspath(error.filename).removesuffix(".new").removesuffix(".partial")
+            raise OSError(f"{name}: {error.strerror}") from error  # without a number and the name of a temporary file
+        except KeyboardInterrupt:
+            again = "; the same command goes on" if ctx.invoked_subcommand in RESUMED else ""
+            raise click.ClickException(f"stopped{again}") from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name, or suggest one."""
+        close = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
+        if close and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(f"there is no command {args[0]!r}; did you mean {close[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing the commands."""

@@ -36,4 +36,4 @@ def demo_command(queries: tuple[str, ...], folder: Path, count: int) -> None:
     click.echo(f"{time.monotonic() - start:.1f} seconds, {len(model.collection)} images. The model knows {WORDS}.")
     click.echo(f'Next: bifocal search "a green cross on sand" --run {folder}')
     click.echo(f'      bifocal where {folder}/images/00213.jpg "red heart" --run {folder}')
-    click.echo("      bifocal train DIR, on your own images: pip install 'bifocal-vse[train,cpu]'")
+    click.echo("      bifocal index DIR, on your own photographs: pip install 'bifocal-vse[train,cpu]'")

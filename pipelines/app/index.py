@@ -67,10 +67,7 @@ def index_command(
     else:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
-    try:
-        indexed = index_folder(Path(directory), encoders, folder, bank)
-    except KeyboardInterrupt:
-        raise click.ClickException("stopped; the same command goes on") from None
+    indexed = index_folder(Path(directory), encoders, folder, bank)
     write_parameters(folder, {INDEXED: section})  # the latest run is the default of other commands
     rate = f"; {indexed.rate:.1f} images/s" if indexed.rate else ""
     click.echo(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from bifocal.datasets.formats.folder import IMAGE_SUFFIXES
 from pipelines.app.run_folder import ARTIFACTS, latest_run, run_option
 
 
@@ -42,27 +43,44 @@ def search_command(
     from bifocal.datasets import open_image
     from bifocal.report.pictures import contact_sheet
 
-    folder = latest_run(folder)
+    asked, folder = _sentence_or_image(query), latest_run(folder)
     if not (folder / ARTIFACTS / "index").is_dir():
         raise FileNotFoundError(
-            f"{folder} has no index: its model is of late interaction, or a version before 0.3.0 trained it. In the "
-            "latter case, run 'python -m components embed_collection' and 'python -m components build_index' there"
+            f"{folder} has no index: its training is not complete, its model is of late interaction, or a version "
+            "before 0.3.0 trained it; the same 'bifocal train' completes a training"
         )
     model = bifocal.load(folder)
-    hits = model.search(Path(query) if Path(query).is_file() else query, count, where=_condition(where), **options)
+    hits = model.search(asked, count, where=_condition(where), **options)
     if hits and not hits.found:
         click.echo("nothing like it in this collection; these are the closest images")
-    shown = []
+    shown, moved = [], []
     for number, hit in enumerate(hits, start=1):
         caption = f'  "{hit.captions[0]}"' if hit.captions else ""
         relevance = "" if hit.probability is None else f"  {hit.probability:4.0%} {hit.relevance:8}"
         click.echo(f"{number:3}.  {hit.score:.4f}{relevance}  {hit.path or hit.image_id}{caption}")
-        if hit.path is not None:
+        if hit.path is not None and not hit.path.is_file():
+            moved.append(hit.path)
+        elif hit.path is not None:
             shown.append((open_image(hit.path, side=260), f"{number}.  {hit.score:.4f}  {Path(hit.image_id).name}"))
+    if moved:
+        names = ", ".join(map(str, moved))
+        click.echo(f"not where they were, so not on the sheet: {names}; run 'bifocal index' or 'train' again", err=True)
     if shown:
         target = picture or folder / "search.png"
         contact_sheet(query, shown).save(target)
         click.echo(f"-> {target}")
+
+
+def _sentence_or_image(query: str) -> str | Path:
+    """Return a query, as a path if it names a file; a name of an image that does not exist is an error."""
+    try:
+        if Path(query).is_file():
+            return Path(query)
+    except OSError:  # longer than a name can be
+        return query
+    if Path(query).suffix.lower() in IMAGE_SUFFIXES:
+        raise FileNotFoundError(f"{query}: there is no such image file")
+    return query
 
 
 def _condition(where: str) -> dict[str, Any]:

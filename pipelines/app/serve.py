@@ -1,7 +1,9 @@
 """``bifocal serve``."""
 
+import errno
 import logging
 import os
+import socket
 from pathlib import Path
 
 import click
@@ -12,6 +14,19 @@ DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 GRACE_SECONDS = 25
 """After SIGTERM, requests in progress have this time; the body of a request has 20 s to arrive."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise ``OSError`` if another program listens on a port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as uvicorn does
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise OSError(f"port {port} is in use: name another one, such as --port {port + 1}") from error
 
 
 @click.command()
@@ -84,6 +99,7 @@ def serve_command(
         limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
         admin_key=admin, origins=origins, hosts=hosts or local, log_queries=log_queries, threads=os.cpu_count() or 1,
     )  # fmt: skip
+    check_port(host, port)
     handler = logging.StreamHandler()
     handler.setFormatter(JSONFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -5,12 +5,16 @@ from pathlib import Path
 
 import click
 
+from bifocal.datasets.formats.folder import list_folder
 from bifocal.search.collection.collection import Collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
 from pipelines.app.training.parameters import training_parameters
 from pipelines.metrics import metrics_table
+
+LEAST = 10
+"""Images of a folder from which 15 % are at least two: the splits val and test need as many."""
 
 
 @click.command()
@@ -56,6 +60,7 @@ def train_command(
     """
     start = time.monotonic()
     folder = folder or RUNS / run_name(directory)
+    check_count(directory)
     seconds = None if budget is None else parse_budget(budget)
     values = training_parameters(directory, weights, recipes, settings)
     write_parameters(folder, values)
@@ -72,3 +77,13 @@ def train_command(
     click.echo(f"{images:,} images can be searched. {(time.monotonic() - start) / 60:.1f} minutes.")
     click.echo(f"Report: {report}")
     click.echo(f'Next: bifocal search "..." --run {folder}')
+
+
+def check_count(directory: str) -> None:
+    """Raise ``ValueError`` if a folder has too few images for a training; archives and addresses are not counted."""
+    images = list_folder(Path(directory)).images
+    if 0 < len(images) < LEAST:
+        raise ValueError(
+            f"{directory} has {len(images)} images, and a training needs at least {LEAST}: add images with captions, "
+            f"or search these without a training, by 'bifocal index {directory}'"
+        )

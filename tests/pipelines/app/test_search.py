@@ -52,7 +52,7 @@ def test_a_run_without_an_index_is_named(run: Path, command: Command, tmp_path: 
     former.mkdir()
     shutil.copy(run / "params.yaml", former)
     result = command("search", "a red star", "--run", former)
-    assert "has no index: its model is of late interaction, or a version before 0.3.0 trained it" in str(
+    assert "has no index: its training is not complete, its model is of late interaction, or a version before" in str(
         result.exception
     )
 

@@ -1,0 +1,127 @@
+"""Wrong uses of the command ``bifocal``: the exact sentences, and no work before them."""
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from pipelines.app.demo_folder import unpack
+from tests.pipelines.app.conftest import Command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wrong") / "demo"
+    unpack(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory, run: Path) -> Path:
+    """Five images with captions."""
+    folder = tmp_path_factory.mktemp("few") / "photos"
+    folder.mkdir()
+    for number in range(5):
+        shutil.copy(run / "images" / f"{number:05d}.jpg", folder)
+    lines = [f"{number:05d}.jpg,a red star" for number in range(5)]
+    (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]))
+    return folder
+
+
+def sentence(result: Result) -> str:
+    """Return what the command prints after "error:"."""
+    assert result.exit_code != 0, result.output
+    usage = [line.removeprefix("Error: ") for line in result.output.splitlines() if line.startswith("Error: ")]
+    return usage[-1] if usage else str(result.exception)
+
+
+WRONG = {
+    ("search", "nothere.jpg", "--run", "RUN"): "nothere.jpg: there is no such image file",
+    ("search", "", "--run", "RUN"): "the query is empty: name something to find in the images",
+    ("search", "a star", "--minus", " ", "--run", "RUN"): "the query is empty: name something to find in the images",
+    ("where", "RUN/images/00000.jpg", "", "--run", "RUN"): "the phrase is empty: name something to find in the image",
+    ("serch", "a dog"): "there is no command 'serch'; did you mean 'search'?",
+    ("trian", "FEW"): "there is no command 'trian'; did you mean 'train'?",
+    ("zzzz",): "No such command 'zzzz'.",
+    ("train", "FEW"): "FEW has 5 images, and a training needs at least 10: add images with captions, or search these "
+    "without a training, by 'bifocal index FEW'",
+    (
+        "evaluate",
+        "--run",
+        "RUN",
+    ): "RUN has no training to evaluate: 'bifocal index' and 'bifocal demo' only search; see 'bifocal train'",
+    ("export", "RUN/params.yaml/new", "--run", "RUN"): "RUN/params.yaml/new: Not a directory",
+    ("search", "a star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such file or directory",
+    ("where", "RUN/images/00000.jpg", "star", "--run", "RUN", "--picture", "RUN/no/x.png"): "RUN/no/x.png: No such "
+    "file or directory",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_a_wrong_use_gets_one_sentence(arguments: tuple[str, ...], run: Path, few: Path, command: Command) -> None:
+    def filled(text: str) -> str:
+        return text.replace("RUN", str(run)).replace("FEW", str(few))
+
+    assert sentence(command(*map(filled, arguments))) == filled(WRONG[arguments])
+    assert not (few.parent / "runs").exists()
+
+
+def test_a_sentence_longer_than_a_file_name_is_searched(run: Path, command: Command) -> None:
+    assert command("search", "a red star " * 40, "--run", run).exit_code == 0
+
+
+def test_a_port_in_use_is_named_before_a_model_is_loaded(run: Path, command: Command) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        result = command("serve", "--run", run, "--port", port)
+    assert sentence(result) == f"port {port} is in use: name another one, such as --port {port + 1}"
+
+
+def test_a_truncated_graph_gets_one_sentence(run: Path, command: Command, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    graph = copy / "artifacts" / "onnx" / "text_encoder.onnx"
+    graph.write_bytes(graph.read_bytes()[:1000])
+    expected = f"{graph} is not a complete ONNX graph: copy it or export the model again"
+    assert sentence(command("search", "a star", "--run", copy)) == expected
+    graph.unlink()
+    expected = f"{graph}: there is no such graph; export the model again"
+    assert sentence(command("search", "a star", "--run", copy)) == expected
+
+
+def test_a_training_that_is_not_complete_is_not_of_late_interaction(
+    run: Path, command: Command, tmp_path: Path
+) -> None:
+    shutil.copy(run / "params.yaml", tmp_path)
+    expected = (
+        f"{tmp_path} has no index: its training is not complete, its model is of late interaction, or a version before "
+        "0.3.0 trained it; the same 'bifocal train' completes a training"
+    )
+    assert sentence(command("search", "a star", "--run", tmp_path)) == expected
+
+
+def test_moved_images_are_one_list_and_the_others_are_shown(run: Path, command: Command, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    first = command("search", "a red star", "--run", copy, "-k", 3)
+    paths = [line.split()[2] for line in first.output.splitlines() if line.strip()[:2] in ("1.", "2.", "3.")]
+    for path in paths[:2]:
+        Path(path).unlink()
+    result = command("search", "a red star", "--run", copy, "-k", 3)
+    assert result.exit_code == 0, result.output
+    assert f"not where they were, so not on the sheet: {paths[0]}, {paths[1]}; run" in result.output
+    assert f"-> {copy / 'search.png'}" in result.output
+
+
+def test_ctrl_c_says_what_goes_on(few: Path, run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pipelines.app.train.check_count", stop)
+    assert sentence(command("train", few)) == "stopped; the same command goes on"
+    monkeypatch.setattr("bifocal.search.trained_model.TrainedModel.__init__", stop)
+    assert sentence(command("search", "a star", "--run", run)) == "stopped"
