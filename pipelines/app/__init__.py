@@ -15,7 +15,7 @@ from runtime.command_line.commands import run
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "demo": "Search drawn scenes with a model that is part of the package.",
-        "index": "Make a folder of images searchable, without captions and without training.",
+        "index": "Make any folder of images searchable, without training.",
         "train": "Train a model on a folder of images with captions.",
         "search": "Show the images that fit a sentence best.",
         "where": "Show where in an image a phrase is.",
