@@ -43,7 +43,7 @@ WRONG = {
     ("search", "a star", "--minus", " ", "--run", "RUN"): "the query is empty: name something to find in the images",
     ("where", "RUN/images/00000.jpg", "", "--run", "RUN"): "the phrase is empty: name something to find in the image",
     ("serch", "a dog"): "there is no command 'serch'; did you mean 'search'?",
-    ("trian", "FEW"): "there is no command 'trian'; did you mean 'train'?",
+    ("trainn", "FEW"): "there is no command 'trainn'; did you mean 'train'?",
     ("zzzz",): "No such command 'zzzz'.",
     ("train", "FEW"): "FEW has 5 images, and a training needs at least 10: add images with captions, or search these "
     "without a training, by 'bifocal index FEW'",
