@@ -15,7 +15,7 @@ _NAMES = r"(?:password|passwd|pwd|secret|token|access_token|api_?key|x-amz-(?:si
 ASSIGNMENT = re.compile(rf"(?i)(\b{_NAMES}=|[\"']{_NAMES}[\"']\s*:\s*[\"'])[^\s&\"',;]+")
 AUTHORIZATION = re.compile(r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+)[\w.~+/=-]+")
 SECRET_NAME = re.compile(
-    r"(^|_)(PASSWORD|PASSWD|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|API_KEY|ACCESS_KEY|NOTICE_URL)(_KEY)?$"
+    r"(^|_)(PASSWORD|PASSWD|PGPASSWORD|SECRET|TOKEN|CREDENTIALS?|API_KEYS?|ADMIN_KEY|ACCESS_KEY|NOTICE_URL)(_KEY)?$"
 )
 
 
@@ -44,7 +44,7 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the secret values in ``environment``: values of variables with such names, and passwords in URLs."""
     for name, value in environment.items():
         if SECRET_NAME.search(name) and len(value) >= MIN_LENGTH:
-            yield value
+            yield from (value, *(part.strip() for part in value.split(",") if len(part.strip()) >= MIN_LENGTH))
         password = _password(value) if "://" in value else None
         for secret in {password, unquote(password)} if password else ():
             if len(secret) >= MIN_LENGTH:

@@ -87,6 +87,7 @@ def serve_command(
     from bifocal.serving.service.observation import JSONFormatter
     from bifocal.serving.service.settings import Settings, read_keys
     from pipelines.app.serve_sources import open_candidate, open_source
+    from runtime.redaction import redact
 
     source = open_source(folder, model, collection, index, images)
     candidate = open_candidate(source, canary, shadow, share)
@@ -101,7 +102,7 @@ def serve_command(
     )  # fmt: skip
     check_port(host, port)
     handler = logging.StreamHandler()
-    handler.setFormatter(JSONFormatter())
+    handler.setFormatter(JSONFormatter(redact))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     app = create_app(source, settings, Deletions(deletions), poll, candidate)
     uvicorn.run(

@@ -81,3 +81,9 @@ def test_pipeline_commands_print_no_credentials() -> None:
     assert done.returncode == 1
     assert "error: no Kubeflow server answers at http://***@127.0.0.1:9" in done.stderr
     assert "S3cret" not in done.stdout + done.stderr
+
+
+def test_keys_of_the_service_are_hidden() -> None:
+    environment = {"BIFOCAL_API_KEYS": "first-key, second-key", "BIFOCAL_ADMIN_KEY": "the-admin-key"}
+    for key in ("first-key", "second-key", "the-admin-key"):
+        assert redact(f"wrong key {key}!", environment) == "wrong key ***!"

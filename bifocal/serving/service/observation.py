@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +17,15 @@ COUNTS = (0, 1, 5, 10, 25, 50, 100)
 
 
 class JSONFormatter(logging.Formatter):
-    """Formatter that writes a record as one line of JSON; ``extra={"fields": ...}`` adds keys."""
+    """Formatter that writes a record as one line of JSON; ``extra={"fields": ...}`` adds keys.
+
+    Args:
+        redact: hides credentials in a text.
+    """
+
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -25,7 +34,9 @@ class JSONFormatter(logging.Formatter):
         entry |= getattr(record, "fields", {})
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
+        return json.dumps(
+            {key: self._redact(value) if isinstance(value, str) else value for key, value in entry.items()}
+        )
 
 
 class Metrics:

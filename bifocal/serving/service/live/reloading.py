@@ -12,6 +12,8 @@ from bifocal.serving.service.served_model import ServedModel
 
 logger = logging.getLogger(__name__)
 WARM_UP = "a dog"
+FAILED = "the newest model or index could not be loaded: see the log of the service"
+"""Reason for probes, which need no key: errors may have addresses with passwords, and paths."""
 
 
 class NoModel(Exception):
@@ -48,6 +50,7 @@ class Reloader:
         self.source, self.executor, self.on_swap = source, executor, on_swap
         self.generation: Generation | None = None
         self.failure: str | None = None  # why the newest model or index is not in use
+        self._logged: str | None = None  # error that is in the log
         self._key: str | None = None
         self._previous: tuple[str, Generation] | None = None
 
@@ -57,7 +60,7 @@ class Reloader:
         try:
             key = await loop.run_in_executor(None, self.source.key)
             if key == self._key:
-                self.failure = None
+                self.failure = self._logged = None
                 return
             if self._previous is not None and self._previous[0] == key:
                 generation = self._previous[1]
@@ -72,13 +75,13 @@ class Reloader:
             self.failure = str(reason)
             return
         except Exception as error:  # any damage of the files: report it, and go on with the loaded model
-            if self.failure != str(error):
+            if self._logged != str(error):
                 logger.error("model or index not loaded", extra={"fields": {"reason": str(error)}})
-            self.failure = str(error)
+            self._logged, self.failure = str(error), FAILED
             return
         if self.source.reversible and self._key is not None and self.generation is not None:
             self._previous = self._key, self.generation
-        self._key, self.failure, self.generation = key, None, generation
+        self._key, self.failure, self._logged, self.generation = key, None, None, generation
         served = generation.served
         self.on_swap(served)
         logger.info("model in use", extra={"fields": {"model": served.version.model, "items": len(served)}})

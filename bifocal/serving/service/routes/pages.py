@@ -52,7 +52,7 @@ def probe_router(handlers: Handlers, metrics: Metrics) -> APIRouter:
 
     @router.get("/readyz")
     async def ready() -> State:
-        """Return 200 once a model is loaded, with the reason if a newer one could not be loaded; else 503."""
+        """Return 200 once a model is loaded, and whether a newer one could not be loaded; else 503."""
         served = handlers.generation().served
         failure = handlers.reloader.failure
         return State("ready" if failure is None else f"ready with an older model: {failure}", served.version.model)

@@ -1,6 +1,8 @@
 """Keys, hosts, origins and limits of the app, without a socket."""
 
+import logging
 import math
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -188,13 +190,25 @@ def test_queries_are_logged_only_if_asked_for(
     assert read_queries([log], *always) == ["a secret"], "the monitor reads the log"
 
 
+def test_the_log_redacts_messages_fields_and_tracebacks() -> None:
+    formatter = JSONFormatter(lambda text: text.replace("S3cret", "***"))
+    try:
+        raise OSError("no answer from http://user:S3cret@host")
+    except OSError:
+        record = logging.makeLogRecord({"msg": "S3cret", "fields": {"reason": "S3cret"}, "exc_info": sys.exc_info()})
+    line = formatter.format(record)
+    assert "S3cret" not in line
+    assert line.count("***") >= 3
+
+
 def test_without_a_model_it_is_alive_but_not_ready(tmp_path: Path) -> None:
     with TestClient(create_app(RunSource(tmp_path), Settings())) as opened:
         assert opened.get("/healthz").status_code == 200
         assert opened.get("/readyz").status_code == 503
         answer = opened.post(SEARCH, json={"text": "a"})
         assert answer.status_code == 503
-        assert "does not exist" in answer.json()["error"]
+        assert "see the log" in answer.json()["error"]
+        assert str(tmp_path) not in answer.text + opened.get("/readyz").text + opened.get("/v2/health/ready").text
 
 
 @given(st.lists(st.floats(0, 3), max_size=60), st.floats(0.2, 5))
