@@ -19,7 +19,7 @@ def encode_images(
         return encoders.encode_images([dataset.image_path(image_id).read_bytes() for image_id in image_ids])
     if features is None or "features" not in encoders.inputs:
         raise ValueError(f"the graphs take {', '.join(encoders.inputs)}: images need the features they read")
-    return encoders.encode_features(features.unpadded(image_ids))
+    return encoders.encode_inputs(features.unpadded(image_ids))
 
 
 def in_batches(encode: Callable[[Sequence[str]], Array], inputs: Sequence[str], size: int) -> Tensor:

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from bifocal.datasets.images import decode_image
 from bifocal.datasets.resizing import Resize, center_box, resize_image, resize_shorter
 from bifocal.serving.image_files import ImageFile, file_bytes
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.serving.text import SentenceReader
 
-Array = NDArray[Any]
 INPUTS = ("text", "image", "features")
 """Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's regions."""
 MAX_PIXELS = 50_000_000
@@ -54,11 +52,11 @@ class ImageGraph:
         """Return the output of the graph for B image files."""
         return self.encode_inputs(self.read_images(images))
 
-    def encode_inputs(self, inputs: Sequence[Array], output: str | None = None) -> Array:
-        """Return an output of the graph, by default the first, for B features (R, D) or pixels (3, H, W)."""
+    def encode_inputs(self, inputs: Sequence[Any], output: str | None = None) -> Array:
+        """Return an output of the graph, by default the first, for B features (R, D), also as lists, or pixels."""
         return self.run(inputs, output)[0]
 
-    def run(self, inputs: Sequence[Array], output: str | Sequence[str] | None = None) -> list[Array]:
+    def run(self, inputs: Sequence[Any], output: str | Sequence[str] | None = None) -> list[Array]:
         """Return outputs (see ``run_graph``) for B features (R, D) or pixels (3, H, W); padding changes features."""
         if not self.reads_pixels:
             return run_graph(self.images, pad_features(inputs), output)
@@ -71,10 +69,6 @@ class ImageGraph:
         ]
         order = np.argsort(np.concatenate(list(groups.values())))
         return [np.concatenate(parts)[order] for parts in zip(*results, strict=True)]
-
-    def encode_features(self, features: Sequence[Any], output: str | None = None) -> Array:
-        """Return an output of the graph, by default the first, for B arrays (R, D), or nested lists; R may differ."""
-        return run_graph(self.images, pad_features(features), output)[0]
 
 
 class Encoders(ImageGraph):
@@ -101,10 +95,6 @@ class Embedder(Encoders):
     def embed_images(self, images: Sequence[ImageFile]) -> Array:
         """Return the embeddings (B, d) float32 of B image files: their bytes, or base64."""
         return self.encode_images(images)
-
-    def embed_features(self, features: Sequence[Any]) -> Array:
-        """Return the embeddings (B, d) float32 of B arrays (R, D), or nested lists; R may differ."""
-        return self.encode_features(features)
 
 
 class PairScorer(Encoders):

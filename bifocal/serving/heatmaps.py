@@ -38,13 +38,8 @@ class HeatmapModel:
         self.boxes = np.array(description["boxes"], dtype=np.float32)
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
 
-    def heatmap(self, image: ImageFile, text: Array, side: int) -> NDArray[np.float32]:
-        """Return the heatmap (side, side) of a phrase, over the image stretched to a square."""
-        heatmap: NDArray[np.float32] = self.heatmaps(image, text[None], side)[0]
-        return heatmap
-
     def heatmaps(self, image: ImageFile, texts: Array, side: int) -> NDArray[np.float32]:
-        """Return the heatmaps (P, side, side) of P phrases; the image is encoded once."""
+        """Return the heatmaps (P, side, side) of P phrases, over the image stretched to a square."""
         (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
         left, top, right, bottom = read_square(image, self.encoder.preprocessing)
         corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)

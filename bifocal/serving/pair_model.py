@@ -23,18 +23,10 @@ class PairScorerModel:
     """
 
     def __init__(self, scorer: PairScorer, limits: Limits | None = None) -> None:
-        self.scorer, self.limits = scorer, limits or Limits()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Accepted columns."""
-        return self.scorer.inputs
+        self.scorer, self.limits, self.columns = scorer, limits or Limits(), scorer.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Return the column ``score`` of each row's sentence and image: R_w + R_s, higher for a better match.
-
-        It ranks images for a sentence, or sentences for an image; it is neither a probability nor a cosine.
-        """
+        """Return the column ``score`` of each row's sentence and image: R_w + R_s, neither probability nor cosine."""
         self.limits.check_rows(len(model_input))
         images = [name for name in self.columns if name != "text"]
         rows = Rows.read(model_input, [f"text with {name}" for name in images])
@@ -91,7 +83,7 @@ class PairScorerModel:
                 )
 
     def _encode(self, name: str, groups: Sequence[list[int]], values: Sequence[Any]) -> Array:
-        encode = self.scorer.encode_images if name == "image" else self.scorer.encode_features
+        encode = self.scorer.encode_images if name == "image" else self.scorer.encode_inputs
         try:
             return encode(values)
         except ValueError as error:  # such as a truncated image

@@ -15,11 +15,9 @@ from bifocal.serving.rows import Rows
 
 
 class Servable(Protocol):
-    """A model with ``predict``."""
+    """A model with ``predict``; ``columns`` are the accepted ones, of ``bifocal.serving.encoders.INPUTS``."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Accepted columns, of ``bifocal.serving.encoders.INPUTS``."""
+    columns: tuple[str, ...]
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return one row for each row of the input; ``params`` is unused, and part of MLflow's interface."""
@@ -32,12 +30,7 @@ class EmbedderModel:
     """``predict`` of a registered model with one vector per sentence and per image."""
 
     def __init__(self, embedder: Embedder, limits: Limits | None = None) -> None:
-        self.embedder, self.limits = embedder, limits or Limits()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Accepted columns."""
-        return self.embedder.inputs
+        self.embedder, self.limits, self.columns = embedder, limits or Limits(), embedder.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return the column ``embedding``, an array (d,) float32 of unit norm for each row."""
@@ -45,7 +38,7 @@ class EmbedderModel:
         embeddings = np.empty(rows.count, dtype=object)
         embedder = self.embedder
         for numbers, found in rows.encode(
-            {"text": embedder.embed_sentences, "image": embedder.embed_images, "features": embedder.embed_features}
+            {"text": embedder.embed_sentences, "image": embedder.embed_images, "features": embedder.encode_inputs}
         ):
             # Arrays, not lists of floats: Spark converts a list of 1,024 numbers in 0.1 ms.
             for row, embedding in zip(numbers, found, strict=True):

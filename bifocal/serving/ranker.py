@@ -28,20 +28,13 @@ class RankerModel:
     """``predict`` of a registered ranking head."""
 
     def __init__(self, ranker: Ranker, limits: Limits | None = None) -> None:
-        self.ranker, self.limits = ranker, limits or Limits()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Accepted columns."""
-        return self.ranker.inputs
+        self.ranker, self.limits, self.columns = ranker, limits or Limits(), ranker.inputs
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Return a column per label: a score of each row's image, higher for more of it; not a probability."""
         rows = Rows.read_single(model_input, self.columns, self.limits, self.ranker.feature_dim)
         scores = np.zeros((rows.count, len(self.ranker.labels)))
-        for numbers, found in rows.encode(
-            {"image": self.ranker.encode_images, "features": self.ranker.encode_features}
-        ):
+        for numbers, found in rows.encode({"image": self.ranker.encode_images, "features": self.ranker.encode_inputs}):
             scores[list(numbers)] = found
         return pd.DataFrame(scores, columns=self.ranker.labels, index=model_input.index)
 

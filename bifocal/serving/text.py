@@ -4,19 +4,17 @@ import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.text.spelling import spell_sentences
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer, pad
 from bifocal.text.vocabulary import Vocabulary
 
-Array = NDArray[Any]
 ELMO = "elmo.onnx"
 ARRAYS = ("idf.safetensors", "static.safetensors", "word_vectors.safetensors")
 """Files of vectorizers that are arrays."""

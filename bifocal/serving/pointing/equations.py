@@ -26,14 +26,10 @@ def class_weights(similarities: Array, temperature: float) -> Array:
 
 
 def phrase_map(logits: Array, weights: Array) -> Array:
-    """Return the map (h, w) of a phrase: cells times the mixture of centered classifier rows.
+    """Return the map (h, w) of a phrase from the classifier's logits (h, w, K) and the weights (K,) of the classes.
 
     With the rows W of the classifier and a cell x, the value is ``x (weights (W - mean(W)))``, up to a constant: the
     biases of the classifier add the same number to every cell.
-
-    Args:
-        logits: (h, w, K), of the classifier on each cell.
-        weights: (K,), which sum to 1.
     """
     values: Array = logits @ (weights - weights.mean()).astype(logits.dtype)
     return values
@@ -51,10 +47,8 @@ def standardize(values: Array) -> Array:
 
 
 def enlargement(cells: int, side: int, sigma: float) -> Array:
-    """Return the matrix (side, cells) that resizes one axis linearly, then smooths it with a Gaussian.
-
-    Args:
-        sigma: standard deviation of the Gaussian, in cells; 0 for no smoothing.
+    """Return the matrix (side, cells) that resizes one axis linearly, then smooths it with a Gaussian of ``sigma``
+    cells, 0 for no smoothing.
     """
     centers = (np.arange(side) + 0.5) / side
     position = np.clip(centers * cells - 0.5, 0, cells - 1)

@@ -5,18 +5,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from snowballstemmer import stemmer
 
-from bifocal.serving.sessions import open_session, run_graph
+from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.text.tokens import tokenize
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer
 
-Array = NDArray[Any]
 SENTENCES, VECTORS, CLASSES = "sentences.onnx", "classes.safetensors", "classes.json"
 PROMPT = "a photo of a {}"
 EPSILON = 1e-6

@@ -3,11 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
 
-from numpy.typing import NDArray
+from bifocal.serving.sessions import Array
 
-Array = NDArray[Any]
 Encode = Callable[[Sequence[str]], Array]
 
 

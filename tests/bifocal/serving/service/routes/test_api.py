@@ -75,7 +75,7 @@ def test_heatmaps_equal_the_library(server: Server, demo: TrainedModel) -> None:
     assert [QUERY[phrase["start"] : phrase["end"]] for phrase in phrases] == ["three red stars", "beach"]
     model = HeatmapModel(demo.directory / ONNX, demo.embedder)
     image = base64.b64encode(hit.path.read_bytes()).decode()
-    expected = model.heatmap(image, demo.encode_text(["three red stars"])[0], SIDE)
+    expected = model.heatmaps(image, demo.encode_text(["three red stars"]), SIDE)[0]
     x, y = phrases[0]["point"]
     assert expected[int(y * SIDE), int(x * SIDE)] == pytest.approx(expected.max(), rel=1e-3)
     with Image.open(BytesIO(base64.b64decode(phrases[0]["heatmap"].partition(",")[2]))) as picture:
