@@ -3,19 +3,12 @@
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 MAX_ANSWERS = 20_000
 
 
-@dataclass
-class _Answer:
-    items: frozenset[str]
-    count: Callable[[], None] | None
-
-
 class Answers:
-    """The last ``limit`` answers with their results.
+    """The last ``MAX_ANSWERS`` answers with their results.
 
     Example:
         >>> answers, clicks = Answers(), []
@@ -24,24 +17,23 @@ class Answers:
         (True, True, False, 1)
     """
 
-    def __init__(self, limit: int = MAX_ANSWERS) -> None:
-        self._limit = limit
-        self._answers: OrderedDict[str, _Answer] = OrderedDict()
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, tuple[frozenset[str], Callable[[], None] | None]] = OrderedDict()
 
     def add(self, items: Collection[str], count: Callable[[], None]) -> str:
         """Return a new answer's id; ``count`` is called when one of its items is first chosen."""
         name = secrets.token_urlsafe(12)
-        self._answers[name] = _Answer(frozenset(items), count)
-        if len(self._answers) > self._limit:
+        self._answers[name] = frozenset(items), count
+        if len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)
         return name
 
     def choose(self, name: str, item_id: str) -> bool:
         """Note that the client chose an item; return whether the answer is known and has the item."""
-        answer = self._answers.get(name)
-        if answer is None or item_id not in answer.items:
+        items, count = self._answers.get(name, (frozenset[str](), None))
+        if item_id not in items:
             return False
-        if answer.count is not None:
-            answer.count()
-            answer.count = None
+        if count is not None:
+            count()
+            self._answers[name] = items, None
         return True

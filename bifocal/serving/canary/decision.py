@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from bifocal.serving.canary.intervals import Estimate
 from bifocal.serving.canary.report import Metric, Report
 
 Verdict = Literal["promote", "withdraw", "wait"]
@@ -108,16 +107,13 @@ def decide(rule: Rule, report: Report) -> Decision:
 
 
 def _conditions(rule: Rule, metrics: dict[str, Metric]) -> Iterator[Condition]:
-    for name, limit in rule.max_rises.items():
-        yield _condition(name, metrics[name].comparison, limit, 1.0, 0.0)
-    for drop, limit in rule.max_drops.items():
-        yield _condition(drop, metrics[drop].comparison, limit, -1.0, 0.0)
-    for ratio, limit in rule.max_ratios.items():
-        yield _condition(ratio, metrics[ratio].comparison, limit - 1, 1.0, 1.0)
-
-
-def _condition(name: str, change: Estimate | None, limit: float, sign: float, zero: float) -> Condition:
-    if change is None or change.interval is None:
-        return Condition(name, None, None, limit)
-    low, high = sorted(sign * (end - zero) for end in change.interval)
-    return Condition(name, sign * (change.value - zero), (low, high), limit)
+    rises = [(name, limit, 1.0, 0.0) for name, limit in rule.max_rises.items()]
+    drops = [(name, limit, -1.0, 0.0) for name, limit in rule.max_drops.items()]
+    ratios = [(name, limit - 1, 1.0, 1.0) for name, limit in rule.max_ratios.items()]
+    for name, limit, sign, zero in (*rises, *drops, *ratios):
+        change = metrics[name].comparison
+        if change is None or change.interval is None:
+            yield Condition(name, None, None, limit)
+            continue
+        low, high = sorted(sign * (end - zero) for end in change.interval)
+        yield Condition(name, sign * (change.value - zero), (low, high), limit)

@@ -18,7 +18,7 @@ from bifocal.serving.service.live.reloading import ModelSource
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.routes.admission import API, Admission, error_response
 from bifocal.serving.service.routes.api import CLIENT, api_router
-from bifocal.serving.service.routes.inference import health_router, inference_router
+from bifocal.serving.service.routes.inference import inference_router
 from bifocal.serving.service.routes.pages import page_router, probe_router
 from bifocal.serving.service.schema import Error
 from bifocal.serving.service.settings import Settings
@@ -62,7 +62,7 @@ def create_app(
         await handlers.reloader.refresh()
         tasks = [handlers.reloader.watch(poll_seconds)]
         if handlers.comparison is not None:
-            tasks += [handlers.comparison.reloader.follow(poll_seconds), handlers.comparison.shadow.run()]
+            tasks += [handlers.comparison.reloader.follow(poll_seconds), handlers.comparison.run_repeats()]
         running = [asyncio.create_task(task) for task in tasks]
         yield
         for task in running:
@@ -79,8 +79,7 @@ def create_app(
         lifespan=lifespan, responses=answers, openapi_url=f"{API}openapi.json", docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    inference = health_router(handlers), inference_router(handlers)
-    for router in (api_router(handlers), *inference, probe_router(handlers, metrics), page_router()):
+    for router in (api_router(handlers), inference_router(handlers), probe_router(handlers), page_router()):
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _refused)

@@ -1,7 +1,12 @@
 """Two releases on the searches of clients: a share of the clients is answered by the second, or it repeats them."""
 
+import asyncio
 import logging
-from concurrent.futures import Executor
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,13 +15,15 @@ from starlette.exceptions import HTTPException
 from bifocal.serving.canary.answers import Answers
 from bifocal.serving.canary.counts import Counts, Place
 from bifocal.serving.canary.report import RUNNING, Mode, Release, Report
-from bifocal.serving.canary.shadow import Shadow, shadow_executor
 from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
 from bifocal.serving.service.queries import QueryResult, QueryRunner
 from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.served_model import ServedModel, Version
 
 logger = logging.getLogger(__name__)
+WAITING = 64
+"""Searches that wait to be repeated; further ones are dropped."""
+NICENESS = 10
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,12 @@ class Comparison:
 
     def __init__(self, candidate: Candidate, runner: QueryRunner, executor: Executor) -> None:
         self.mode, self.share = candidate.mode, candidate.share
-        threads = shadow_executor() if candidate.mode == "shadow" else executor
+        # A thread of low priority computes when the threads that answer clients leave time.
+        threads = ThreadPoolExecutor(1, "shadow", _lower_priority) if candidate.mode == "shadow" else executor
         self.reloader = Reloader(candidate.source, threads, lambda served: None)
         self.report: Report | None = None
-        self.shadow, self.answers = Shadow(), Answers()
+        self.answers = Answers()
+        self._repeats: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue(WAITING)
         self._runner, self._threads = runner, threads
         self._versions: tuple[Version, Version] | None = None
 
@@ -66,8 +75,10 @@ class Comparison:
         if self.mode == "shadow":
             found = await self._runner.find(champion, request, upload)
             if within and upload is None:  # image files are too large to wait in a queue
-                repeat = partial(self._repeat, report, candidate, request, place.group, found)
-                report.dropped += not self.shadow.offer(repeat)
+                try:
+                    self._repeats.put_nowait(partial(self._repeat, report, candidate, request, place.group, found))
+                except asyncio.QueueFull:
+                    report.dropped += 1
             return found, None
         if not within:
             return await self._answer(report.counts_champion, champion, request, upload, place.group)
@@ -78,6 +89,15 @@ class Comparison:
             report.counts_candidate.add_error(place.group)
             logger.exception("the candidate failed, the champion answers", exc_info=error)
             return found, None
+
+    async def run_repeats(self) -> None:
+        """Repeat searches one at a time, until the task is canceled."""
+        while True:
+            repeat = await self._repeats.get()
+            try:
+                await repeat()
+            except Exception:
+                logger.exception("a search could not be compared")
 
     def close(self) -> None:
         """Stop the threads of a shadow."""
@@ -117,3 +137,8 @@ class Comparison:
             releases = [Release(version.model, version.number, version.release) for version in versions]
             self.report = Report(self.mode, self.share, releases[0], releases[1])
         return self.report
+
+
+def _lower_priority() -> None:
+    with suppress(OSError, AttributeError):  # other systems have no priority of a thread
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

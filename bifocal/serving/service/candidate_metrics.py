@@ -34,9 +34,8 @@ class ComparisonCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         comparison, report = self._comparison, self._comparison.report
-        running = GaugeMetricFamily(f"{PREFIX}_running", "Whether a candidate is compared")
-        running.add_metric([], float(comparison.state == RUNNING))
-        yield running
+        running = float(comparison.state == RUNNING)
+        yield GaugeMetricFamily(f"{PREFIX}_running", "Whether a candidate is compared", running)
         if report is None:
             return
         arms = {
@@ -57,10 +56,9 @@ class ComparisonCollector(Collector):
             latency.add_metric(labels, [*buckets, ("+Inf", float(below[-1]))], total)
         yield latency
         if report.mode == "shadow":
-            dropped = CounterMetricFamily(f"{PREFIX}_dropped", "Searches that were not repeated for lack of time")
-            dropped.add_metric([], report.dropped)
-            compared = CounterMetricFamily(f"{PREFIX}_compared", "Searches that both releases answered")
-            compared.add_metric([], float(report.compared.sum()))
-            shared = CounterMetricFamily(f"{PREFIX}_overlap_at_10", "Sum of the overlaps of their first ten results")
-            shared.add_metric([], float(report.overlap.sum()))
-            yield from (dropped, compared, shared)
+            for name, text, value in (
+                ("dropped", "Searches that were not repeated for lack of time", report.dropped),
+                ("compared", "Searches that both releases answered", float(report.compared.sum())),
+                ("overlap_at_10", "Sum of the overlaps of their first ten results", float(report.overlap.sum())),
+            ):
+                yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from bifocal.serving.service.served_model import ServedModel
 
@@ -60,10 +60,6 @@ class Metrics:
         self.swaps.inc()
         self.items.set(items)
         self.model.info({"model": served.version.model, "sha256": served.version.model_hash})
-
-    def text(self) -> bytes:
-        """Return the metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)
 
 
 def log_request(metrics: Metrics, state: dict[str, Any], method: str, route: str, status: int, start: float) -> None:

@@ -77,12 +77,8 @@ def cache_folder() -> Path:
 
 
 def _is_complete(folder: Path) -> bool:
-    files = PINNED["files"].items()
-    return all((folder / name).is_file() and _sha256(folder / name) == file["sha256"] for name, file in files)
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    files = [(folder / name, file["sha256"]) for name, file in PINNED["files"].items()]
+    return all(file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == digest for file, digest in files)
 
 
 if __name__ == "__main__":

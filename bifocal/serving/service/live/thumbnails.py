@@ -36,7 +36,9 @@ class Thumbnails:
             if state == changed:
                 self._kept.move_to_end((item_id, side))
                 return kept
-        made = make_thumbnail(file, side, self.max_pixels)
+        buffer = BytesIO()
+        small_picture(file, side, self.max_pixels).save(buffer, "JPEG", quality=QUALITY)
+        made = buffer.getvalue()
         with self._lock:
             self._remove(item_id, side)
             self._kept[item_id, side] = changed, made
@@ -61,15 +63,8 @@ class Thumbnails:
         self._size -= len(self._kept.pop((item_id, side), (0, b""))[1])
 
 
-def make_thumbnail(file: Path, side: int, max_pixels: int) -> bytes:
-    """Return a JPEG of an image file, in the colors of sRGB pixels and without EXIF, GPS, XMP, profile and comment."""
-    buffer = BytesIO()
-    small_picture(file, side, max_pixels).save(buffer, "JPEG", quality=QUALITY)
-    return buffer.getvalue()
-
-
 def small_picture(file: Path, side: int, max_pixels: int) -> Image.Image:
-    """Return an image file with at most ``side`` pixels along its longer side, without metadata."""
+    """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without any metadata."""
     image = open_image(file, max_pixels, side)
     image.thumbnail((side, side))
     return Image.fromarray(np.asarray(image))  # Pillow would copy the metadata of a decoded image to the new file

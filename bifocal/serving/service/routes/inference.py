@@ -110,27 +110,20 @@ class InferenceResponse:
     outputs: list[InferenceOutput]
 
 
-def health_router(handlers: Handlers) -> APIRouter:
-    """Return the routes of probes, which need no key."""
-    router = APIRouter(prefix=f"{INFERENCE}/health")
+def inference_router(handlers: Handlers) -> APIRouter:
+    """Return the routes; probes of health need no key."""
+    router = APIRouter(prefix=INFERENCE, route_class=JSONRoute)
 
-    @router.get("/live")
+    @router.get("/health/live")
     async def live() -> Live:
         """Return 200 while the process answers."""
         return Live(True)
 
-    @router.get("/ready")
+    @router.get("/health/ready")
     async def ready() -> Ready:
         """Return 200 once a model is loaded, else 503."""
         handlers.generation()
         return Ready(True)
-
-    return router
-
-
-def inference_router(handlers: Handlers) -> APIRouter:
-    """Return the other routes."""
-    router = APIRouter(prefix=INFERENCE, route_class=JSONRoute)
 
     def served(model: str) -> ServedModel:
         if model != MODEL:

@@ -5,11 +5,10 @@ from importlib.resources import files
 from pathlib import PurePath
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.service.handlers import Handlers
-from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.schema import State
 
 TYPES: Mapping[str, str] = {
@@ -41,7 +40,7 @@ def page_router() -> APIRouter:
     return router
 
 
-def probe_router(handlers: Handlers, metrics: Metrics) -> APIRouter:
+def probe_router(handlers: Handlers) -> APIRouter:
     """Return the routes for operators."""
     router = APIRouter()
 
@@ -60,6 +59,6 @@ def probe_router(handlers: Handlers, metrics: Metrics) -> APIRouter:
     @router.get("/metrics", response_class=Response)
     async def measurements() -> Response:
         """Return the metrics in the text format of Prometheus."""
-        return Response(metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(generate_latest(handlers.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return router

@@ -10,7 +10,7 @@ import pytest
 from bifocal.search.query import Query
 from bifocal.serving.canary.decision import Rule, decide
 from bifocal.serving.canary.report import Report, overlap_at_10
-from bifocal.serving.canary.shadow import WAITING
+from bifocal.serving.service.candidate import WAITING
 from pipelines.app.serve_sources import ReleaseSource
 from tests.pipelines.app.comparison.comparing import (
     BAD,
