@@ -9,14 +9,13 @@ import pandas as pd
 
 from bifocal.datasets import Dataset
 from bifocal.features import FeatureStore
-from bifocal.promotion.checks import Check, floor_check, gain_check, guard_check, limit_check
+from bifocal.promotion.checks import Check, floor_check, gain_check, guard_check, limit_check, zero_shot_check
 from bifocal.promotion.common_images import CommonImages, common_images
 from bifocal.promotion.comparison import RETRIEVAL, join_queries
 from bifocal.promotion.criteria import Criteria
 from bifocal.promotion.exported_model import ExportedModel
 from bifocal.promotion.latency import latency_ratios
 from bifocal.promotion.looks import Look, image_sketch, next_look
-from bifocal.promotion.zero_shot import zero_shot_check
 
 
 @dataclass
@@ -89,11 +88,10 @@ def assess(
         result.look = next_look(criteria.false_promotion_rate, criteria.looks, names, sketch, looks)
         result.checks += _comparison_checks(models, tables, common, criteria, result.look.level)
         result.checks += _latency_checks(models, common, criteria)
-        for name, table in zip(("candidate", "champion"), tables, strict=True):
-            result.metrics |= {f"{name}.{key}": value for key, value in _recalls(table, criteria.recall_at).items()}
     else:
-        result.metrics |= {f"candidate.{key}": value for key, value in _recalls(tables[0], criteria.recall_at).items()}
         result.notes.append("latency was not checked: its limit is relative to the champion, and there is none")
+    for name, table in zip(("candidate", "champion"), tables, strict=False):
+        result.metrics |= {f"{name}.{key}": value for key, value in _recalls(table, criteria.recall_at).items()}
     return result
 
 

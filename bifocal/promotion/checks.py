@@ -1,15 +1,17 @@
 """Conditions that a model must meet: limits, floors, a minimal gain, and drops of single metrics that are ruled out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
+from bifocal.evaluation.rank_tables import ZERO_SHOT
 from bifocal.metrics.typical_values import subset_lower_bound
-from bifocal.promotion.comparison import RETRIEVAL, PairedScores, hits, image_totals, recall_scores
+from bifocal.promotion.comparison import RETRIEVAL, hits, image_totals, join_queries
 
 RECALL_SUM = "recall_sum"
+ANSWER = "ship the contrastive model unchanged: the initialization ZeroShot without any phase of training registers it"
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,20 @@ class Check:
         return not self.reason
 
 
-def metric_scores(queries: pd.DataFrame, name: str, ks: Sequence[int]) -> list[PairedScores]:
-    """Return per-query scores (%) whose means add up to ``recall_sum``, ``<direction>.R@<K>`` or a direction."""
-    if name == RECALL_SUM:
-        return recall_scores(queries, ks) if set(RETRIEVAL) <= set(queries["direction"]) else []
+def measure(
+    queries: pd.DataFrame, name: str, ks: Sequence[int], alpha: float, seed: int
+) -> tuple[float, float, float] | None:
+    """Return ``recall_sum``, ``<direction>.R@<K>`` or a direction's accuracy of both models, and the one-sided lower
+    confidence bound of the difference, current model minus reference; None if the queries lack a direction.
+    """
     direction, _, k = name.partition(".R@")
-    rows = queries[queries["direction"] == direction]
-    return [hits(rows, int(k or 1))] if len(rows) else []
-
-
-def total(scores: Sequence[PairedScores]) -> tuple[float, float]:
-    """Return the metric of the current model and of the reference."""
-    return sum(float(score.current.mean()) for score in scores), sum(float(score.reference.mean()) for score in scores)
+    metrics = [(part, cut) for part in RETRIEVAL for cut in ks] if name == RECALL_SUM else [(direction, int(k or 1))]
+    if not {part for part, _ in metrics} <= set(queries["direction"]):
+        return None
+    scores = [hits(queries[queries["direction"] == part], cut) for part, cut in metrics]
+    current, reference, counts = image_totals(scores)
+    low = subset_lower_bound(current - reference, counts, alpha, seed)
+    return sum(float(s.current.mean()) for s in scores), sum(float(s.reference.mean()) for s in scores), low
 
 
 def limit_check(name: str, value: float, limit: float) -> Check:
@@ -48,32 +52,24 @@ def limit_check(name: str, value: float, limit: float) -> Check:
     return Check(name, reason, value, limit)
 
 
-def lower_bound(scores: Sequence[PairedScores], alpha: float, seed: int) -> float:
-    """Return the one-sided lower confidence bound of the difference in a metric, current model minus reference."""
-    current, reference, counts = image_totals(scores)
-    return subset_lower_bound(current - reference, counts, alpha, seed)
-
-
 def floor_check(ranks: pd.DataFrame, name: str, ks: Sequence[int], floor: float, alpha: float, seed: int) -> Check:
     """Return whether a metric of one model is at least ``floor``, in percent, at the level ``alpha``."""
     single = ranks.rename(columns={"rank": "rank_current"}).assign(rank_reference=np.inf)
-    scores = metric_scores(single, name, ks)
-    if not scores:
+    measured = measure(single, name, ks, alpha, seed)
+    if measured is None:
         return Check(f"floor.{name}", f"{name} was not measured, its floor is {floor:g}", limit=floor)
-    value, _ = total(scores)
-    low = lower_bound(scores, alpha, seed)
+    value, _, low = measured
     reason = f"{name} is {value:.2f}, its confidence bound {low:.2f}: the floor is {floor:g}"
     return Check(f"floor.{name}", "" if low >= floor else reason, value, floor, low)
 
 
 def guard_check(queries: pd.DataFrame, name: str, ks: Sequence[int], max_drop: float, alpha: float, seed: int) -> Check:
     """Return whether a drop of a metric by more than ``max_drop`` percentage points is ruled out: non-inferiority."""
-    scores = metric_scores(queries, name, ks)
-    if not scores:
+    measured = measure(queries, name, ks, alpha, seed)
+    if measured is None:
         reason = f"{name} was not measured for both models on the same queries, so a drop cannot be ruled out"
         return Check(f"drop.{name}", reason, limit=-max_drop)
-    current, reference = total(scores)
-    low = lower_bound(scores, alpha, seed)
+    current, reference, low = measured
     reason = (
         f"{name} changes by {current - reference:+.2f}, its confidence bound is {low:+.2f}: a drop of more than "
         f"{max_drop:g} is not ruled out"
@@ -85,13 +81,31 @@ def gain_check(
     queries: pd.DataFrame, ks: Sequence[int], min_gain: float, alpha: float, seed: int, name: str = "gain"
 ) -> Check:
     """Return whether the recall sum gains more than ``min_gain`` percentage points, at the level ``alpha``."""
-    scores = metric_scores(queries, RECALL_SUM, ks)
-    if not scores:
+    measured = measure(queries, RECALL_SUM, ks, alpha, seed)
+    if measured is None:
         return Check(name, "the recall sum was not measured", limit=min_gain)
-    current, reference = total(scores)
-    low = lower_bound(scores, alpha, seed)
+    current, reference, low = measured
     reason = (
         f"the gain in the recall sum is {current - reference:+.2f}, at least {low:+.2f} with a confidence of "
         f"{100 * (1 - alpha):.4g} %: more than {min_gain:g} is required"
     )
     return Check(name, "" if low > min_gain else reason, current - reference, min_gain, low)
+
+
+def zero_shot_check(
+    ranks: pd.DataFrame, image_ids: set[str], ks: list[int], min_gain: float, alpha: float, seed: int
+) -> Check | None:
+    """Check whether trained heads gain over the contrastive model below them; None without ranks of that model."""
+    compared = ranks[ranks["image_id"].isin(image_ids)]
+    floor = compared[compared["direction"].str.startswith(ZERO_SHOT)]
+    if not len(floor):
+        return None
+    floor = floor.assign(direction=floor["direction"].str.removeprefix(ZERO_SHOT))
+    try:
+        queries = join_queries(compared[compared["direction"].isin(RETRIEVAL)], floor)
+    except ValueError as error:
+        return Check("zero_shot", f"the gain over the zero-shot model was not measured: {error}", limit=min_gain)
+    check = gain_check(queries, ks, min_gain, alpha, seed, "zero_shot")
+    if len(queries) == len(floor) and (queries["rank_current"] == queries["rank_reference"]).all():
+        return replace(check, reason="")
+    return check if check.passed else replace(check, reason=f"over the zero-shot model, {check.reason}; {ANSWER}")

@@ -47,13 +47,6 @@ class Difference:
         return 1 if low > 0 else -1 if high < 0 else 0
 
 
-def paired_interval(
-    scores: Sequence[PairedScores], *, resamples: int, seed: int, level: float = 0.95
-) -> tuple[float, float]:
-    """Return the bootstrap interval of summed mean differences; all ``scores`` share the drawn images."""
-    return percentile_interval(bootstrap_difference(*image_totals(scores), resamples, seed), level)
-
-
 def image_totals(scores: Sequence[PairedScores]) -> tuple[Tensor, Tensor, Tensor]:
     """Return both models' totals and the number of queries, per image and metric; all (G, S)."""
     image_ids = sorted({image for metric in scores for image in metric.image_ids})
@@ -96,15 +89,9 @@ def compare_ranks(
         for k in ks if retrieval else [1]:
             name = f"{direction}.R@{k}" if retrieval else f"{direction}.accuracy"
             scores = hits(queries, k)
-            interval = paired_interval([scores], resamples=resamples, seed=seed)
+            interval = percentile_interval(bootstrap_difference(*image_totals([scores]), resamples, seed), 0.95)
             differences.append(Difference(name, float(scores.current.mean()), float(scores.reference.mean()), interval))
     return differences
-
-
-def recall_scores(queries: pd.DataFrame, ks: Iterable[int]) -> list[PairedScores]:
-    """Return the hits whose means add up to the recall sum, one entry per direction and K."""
-    by_direction = [queries[queries["direction"] == direction] for direction in RETRIEVAL]
-    return [hits(rows, k) for rows in by_direction for k in ks]
 
 
 def hits(queries: pd.DataFrame, k: int) -> PairedScores:

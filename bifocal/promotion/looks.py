@@ -25,9 +25,7 @@ class Look:
 
 
 def look_level(level: float, planned: int, spent: Iterable[float]) -> float:
-    """Return the level of the next look; 0 if the looks before it have used up ``level``.
-
-    ``level`` is the probability of any false promotion on the test set, shared by ``planned`` looks.
+    """Return an equal share of ``level``, the probability of any false promotion; 0 if earlier looks have used it up.
 
     Example:
         >>> look_level(0.05, 50, [0.001])
@@ -50,16 +48,11 @@ def overlap(first: Sequence[str], second: Sequence[str]) -> float:
     return sum(content in first and content in second for content in smallest) / len(smallest) if smallest else 0.0
 
 
-def same_test_set(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Return whether two sketches are of test sets that share so many images that looks at them add up."""
-    return overlap(first, second) > MIN_OVERLAP
-
-
 def next_look(
     level: float, planned: int, models: tuple[str, str], images: tuple[str, ...], looks: Iterable[Look]
 ) -> Look:
     """Return the look of a comparison: the earlier one of the same models and images, or a new one with its level."""
-    earlier = [look for look in looks if same_test_set(look.images, images)]
+    earlier = [look for look in looks if overlap(look.images, images) > MIN_OVERLAP]
     repeated = [look for look in earlier if (look.models, look.images) == (models, images)]
     if repeated:
         return repeated[0]

@@ -4,13 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bifocal.metrics.bootstrap import mean_interval
-from bifocal.promotion.comparison import (
-    PairedScores,
-    compare_ranks,
-    join_queries,
-    paired_interval,
-)
+from bifocal.metrics.bootstrap import bootstrap_difference, mean_interval, percentile_interval
+from bifocal.promotion.comparison import PairedScores, compare_ranks, image_totals, join_queries
 
 
 def ranks(hits: int, images: range, direction: str = "image_retrieval") -> pd.DataFrame:
@@ -52,5 +47,5 @@ def test_intervals_resample_images_not_queries() -> None:
     values = np.repeat([0.0, 1.0], 50)
     images = ["a"] * 50 + ["b"] * 50
     assert mean_interval(values, images, resamples=200, seed=0) == (0.0, 1.0)
-    scores = PairedScores(values, 1 - values, images)
-    assert paired_interval([scores, scores], resamples=200, seed=0) == (-2.0, 2.0)
+    totals = image_totals(2 * [PairedScores(values, 1 - values, images)])
+    assert percentile_interval(bootstrap_difference(*totals, 200, 0), 0.95) == (-2.0, 2.0)

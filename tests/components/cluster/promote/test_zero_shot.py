@@ -15,7 +15,7 @@ from bifocal.features import FeatureStore
 from bifocal.models import build_model, save_model
 from bifocal.models.base import Model
 from bifocal.models.inputs import input_identity
-from bifocal.promotion.zero_shot import zero_shot_check
+from bifocal.promotion.checks import zero_shot_check
 from bifocal.text import TextStore
 from components.evaluate.run import run as evaluate
 from components.evaluate.spec import EvaluateParams
