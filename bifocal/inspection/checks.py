@@ -15,6 +15,8 @@ Severity = Literal["error", "warning", "note"]
 EXAMPLES = 20
 FEW_WORDS = 3
 """Captions with fewer words say little."""
+SMALLEST = 64
+"""Pixels of the shorter side below which an image is very small."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,9 @@ def _captions(captions: pd.DataFrame, words: pd.Series) -> list[Finding]:
     ]
 
 
-def _sizes(images: pd.DataFrame, smallest: int = 64) -> list[Finding]:
-    small = images[(images["width"] > 0) & (images[["width", "height"]].min(axis=1) < smallest)]
-    advice = f"images below {smallest} pixels hold little to search for"
+def _sizes(images: pd.DataFrame) -> list[Finding]:
+    small = images[(images["width"] > 0) & (images[["width", "height"]].min(axis=1) < SMALLEST)]
+    advice = f"images below {SMALLEST} pixels hold little to search for"
     return _finding("warning", "very small images", advice, _texts(small, "{image_id}: {width} x {height}"))
 
 

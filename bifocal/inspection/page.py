@@ -1,5 +1,6 @@
 """The inspection as one HTML page."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from bifocal.datasets import Dataset
@@ -14,7 +15,7 @@ FOOTER = "Written by bifocal inspect. This page is one file and loads nothing."
 
 def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page:
     """Return the page of a dataset's inspection."""
-    counts = {severity: _count(inspection, severity) for severity in ("error", "warning", "note")}
+    counts = Counter(finding.severity for finding in inspection.findings)
     tiles = [
         Tile("images", inspection.counts["images"]),
         Tile("captions", inspection.counts["captions"]),
@@ -39,10 +40,6 @@ def inspection_page(name: str, dataset: Dataset, inspection: Inspection) -> Page
         gallery = duplicate_gallery(pairs[:SHOWN_PAIRS], Thumbnails(dataset), "Images that look the same", note)
         sections.append(Section("Near-duplicates", "", [gallery]))
     return Page(f"Inspection of {name}", "Nothing was changed.", tiles, sections, FOOTER, kind="inspection")
-
-
-def _count(inspection: Inspection, severity: str) -> int:
-    return sum(finding.severity == severity for finding in inspection.findings)
 
 
 def findings_table(inspection: Inspection) -> Block:
@@ -81,10 +78,7 @@ def duplicate_gallery(pairs: Sequence[DuplicatePair], thumbnails: Thumbnails, ti
         GalleryItem(
             [Picture(thumbnails.uri(pair.first)), Picture(thumbnails.uri(pair.second))],
             f"{pair.first} and {pair.second}, correlation {pair.correlation:.4f}",
-            Badge(
-                f"{split_of[pair.first]}, {split_of[pair.second]}",
-                split_of[pair.first] == split_of[pair.second] or False,
-            ),
+            Badge(f"{split_of[pair.first]}, {split_of[pair.second]}", split_of[pair.first] == split_of[pair.second]),
         )
         for pair in pairs
     ]

@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 
 from bifocal.datasets import Dataset
 from bifocal.datasets.remote_files import is_address
-from bifocal.datasets.tables import CAPTIONS, PHRASES, REJECTED
+from bifocal.datasets.tables import CAPTIONS, PHRASES
 from bifocal.inspection import Inspection, inspect_dataset
+from bifocal.inspection.checks import SMALLEST
 from bifocal.monitoring.significance import Count
 from bifocal.search.collection.collection import Collection
 from bifocal.search.collection.format import REJECTED as REJECTED_FILE
 
-SMALLEST = 64
-"""Pixels of the shorter side; the inspection has the same bound."""
 FIELDS = ("name", "sha256", "rejected")
 
 
@@ -55,25 +54,24 @@ class Ledger:
         """Return the images of the collection that came in the ``days`` days up to ``until``."""
         since = (until - timedelta(days=days)).isoformat()
         recent = self.table[(self.table["day"] > since) & (self.table["day"] <= until.isoformat())]
-        found = _images(collection).merge(recent, on=list(FIELDS))
-        is_rejected = found["rejected"] == "yes"
-        broken = found[is_rejected]
-        return Arrivals(
-            found.loc[~is_rejected, "row"].astype(int).tolist(),
-            dict(zip(broken["name"], broken["reason"], strict=True)),
-        )
-
-    def rejected(self, collection: Collection) -> dict[str, str]:
-        """Return the reason of each rejected image in the collection, by its name."""
-        images = _images(collection)
-        broken = images[images["rejected"] == "yes"]
-        return dict(zip(broken["name"], broken["reason"], strict=True))
+        return _arrivals(_images(collection).merge(recent, on=list(FIELDS)))
 
     def write(self) -> None:
         """Write the table; a crash leaves the old one."""
         temporary = self.file.with_name(self.file.name + ".new")
         self.table.to_parquet(temporary, index=False)
         temporary.replace(self.file)
+
+
+def all_images(collection: Collection) -> Arrivals:
+    """Return all images of a collection that are not deleted."""
+    return _arrivals(_images(collection))
+
+
+def _arrivals(images: pd.DataFrame) -> Arrivals:
+    broken = images[images["rejected"] == "yes"]
+    rows = images.loc[images["rejected"] == "no", "row"].astype(int).tolist()
+    return Arrivals(rows, dict(zip(broken["name"], broken["reason"], strict=True)))
 
 
 def _images(collection: Collection) -> pd.DataFrame:
@@ -91,31 +89,19 @@ def inspect_arrivals(collection: Collection, arrivals: Arrivals) -> tuple[Inspec
     root = collection.description.root
     items = collection.items.take(_rows(arrivals)).to_pandas()
     local = [isinstance(path := collection.image(row), Path) and path.is_file() for row in arrivals.rows]
-    images = pd.DataFrame(
-        {
-            "image_id": items["item_id"],
-            "path": items["image"].where(local, None),
-            "width": items["width"],
-            "height": items["height"],
-            "split": "test",
-            "sha256": items["sha256"],
-        }
-    )
+    images = items.rename(columns={"item_id": "image_id", "image": "path"}).assign(split="test")
+    images["path"] = images["path"].where(local, None)
     captions = items[["item_id", "captions"]].explode("captions").dropna()
     captions = captions.rename(columns={"item_id": "image_id", "captions": "text"}).reset_index(drop=True)
     captions.insert(0, "caption_id", np.arange(len(captions)))
     dataset = Dataset(
-        images,
+        images[["image_id", "path", "width", "height", "split", "sha256"]],
         captions[CAPTIONS.names],
         pd.DataFrame(columns=PHRASES.names),
         Path() if is_address(root) else (collection.directory / root).resolve(),
     )
-    rejected = [
-        {"kind": "image", "entry": name, "reason": reason, "intentional": False}
-        for name, reason in arrivals.rejected.items()
-    ]
-    table = pd.DataFrame(rejected, columns=REJECTED.names).astype({"intentional": bool})
-    return inspect_dataset(dataset, table, {}), dataset
+    rejected = pd.DataFrame(list(arrivals.rejected.items()), columns=["entry", "reason"])
+    return inspect_dataset(dataset, rejected.assign(kind="image", intentional=False), {}), dataset
 
 
 def unusable(collection: Collection, arrivals: Arrivals) -> Count:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bifocal.monitoring.arrivals import Arrivals, Ledger, inspect_arrivals
+from bifocal.monitoring.arrivals import Arrivals, Ledger, all_images, inspect_arrivals
 from bifocal.monitoring.discrepancy import unusual
 from bifocal.monitoring.drift import Thresholds, compare
 from bifocal.monitoring.observations import Observations, Observer
 from bifocal.monitoring.page import NewImages, monitoring_page
 from bifocal.monitoring.probes import read_pairs
-from bifocal.monitoring.prometheus import exposition
 from bifocal.monitoring.queries import read_queries
 from bifocal.monitoring.reference import Reference
 from bifocal.monitoring.week import Week
@@ -74,8 +73,7 @@ class Monitor:
         observer, model = self._observer()
         sizes, ledger = self.thresholds.sample, Ledger(self.folder / LEDGER)
         ledger.start(observer.collection)
-        rows = np.flatnonzero(~observer.collection.deleted).tolist()
-        everything = Arrivals(rows, ledger.rejected(observer.collection))
+        everything = all_images(observer.collection)
         observations = self._observe(observer, everything, day, days, sizes.reference_images, sizes.reference_queries)
         reference = Reference(model, day, observations)
         reference.write(self.folder / REFERENCE)
@@ -117,7 +115,7 @@ class Monitor:
         name = f"{observer.collection.model.name} ({model[:12]})"
         page = monitoring_page(name, reference.day, week, images, self._history(reference.name, day))
         _replace(self.page(day), render(page))
-        _replace(self.folder / TEXTFILE, exposition(week.findings, counts, datetime.now(UTC)))
+        _replace(self.folder / TEXTFILE, week.exposition(datetime.now(UTC)))
         return week
 
     def page(self, day: date) -> Path:

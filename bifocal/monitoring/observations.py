@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,7 @@ from bifocal.monitoring.queries import KnownWords, query_languages, sample
 from bifocal.monitoring.significance import Count
 from bifocal.search.collection.collection import Collection
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.query import SentenceEmbedder
-
-Array = NDArray[Any]
+from bifocal.search.query import Array, SentenceEmbedder
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +14,10 @@ from bifocal.search.calibration.calibration import DEPTH
 from bifocal.search.calibration.caption_relevance import relevant_rows
 from bifocal.search.calibration.fitting import calibration_error, first_results
 from bifocal.search.index.index import SearchIndex
-from bifocal.search.query import SentenceEmbedder
+from bifocal.search.query import Array, SentenceEmbedder
 from bifocal.search.search import Search
 from bifocal.search.vectors import unit_vectors
 
-Array = NDArray[Any]
 BATCH = 64
 COLUMNS = ("item_id", "caption")
 
@@ -110,13 +108,10 @@ def search_probes(model: SentenceEmbedder, index: SearchIndex, pairs: pd.DataFra
     if index.calibration is not None and len(index) >= DEPTH + 2:
         scores, _ = first_results(index, queries, described)
         probabilities = index.calibration.probabilities(scores)[:, 0].reshape(2, -1).T
-    keys = [_key(item_id, caption) for item_id, caption in zip(kept["item_id"], kept["caption"], strict=True)]
+    pair_texts = kept["item_id"] + "\0" + kept["caption"]
+    keys = [sha256(text.encode()).hexdigest()[:24] for text in pair_texts]
     ten_best = [any(hit.row == row for hit in hits) for hits, row in zip(found, own.tolist(), strict=True)]
     return Probes(keys, np.array(ten_best, dtype=bool), relevant, probabilities)
-
-
-def _key(item_id: str, caption: str) -> str:
-    return sha256(f"{item_id}\0{caption}".encode()).hexdigest()[:24]
 
 
 def nothing_found(index: SearchIndex, queries: Array) -> int | None:

@@ -9,8 +9,7 @@ import pytest
 from numpy.random import Generator
 from prometheus_client.parser import text_string_to_metric_families
 
-from bifocal.monitoring import TESTS, Count, Observations, Probes, Reference, Thresholds, compare
-from bifocal.monitoring.prometheus import exposition
+from bifocal.monitoring import TESTS, Count, Observations, Probes, Reference, Thresholds, Week, compare
 
 PROBES = 200
 
@@ -117,9 +116,8 @@ def test_reference_is_read_as_it_was_written(random: Generator, tmp_path: Path) 
 def test_exposition_is_read_by_the_parser_of_prometheus(random: Generator) -> None:
     findings = compare(observe(random), observe(random), Thresholds())
     moment = datetime(2026, 11, 22, tzinfo=UTC)
-    families = {
-        family.name: family for family in text_string_to_metric_families(exposition(findings, {"queries": 200}, moment))
-    }
+    text = Week(moment.date(), 7, {"queries": 200}, findings).exposition(moment)
+    families = {family.name: family for family in text_string_to_metric_families(text)}
     values = {entry.labels["test"]: entry.value for entry in families["bifocal_monitor_value"].samples}
     assert values == pytest.approx({finding.name: finding.value for finding in findings})
     assert families["bifocal_monitor_entries"].samples[0].value == 200
