@@ -18,7 +18,7 @@ def class_weights(similarities: Array, temperature: float) -> Array:
 
     Example:
         >>> class_weights(np.array([0.5, 0.5, 0.1]), temperature=0.07).round(3).tolist()
-        [0.498, 0.498, 0.002]
+        [0.499, 0.499, 0.002]
     """
     exponents = np.exp((similarities - similarities.max(axis=-1, keepdims=True)) / temperature)
     weights: Array = exponents / exponents.sum(axis=-1, keepdims=True)
@@ -68,8 +68,9 @@ def heatmap(maps: Sequence[Array], side: int, sigma: float, center: float) -> ND
     ``center (x^2 + y^2)`` is subtracted, with x and y from -1 to 1.
 
     Example:
-        >>> heatmap([np.array([[0.0, 0.0], [0.0, 1.0]])], side=2, sigma=0.0, center=0.0).round(2).tolist()
-        [[-0.58, -0.58], [-0.58, 1.73]]
+        >>> heatmap([np.array([[0.0, 0.0], [0.0, 1.0]])], side=2, sigma=0.0, center=0.0).round(2)
+        array([[-0.58, -0.58],
+               [-0.58,  1.73]], dtype=float32)
     """
     total = np.zeros((side, side))
     for values in maps:
