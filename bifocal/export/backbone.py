@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from bifocal.backbones.state import WEIGHTS_FILE, load_weights_file
 from bifocal.datasets.resizing import DECODED_SCALE
+from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs import write_graph
 from bifocal.export.parity import Parity, compare_graph
-from bifocal.export.process import run_in_fresh_process
 from bifocal.features import FeatureStore
 from bifocal.features.base import GridExtractor
 from bifocal.image_encoders.base import ImageEncoder
@@ -63,9 +63,11 @@ def exportable_extractor(features: Path) -> GridExtractor | None:
 
 def export_backbone(features: Path, folder: Path) -> None:
     """Write ``backbone.onnx``, from ``pixels`` (batch, 3, size, size) uint8 to ``features`` (batch, R, D) float32, and
-    ``preprocessing.json``.
+    ``preprocessing.json``. The user's cache keeps the graph.
     """
-    run_in_fresh_process(_export, features, folder / GRAPH)
+    metadata = FeatureStore(features).metadata
+    extractor = [metadata[name] for name in ("extractor", "arguments", "preprocessing")]
+    export_once([*extractor, file_digest(features / WEIGHTS_FILE)], folder / GRAPH, _export, features)
     (pixels,) = onnx.load(folder / GRAPH).graph.input
     batch = pixels.type.tensor_type.shape.dim[0]
     if not batch.dim_param:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.export.parity import Parity
-from bifocal.export.pointing.cache import FORMAT
 from bifocal.export.pointing.classes import export_class_head, load_class_logits
 from bifocal.export.pointing.contrastive import export_contrastive_head
 from bifocal.localization.heads import ClassMixture

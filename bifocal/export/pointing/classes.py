@@ -16,9 +16,9 @@ from bifocal.backbones.classes import Classes
 from bifocal.backbones.state import load_weights_file
 from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.backbones.timm.config import BackboneConfig
+from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.parity import Parity, relative_difference
-from bifocal.export.pointing.cache import export_once, file_digest
 from bifocal.export.quantization import quantize_graph
 from bifocal.localization.heads import ClassMixture
 from bifocal.serving.pointing.head import DESCRIPTION, GRAPH

@@ -52,7 +52,8 @@ def pointer_of_weights(path: Path) -> PointingHead:
 def head_of_weights(path: Path) -> Path:
     """Return the folder of the exported pointing head of a file or a folder of weights, in the user's cache."""
     from bifocal.export.cache import cache_folder
-    from bifocal.export.pointing import FORMAT, export_head
+    from bifocal.export.cached import code_digest
+    from bifocal.export.pointing import export_head
     from bifocal.registry import build
 
     networks = find_networks(path)
@@ -62,7 +63,7 @@ def head_of_weights(path: Path) -> Path:
     head = build("bifocal.localization.heads", pointing_section(networks))
     encoder = [] if networks.sentences is None else sorted(networks.sentences.rglob("*.safetensors"))
     files = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in (networks.backbone, *encoder)]
-    folder = cache_folder() / hashlib.sha256(f"{FORMAT} {head} {files}".encode()).hexdigest()[:32]
+    folder = cache_folder() / hashlib.sha256(f"{code_digest()} {head} {files}".encode()).hexdigest()[:32]
     if not (folder / "head.json").is_file():
         export_head(backbone.describe(), networks.backbone, head, folder, seed=0)
     return folder

@@ -1,0 +1,29 @@
+"""The user's cache keeps exported graphs, the latest used ones, for the code that exported them."""
+
+from pathlib import Path
+
+import pytest
+
+from bifocal.export import cached
+from bifocal.export.cache import cache_folder
+from bifocal.export.cached import export_once
+
+
+def write(content: str, file: Path) -> None:
+    """Write an export that counts its calls."""
+    with (file.parent / "calls").open("a") as calls:
+        calls.write(content)
+    file.write_text(content)
+
+
+def test_the_latest_used_graphs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cached, "KEPT", 2)
+    for content in "ababcaab":  # c takes the place of a, and then a of b
+        export_once([content], tmp_path / "graph.onnx", write, content)
+        assert (tmp_path / "graph.onnx").read_text() == content
+    assert (tmp_path / "calls").read_text() == "abcab"
+    assert len(list(cache_folder().iterdir())) == 2
+    monkeypatch.setattr(cached, "code_digest", lambda: "of other code")
+    export_once(["b"], tmp_path / "graph.onnx", write, "b")
+    assert (tmp_path / "calls").read_text() == "abcabb"
