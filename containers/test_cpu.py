@@ -23,8 +23,8 @@ from pipelines.kubeflow import compile as kubeflow
 from pipelines.kubeflow import resources
 from pipelines.local.container_engine import ContainerEngine
 from pipelines.local.engine import Exit, Pod
-from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
+from pipelines.local.task import State
 from runtime import parameters
 
 ROOT = Path(__file__).parents[1]
@@ -107,9 +107,9 @@ def run_python(folder: Path, program: str, timeout: float = 300.0) -> tuple[Exit
     """Run a Python program in a container; return its end and output."""
     log = folder / "log.txt"
     log.unlink(missing_ok=True)
-    (folder / "pod" / "tmp").mkdir(parents=True, exist_ok=True)
+    (folder / "pod").mkdir(exist_ok=True)
     engine = ContainerEngine({"GREETING": "hello"}, ROOT)
-    ended = engine.run(Pod(folder / "pod", DIGEST, ["python", "-c", program], {}, timeout, log))
+    ended = engine.run(Pod(folder / "pod", (), DIGEST, ["python", "-c", program], {}, timeout, log))
     return ended, log.read_text()
 
 
@@ -120,7 +120,7 @@ def test_engine_returns_the_exit_code_of_a_container(tmp_path: Path) -> None:
 def test_engine_kills_and_removes_a_container_after_the_timeout(tmp_path: Path) -> None:
     start = time.monotonic()
     program = "import time; print('began', flush=True); time.sleep(600)"
-    assert run_python(tmp_path, program, timeout=10.0)[0] == Exit(137, "deadline")
+    assert run_python(tmp_path, program, timeout=10.0)[0] == Exit(137, late=True)
     assert time.monotonic() - start < 300
     engine = ContainerEngine({}, ROOT)
     containers = engine.client.containers.list(all=True)
@@ -129,7 +129,7 @@ def test_engine_kills_and_removes_a_container_after_the_timeout(tmp_path: Path) 
 
 def test_engine_fails_on_a_missing_image(tmp_path: Path) -> None:
     (tmp_path / "pod").mkdir()
-    pod = Pod(tmp_path / "pod", "localhost/bifocal:none", ["python"], {}, 60.0, tmp_path / "log.txt")
+    pod = Pod(tmp_path / "pod", (), "localhost/bifocal:none", ["python"], {}, 60.0, tmp_path / "log.txt")
     assert ContainerEngine({}, ROOT).run(pod) == Exit(1)
     assert "'python containers/build.py' builds it" in (tmp_path / "log.txt").read_text()
 

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import docker
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from pipelines.local.engine import Exit, Pod, give_folders, tee
+from pipelines.local.engine import Exit, Pod, tee
 
 # The owner of the repository may differ from the user in the container.
 TRUST_REPOSITORY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
@@ -40,41 +41,40 @@ class ContainerEngine:
                 "unix:///run/podman/podman.sock' and export DOCKER_HOST=unix:///run/podman/podman.sock"
             ) from error
 
-    def root(self, pod: Path) -> Path:
-        """Return /: the folders of the pod are mounted there."""
-        return Path("/")
-
     def image(self, image: str) -> str:
         """Return the image's id, because its name stays the same after a build; the name if there is no image."""
         with suppress(DockerException):
             return str(self.client.images.get(image).id)
         return image
 
-    def own(self, pod: Path) -> None:
-        """Give the folders of the pod to the user of the steps."""
-        if self.user is not None:
-            give_folders(pod, self.user)
-
     def run(self, pod: Pod) -> Exit:
-        """Run the command in a new container; kill it after the timeout, and remove it in any case."""
-        user = f"{os.getuid()}:{os.getgid()}" if self.user is None else f"{self.user}:{self.user}"
-        folders = {str(path): {"bind": f"/{path.name}", "mode": "rw"} for path in pod.folder.iterdir()}
-        try:
-            container = self.client.containers.create(
-                pod.image,
-                list(pod.command[1:]),
-                entrypoint=list(pod.command[:1]),
-                environment={**pod.environment, **self.environment},
-                volumes={**self.volumes, **folders},
-                user=user,
-                read_only=True,
-                network_mode="host",
-                shm_size="1g",
-            )
-        except DockerException as error:
-            return _fail(
-                pod.log, f"cannot create a container of {pod.image}: {error}; 'python containers/build.py' builds it"
-            )
+        """Run the command in a new container with an empty /tmp; kill it after the timeout, and remove it anyway."""
+        user, group = (os.getuid(), os.getgid()) if self.user is None else (self.user, self.user)
+        inputs = {str(path): {"bind": str(path), "mode": "ro"} for path in pod.inputs}
+        with TemporaryDirectory() as scratch:
+            own = {scratch: {"bind": "/tmp", "mode": "rw"}, str(pod.folder): {"bind": str(pod.folder), "mode": "rw"}}
+            for folder in own:
+                os.chown(folder, user, group)
+            try:
+                container = self.client.containers.create(
+                    pod.image,
+                    list(pod.command[1:]),
+                    entrypoint=list(pod.command[:1]),
+                    environment={**pod.environment, **self.environment},
+                    volumes={**self.volumes, **inputs, **own},
+                    user=f"{user}:{group}",
+                    read_only=True,
+                    network_mode="host",
+                    shm_size="1g",
+                )
+            except DockerException as error:
+                return _fail(
+                    pod.log,
+                    f"cannot create a container of {pod.image}: {error}; 'python containers/build.py' builds it",
+                )
+            return self._wait(container, pod)
+
+    def _wait(self, container: Container, pod: Pod) -> Exit:
         late = threading.Event()
         timer = threading.Timer(min(pod.timeout, threading.TIMEOUT_MAX), _kill, (container, late))
         timer.daemon = True
@@ -83,7 +83,7 @@ class ContainerEngine:
             container.start()
             timer.start()
             tee(container.logs(stream=True, follow=True), pod.log)
-            return Exit(int(container.wait()["StatusCode"]), "deadline" if late.is_set() else "completed")
+            return Exit(int(container.wait()["StatusCode"]), late.is_set())
         except DockerException as error:
             return _fail(pod.log, f"the container did not run: {error}")
         finally:

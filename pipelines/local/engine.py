@@ -1,19 +1,19 @@
-"""Engine: runs one attempt of a step in the folders of its pod."""
+"""Engine: runs one attempt of a step."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import click
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One attempt of a step: the folders below ``folder`` are mounted below /; ``timeout`` is in seconds."""
+    """One attempt of a step, which reads ``inputs`` and writes below ``folder``; ``timeout`` is in seconds."""
 
     folder: Path
+    inputs: Sequence[Path]
     image: str
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -22,35 +22,23 @@ class Pod:
 
 
 class Exit(NamedTuple):
-    """Exit code of a step; the reason is ``completed`` also after an error, ``deleted`` if the pod is gone."""
+    """Exit code of a step, and whether it was killed after its timeout."""
 
     code: int
-    reason: Literal["completed", "deadline", "deleted"] = "completed"
+    late: bool = False
 
 
 class Engine(Protocol):
     """Runs one step."""
 
-    def root(self, pod: Path) -> Path:
-        """Return the path at which the step sees the folder ``pod``."""
-
     def image(self, image: str) -> str:
         """Return the image as it enters the cache key: with its content, as a digest has it on a cluster."""
-
-    def own(self, pod: Path) -> None:
-        """Let the user of the step write to the folders of the pod."""
 
     def run(self, pod: Pod) -> Exit:
         """Run the command until it ends or its time is up; append its output to the log."""
 
     def stop(self) -> None:
         """Kill the running steps."""
-
-
-def give_folders(pod: Path, user: int) -> None:
-    """Give the folders below ``pod`` to ``user``: the launcher, which makes them, runs as the user of the step."""
-    for folder in (pod, *(path for path in pod.rglob("*") if path.is_dir())):
-        os.chown(folder, user, user)
 
 
 def tee(lines: Iterable[bytes], log: Path) -> None:

@@ -26,16 +26,9 @@ class HostEngine:
     environment: Mapping[str, str]
     _process_ids: set[int] = field(default_factory=set, init=False)
 
-    def root(self, pod: Path) -> Path:
-        """Return ``pod``: a process sees the file system of this machine."""
-        return pod
-
     def image(self, image: str) -> str:
         """Return the name with the versions of the installed packages; a step's code is among its arguments."""
         return f"{image} {json.dumps(package_versions(), sort_keys=True)}"
-
-    def own(self, pod: Path) -> None:
-        """Do nothing: the step runs as the calling user."""
 
     def run(self, pod: Pod) -> Exit:
         """Run the command with this Python; kill it and its children after the timeout, or when this process is killed.
@@ -65,7 +58,7 @@ class HostEngine:
         assert process.stdout is not None
         try:
             tee(process.stdout, pod.log)
-            return Exit(process.wait(), "deadline" if late.is_set() else "completed")
+            return Exit(process.wait(), late.is_set())
         finally:
             timer.cancel()
             self._process_ids.discard(process.pid)

@@ -1,9 +1,10 @@
-"""Runs of a compiled pipeline on this machine: the graph is walked here as Argo does, each task by Kubeflow's rules.
+"""Runs of a compiled pipeline on this machine: kfp.local resolves inputs and conditions, the graph is walked here.
 
-The local runners of kfp reject container components on the host, and report a failed container as a success.
+The orchestrator of kfp.local 2.17 runs one task at a time, skips a condition on a named output without an error, and
+gives an exit task other keys than a cluster does. Its runners reject container components on the host, and can report a
+failed container as a success.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -16,24 +17,26 @@ from uuid import uuid4
 import click
 import yaml
 from filelock import FileLock, Timeout
+from google.protobuf.json_format import ParseDict
+from kfp.local.io import IOStore
+from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
+from kfp.local.orchestrator.orchestrator_utils import OrchestratorUtils
+from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
-from pipelines.local.driver import Driver, Graph, RunInfo
 from pipelines.local.engine import Engine
-from pipelines.local.launcher import Launcher
-from pipelines.local.metadata import MetadataStore, State
-from pipelines.local.store import ObjectStore
-from pipelines.local.task import TaskRunner
+from pipelines.local.task import State, TaskRunner
 from runtime.parameters.values import LOADER
 
 POLL_SECONDS = 0.1
+EXIT = spec.PipelineTaskSpec.TriggerPolicy.ALL_UPSTREAM_TASKS_COMPLETED
 
 
 @dataclass
 class LocalRun:
     """One run of the compiled pipeline ``text``; another run in the same folder takes finished steps from the cache.
 
-    ``folder`` holds the object store, the metadata and a folder per task. ``parallel`` is the number of steps at once;
-    ``sleep`` is called with seconds between retries, and by default waits until the run is stopped.
+    ``folder`` holds a folder per task. ``parallel`` is the number of steps at once; ``sleep`` is called with seconds
+    between retries, and by default waits until the run is stopped.
     """
 
     text: str
@@ -45,23 +48,31 @@ class LocalRun:
     run_id: str = field(default_factory=lambda: str(uuid4()))
 
     def __post_init__(self) -> None:
-        self.folder = self.folder.resolve()
-        self.pipeline, *platform = yaml.load_all(self.text, Loader=LOADER)
-        self.pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
+        compiled, *platform = yaml.load_all(self.text, Loader=LOADER)
+        self.pipeline = ParseDict(compiled, spec.PipelineSpec())
         self.stopped = Event()
         self.states: dict[str, State] = {}
+        executors = compiled["deploymentSpec"]["executors"]
+        pods = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
+        self.tasks = TaskRunner(
+            self.folder.resolve(),
+            self.engine,
+            self.run_id,
+            {label: executor["container"] for label, executor in executors.items()},
+            {label: float(pods.get(label, {}).get("activeDeadlineSeconds", "inf")) for label in executors},
+            self.sleep or self.stopped.wait,
+            self.stopped,
+        )
 
     def execute(self) -> dict[str, State]:
         """Run the pipeline and return the final state of each task."""
-        known = self.pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
-        unknown = sorted(set(self.arguments) - set(known))
+        root = self.pipeline.root
+        unknown = sorted(set(self.arguments) - set(root.input_definitions.parameters))
         if unknown:
-            raise ValueError(f"the pipeline has no argument {unknown[0]!r}; it has {', '.join(sorted(known))}")
-        defaults = {name: definition.get("defaultValue") for name, definition in known.items()}
+            known = ", ".join(sorted(root.input_definitions.parameters))
+            raise ValueError(f"the pipeline has no argument {unknown[0]!r}; it has {known}")
         with self._locked():
-            self._prepare()
-            root = self.driver.metadata.create(self.run_id, 0, "root")
-            self._run_graph(self.pipeline["root"]["dag"], Graph(root, {**defaults, **self.arguments}, {}))
+            self._run_graph(root, _scope(root, dict(self.arguments)))
         return self.states
 
     @contextmanager
@@ -75,35 +86,24 @@ class LocalRun:
                 f"another process runs a pipeline in {self.folder}: wait for it, or choose another --folder"
             ) from error
 
-    def _prepare(self) -> None:
-        pods, name = self.folder / "pods", self.pipeline["pipelineInfo"]["name"]
-        shutil.rmtree(pods, ignore_errors=True)
-        metadata, store = MetadataStore(self.folder / "metadata.json"), ObjectStore(self.folder / "objects")
-        self.driver = Driver(metadata, RunInfo(self.run_id, f"{name}-{self.run_id[:5]}", name))
-        launcher = Launcher(store, metadata, self.engine, pods)
-        executors = self.pipeline["deploymentSpec"]["executors"]
-        sleep = self.sleep or self.stopped.wait
-        self.tasks = TaskRunner(self.folder, self.driver, launcher, executors, self.pods, sleep, self.stopped)
-
-    def _run_graph(self, dag: Mapping[str, Any], graph: Graph) -> str:
+    def _run_graph(self, graph: spec.ComponentSpec, scope: IOStore) -> str:
         """Run the tasks of a graph; return the first error message, "" if none."""
         errors: dict[str, str] = {}
-        waiting = dict(dag["tasks"])
+        waiting = dict(graph.dag.tasks)
         running: dict[Future[str], str] = {}
         with ThreadPoolExecutor(self.parallel) as pool, self._stop_on_error(running):
             while waiting or running:
                 for name, task in list(waiting.items()):
-                    needs = task.get("dependentTasks", [])
+                    needs = task.dependent_tasks
                     if any(need in waiting or need in running.values() for need in needs):
                         continue
                     del waiting[name]
-                    is_exit_task = task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
                     failed = [need for need in needs if need in errors]
-                    if failed and not is_exit_task:
+                    if failed and task.trigger_policy.strategy != EXIT:
                         self._finish(name, State.OMITTED, f"{failed[0]} failed")
                         errors[name] = ""
                         continue
-                    running[pool.submit(self._run_task, name, task, graph)] = name
+                    running[pool.submit(self._run_task, name, task, scope)] = name
                 done, _ = wait(running, return_when=FIRST_COMPLETED) if running else (set(), None)
                 for future in done:
                     name = running.pop(future)
@@ -123,27 +123,46 @@ class LocalRun:
                 self.engine.stop()
             raise
 
-    def _run_task(self, name: str, task: Mapping[str, Any], graph: Graph) -> str:
+    def _run_task(self, name: str, task: spec.PipelineTaskSpec, scope: IOStore) -> str:
         """Run one task or nested graph; return the error message, "" if none."""
-        loops = {"parameterIterator", "artifactIterator", "iteratorPolicy"} & set(task)
-        if loops:
+        if task.WhichOneof("iterator"):
             raise ValueError(f"{name}: local runs support tasks, nested graphs, conditions and exit tasks, no loops")
-        component = self.pipeline["components"][task["componentRef"]["name"]]
-        if "dag" in component:
-            reason = self.driver.skip(name, task, component, graph)
-            if reason:
-                self._finish(task["taskInfo"]["name"], State.CANCELED, reason)
-                error = ""
+        component = self.pipeline.components[task.component_ref.name]
+        arguments = OrchestratorUtils.make_task_arguments(task.inputs, scope)
+        for key, source in task.inputs.parameters.items():
+            if source.HasField("task_final_status"):
+                arguments[key] = self._status(source.task_final_status.producer_task, scope)
+        if component.HasField("dag"):
+            inner = _scope(component, arguments, scope)
+            if ConditionEvaluator.evaluate_condition(task.trigger_policy.condition, inner):
+                error = self._run_graph(component, inner)
             else:
-                error = self._run_graph(component["dag"], self.driver.graph(name, task, component, graph))
-            if "condition" in task.get("triggerPolicy", {}):
-                self.driver.metadata.update_graph(graph.execution)
+                error = ""
+                self._finish(task.task_info.name, State.CANCELED, f"not {task.trigger_policy.condition}")
+            scope.put_task_status(name, State.FAILED if error else State.COMPLETE)
             return error
-        state, error = self.tasks.run(name, task, component, graph)
+        state, outputs, error = self.tasks.run(name, task, component, arguments)
+        for key, value in outputs.items():
+            scope.put_task_output(name, key, value)
         self._finish(name, state, error)
         return error
+
+    def _status(self, producer: str, scope: IOStore) -> dict[str, Any]:
+        """Return an exit task's input as the backend makes it (kubeflow/pipelines 2.17, driver/resolve.go:471)."""
+        job = f"{self.pipeline.pipeline_info.name}-{self.run_id[:5]}"
+        state = scope.get_task_status(producer)
+        return {"state": state, "error": {}, "pipelineJobResourceName": job, "pipelineTaskName": producer}
 
     def _finish(self, name: str, state: State, message: str) -> None:
         self.states[name] = state
         line = message if state is State.FAILED else ", ".join(filter(None, [f"{name}: {state.lower()}", message]))
         click.secho(line, fg="red" if state.failed else "green")
+
+
+def _scope(component: spec.ComponentSpec, arguments: dict[str, Any], parent: IOStore | None = None) -> IOStore:
+    """Return the store of a graph with its inputs."""
+    scope = IOStore(parent)
+    inputs = OrchestratorUtils.join_user_inputs_and_defaults(arguments, component.input_definitions)
+    for name, value in inputs.items():
+        scope.put_parent_input(name, value)
+    return scope

@@ -1,114 +1,138 @@
-"""One task of a local run: the driver, then attempts by the launcher until Argo's controller would stop."""
+"""One task of a local run: attempts until one succeeds; kfp.local has the cache, makes messages and reads outputs."""
 
-import json
-import time
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from threading import Event
 from typing import Any
-from uuid import uuid4
 
 import click
+from google.protobuf.json_format import ParseError
+from kfp.dsl import Artifact
+from kfp.local.cache import LocalCache
+from kfp.local.executor_input_utils import construct_executor_input, executor_input_to_dict
+from kfp.local.executor_output_utils import get_outputs_for_task
+from kfp.local.placeholder_utils import replace_placeholders
+from kfp.pipeline_spec import pipeline_spec_pb2 as spec
 
-from pipelines.local.driver import Decision, Driver, Graph
-from pipelines.local.launcher import Launcher
-from pipelines.local.metadata import State
-from pipelines.local.retries import RetryStrategy
+from pipelines.local.engine import Engine, Pod
+
+OUTPUT_FILE = "executor_output.json"
+"""File that a step writes at its end, by kfp.local's name."""
+
+
+class State(StrEnum):
+    """Final state of a task; ``CANCELED``: its condition does not hold, ``OMITTED``: a task that it needs failed."""
+
+    COMPLETE = "COMPLETE"
+    CACHED = "CACHED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+    OMITTED = "OMITTED"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run fails with the task."""
+        return self in (State.FAILED, State.OMITTED)
 
 
 @dataclass(frozen=True)
 class TaskRunner:
-    """Runs the tasks of one run; ``folder`` has a folder per task, with a log per attempt and links to the outputs."""
+    """Runs the tasks of one run.
+
+    ``folder`` has a folder per task: logs of the last run, ``attempts`` with the outputs, and links to the latest ones.
+    ``containers`` and ``timeouts``, in seconds, have the labels of executors as keys.
+    """
 
     folder: Path
-    driver: Driver
-    launcher: Launcher
-    executors: Mapping[str, Any]
-    pods: Mapping[str, Any]
+    engine: Engine
+    run_id: str
+    containers: Mapping[str, Any]
+    timeouts: Mapping[str, float]
     sleep: Callable[[float], object]
     stopped: Event
 
-    def run(self, name: str, task: Mapping[str, Any], component: Mapping[str, Any], graph: Graph) -> tuple[State, str]:
-        """Run a task, or take its outputs from the cache; return its state and the error message, "" if none."""
-        pod = self.pods.get(component["executorLabel"], {})
-        container = self.executors[component["executorLabel"]]["container"]
-        keyed = {
-            **container,
-            "image": self.launcher.engine.image(container["image"]),
-            "pvcNames": [json.dumps(mount, sort_keys=True) for mount in pod.get("pvcMount", [])],
-        }
-        (self.folder / name).mkdir(parents=True, exist_ok=True)
-        decision = self.driver.container(name, task, component, keyed, graph)
-        if decision.cached:
-            self._link_outputs(decision, component)
-            return State.CACHED, ""
-        problem = self._attempts(decision, task, component, container, pod, graph)
-        if problem:
-            return State.FAILED, problem
-        self._link_outputs(decision, component)
-        return State.COMPLETE, ""
+    def run(
+        self, name: str, task: spec.PipelineTaskSpec, component: spec.ComponentSpec, arguments: dict[str, Any]
+    ) -> tuple[State, dict[str, Any], str]:
+        """Return the state and the outputs of a task, and the error message, "" if none."""
+        container = self.containers[component.executor_label]
+        command = [*container["command"], *container["args"]]
+        cache = LocalCache(str(self.folder / ".cache"))
+        key = cache.compute_key(task.component_ref.name, self.engine.image(container["image"]), command, arguments)
+        cached = cache.get(key) if task.caching_options.enable_cache else None
+        state, outputs, problem = State.CACHED, cached or {}, ""
+        if cached is None:
+            state, outputs, problem = self._attempts(name, task, component, arguments)
+        if state is State.COMPLETE and task.caching_options.enable_cache:
+            cache.put(key, outputs)
+        for output, value in outputs.items():
+            if isinstance(value, Artifact):
+                if not Path(value.uri).exists():  # metrics have no file, and kfp.local's cache wants one
+                    Path(value.uri).touch()
+                link = self.folder / name / output
+                link.unlink(missing_ok=True)
+                link.symlink_to(value.uri)
+        return state, outputs, problem
 
     def _attempts(
-        self,
-        decision: Decision,
-        task: Mapping[str, Any],
-        component: Mapping[str, Any],
-        container: Mapping[str, Any],
-        pod: Mapping[str, Any],
-        graph: Graph,
-    ) -> str:
-        """Run attempts until one succeeds or Argo would give up; return the error message, "" if none."""
-        name = decision.execution.task
-        strategy = RetryStrategy.parse(task.get("retryPolicy", {}))
-        limit, start, attempt = float(pod.get("activeDeadlineSeconds", "inf")), time.monotonic(), 0
-        for old in (self.folder / name).glob("log-*.txt"):
+        self, name: str, task: spec.PipelineTaskSpec, component: spec.ComponentSpec, arguments: dict[str, Any]
+    ) -> tuple[State, dict[str, Any], str]:
+        policy, folder, problem = task.retry_policy, self.folder / name, ""
+        for old in folder.glob("log-*.txt"):
             old.unlink()
-        while True:
+        attempts = 1 + policy.max_retry_count
+        for attempt in range(attempts):
+            if attempt:
+                self.sleep(policy.backoff_duration.seconds * policy.backoff_factor ** (attempt - 1))
             if self.stopped.is_set():
-                return f"{name} was stopped"
-            click.secho(f"{name}: attempt {attempt + 1} of at most {1 + strategy.limit}", fg="cyan")
-            timeout = min(limit, strategy.deadline(start) - time.monotonic()) if attempt else limit
-            log = self.folder / name / f"log-{attempt}.txt"
-            variables = self._variables(pod) | ({"KFP_RETRY_INDEX": str(attempt)} if strategy.limit else {})
-            phase, problem = self.launcher.attempt(
-                decision, graph, component, container, variables, timeout, log, attempt
-            )
-            if phase == "Succeeded":
-                return ""
-            attempt += 1
-            delay, reason = strategy.delay(attempt, phase, start, time.monotonic())
-            if reason:
-                times = f"failed after {attempt} attempt{'s' if attempt > 1 else ''}, {reason}"
-                return f"{name} {times}: {problem}: {last_error(log)}"
-            self.sleep(delay)
+                return State.FAILED, {}, f"{name} was stopped"
+            click.secho(f"{name}: attempt {attempt + 1} of at most {attempts}", fg="cyan")
+            log = folder / f"log-{attempt}.txt"
+            outputs, problem = self._attempt(name, component, arguments, log)
+            if not problem:
+                return State.COMPLETE, outputs, ""
+        times = f"{attempts} attempt{'s' if attempts > 1 else ''}"
+        return State.FAILED, {}, f"{name} failed after {times}: {problem}: {last_error(log)}"
 
-    def _variables(self, pod: Mapping[str, Any]) -> dict[str, str]:
-        """Return the variables that Kubernetes sets from fields of the pod."""
-        name, uid = f"{self.driver.run.name}-{uuid4().hex[:8]}", str(uuid4())
-        fields = {
-            "metadata.name": name,
-            "metadata.uid": uid,
-            # Label of every pod of a run (apiserver/template/v2_template.go:427).
-            "metadata.labels['pipeline/runid']": self.driver.run.id,
-        }
-        variables = {"KFP_POD_NAME": name, "KFP_POD_UID": uid}
-        for entry in pod.get("fieldPathAsEnv", []):
-            if entry["fieldPath"] not in fields:
-                raise ValueError(f"local runs have no field {entry['fieldPath']!r} for the variable {entry['name']}")
-            variables[entry["name"]] = fields[entry["fieldPath"]]
-        return variables
-
-    def _link_outputs(self, decision: Decision, component: Mapping[str, Any]) -> None:
-        for name in component.get("outputDefinitions", {}).get("artifacts", {}):
-            uri = self.launcher.metadata.runtime_artifact(decision.execution.artifacts[name])["uri"]
-            link = self.folder / decision.execution.task / name
-            link.unlink(missing_ok=True)
-            link.symlink_to(self.launcher.store.path(uri))
+    def _attempt(
+        self, name: str, component: spec.ComponentSpec, arguments: dict[str, Any], log: Path
+    ) -> tuple[dict[str, Any], str]:
+        """Run the step once in an empty folder; return its outputs, or what went wrong."""
+        for failed in (self.folder / name / "attempts").glob("*"):
+            if not (failed / OUTPUT_FILE).is_file():
+                shutil.rmtree(failed)
+        folder = self.folder / name / "attempts" / f"{self.run_id}-{log.stem.removeprefix('log-')}"
+        folder.mkdir(parents=True)
+        log.touch()
+        container, timeout = self.containers[component.executor_label], self.timeouts[component.executor_label]
+        message = construct_executor_input(component, arguments, str(folder), block_input_artifact=False)
+        command = replace_placeholders(
+            [*container["command"], *container["args"]],
+            executor_input_to_dict(message, component),
+            pipeline_resource_name=self.run_id,
+            task_resource_name=name,
+            pipeline_root=str(self.folder),
+            unique_pipeline_id=self.run_id,
+        )
+        inputs = [Path(value.uri) for value in arguments.values() if isinstance(value, Artifact)]
+        environment = {entry["name"]: entry["value"] for entry in container.get("env", [])}
+        environment["KFP_RUN_ID"] = self.run_id
+        ended = self.engine.run(Pod(folder, inputs, container["image"], command, environment, timeout, log))
+        if ended.late:
+            return {}, f"killed after {timeout:g} s"
+        if ended.code:
+            return {}, f"exit code {ended.code}"
+        try:
+            return get_outputs_for_task(message, component), ""
+        except (ValueError, ParseError) as error:
+            return {}, f"the step wrote an output that Kubeflow rejects: {error}"
 
 
 def last_error(log: Path) -> str:
     """Return the last ``error: ...`` of a log, which may span lines; otherwise the last line."""
-    lines = log.read_bytes().decode(errors="replace").strip().splitlines() if log.is_file() else []
+    lines = log.read_bytes().decode(errors="replace").strip().splitlines()
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
     return "\n".join(lines[errors[-1] if errors else -1 :]) or "no output"

@@ -241,3 +241,17 @@ def test_training_on_several_nodes_is_a_job_of_the_kubeflow_trainer() -> None:
     for reader in ("evaluate", "export-onnx"):
         source = tasks[reader]["inputs"]["artifacts"]["embedding"]["taskOutputArtifact"]
         assert source == {"producerTask": job_task, "outputArtifactKey": "embedding"}
+
+
+def test_every_step_has_time_for_its_retries(default: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Argo kills a retry that is running when the maximum duration, from the first start, is over."""
+    pipeline, pods = default
+    tasks = {**tasks_of(pipeline), **pipeline["root"]["dag"]["tasks"]}
+    policies = {name: task["retryPolicy"] for name, task in tasks.items() if "retryPolicy" in task}
+    assert len(policies) >= 10
+    for name, policy in policies.items():
+        assert policy["backoffFactor"].is_integer()  # Argo rejects fractions
+        first, limit = (int(policy[key].removesuffix("s")) for key in ("backoffDuration", "backoffMaxDuration"))
+        delays = sum(first * policy["backoffFactor"] ** retry for retry in range(policy["maxRetryCount"]))
+        label = pipeline["components"][tasks[name]["componentRef"]["name"]]["executorLabel"]
+        assert delays + (1 + policy["maxRetryCount"]) * float(pods[label]["activeDeadlineSeconds"]) <= limit, name

@@ -1,13 +1,13 @@
 """An engine that runs no step."""
 
 import json
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.catalog import all_components
 from pipelines.local.engine import Exit, Pod
 from runtime import artifacts
+from runtime.kubeflow.executor import ExecutorInput
 
 
 @dataclass
@@ -24,14 +24,8 @@ class FakeEngine:
     messages: dict[str, Any] = field(default_factory=dict)
     digest: str = "first"
 
-    def root(self, pod: Path) -> Path:
-        return pod
-
     def image(self, image: str) -> str:
         return f"{image}@{self.digest}"
-
-    def own(self, pod: Path) -> None:
-        """The tests' user owns the folders."""
 
     def run(self, pod: Pod) -> Exit:
         stage, message = pod.command[3], json.loads(pod.command[5])
@@ -41,12 +35,12 @@ class FakeEngine:
             self.failures[stage] -= 1
             pod.log.write_text(f"error: no memory\n{self.failures[stage]} failures left\n")
             return Exit(3)
-        for name, entry in message["outputs"]["artifacts"].items():
-            path = Path(entry["artifacts"][0]["customPath"])
-            if name in all_components()[stage].outputs:
-                artifacts.commit(artifacts.open_partial(path, {}), path, {"key": stage})
-        for name, entry in message["outputs"].get("parameters", {}).items():
-            Path(entry["outputFile"]).write_text(self.parameters.get(name, f"{stage} {name}"))
+        component, given = all_components()[stage], ExecutorInput.parse(pod.command[5])
+        for name in component.outputs:
+            path = given.outputs[name]
+            artifacts.commit(artifacts.open_partial(path, {}), path, {"key": stage})
+        values = {name: self.parameters.get(name, f"{stage} {name}") for name in component.parameter_outputs}
+        given.write_output(replace(component, pages=()), {}, values)
         return Exit(0)
 
     def stop(self) -> None:

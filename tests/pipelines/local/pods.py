@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.local.engine import Exit, Pod, give_folders
+from pipelines.local.engine import Exit, Pod
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 USER = 12345
@@ -36,13 +36,12 @@ class PodEngine:
     Args:
         environment: variables of every pod.
         isolated: whether pods have their own root directory and user.
-        kill: returns "deleted" or "oom" to kill the pod of a stage while it runs; called ten times a second.
+        kill: whether to kill the pod of a stage now; called ten times a second while it runs.
     """
 
     environment: Mapping[str, str]
     isolated: bool
-    kill: Callable[[str, Pod], str] = lambda stage, pod: ""
-    files: dict[str, list[str]] = field(default_factory=dict)
+    kill: Callable[[str], bool] = lambda stage: False
 
     def __post_init__(self) -> None:
         self._zygote = subprocess.Popen(
@@ -53,37 +52,31 @@ class PodEngine:
         self._zygote.kill()
         self._zygote.communicate()
 
-    def root(self, pod: Path) -> Path:
-        return Path("/") if self.isolated else pod
-
     def image(self, image: str) -> str:
         return image
 
-    def own(self, pod: Path) -> None:
-        if self.isolated:
-            give_folders(pod, USER)
-
     def run(self, pod: Pod) -> Exit:
         stage = pod.command[3]
-        self.files[stage] = sorted(
-            str(path.relative_to(pod.folder)) for path in pod.folder.rglob("*") if path.is_file()
-        )
+        if self.isolated:
+            os.chown(pod.folder, USER, USER)
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         request = {
-            "pod": str(pod.folder),
+            "folder": str(pod.folder),
+            "inputs": [str(path) for path in pod.inputs],
             "log": str(pod.log),
             "command": pod.command,
             "environment": {**kept, **IMAGE, **pod.environment, **self.environment},
             "user": USER if self.isolated else None,
         }
-        child, reason, ended = self._ask(request)["pid"], [""], threading.Event()
+        child, late, ended = self._ask(request)["pid"], threading.Event(), threading.Event()
 
         def watch() -> None:
             waited = 0.0
             while not ended.wait(0.1):
                 waited += 0.1
-                reason[0] = "deadline" if waited > pod.timeout else self.kill(stage, pod)
-                if reason[0]:
+                if waited > pod.timeout:
+                    late.set()
+                if late.is_set() or self.kill(stage):
                     with suppress(ProcessLookupError):
                         os.killpg(child, signal.SIGKILL)
                     return
@@ -93,9 +86,7 @@ class PodEngine:
         code = int(self._answer()["code"])
         ended.set()
         watcher.join()
-        if reason[0] == "deleted":
-            return Exit(code, "deleted")
-        return Exit(code, "deadline" if reason[0] == "deadline" else "completed")
+        return Exit(code, late.is_set())
 
     def stop(self) -> None:
         raise AssertionError("no test interrupts this engine")

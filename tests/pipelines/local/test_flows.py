@@ -6,8 +6,8 @@ import pytest
 
 from components.catalog import pipeline_components
 from pipelines.kubeflow.flows import SEARCH, FlowName, stages_of
-from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
+from pipelines.local.task import State
 from tests.pipelines.compiled import compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
@@ -64,7 +64,7 @@ def test_refresh_embeds_with_the_released_model_and_takes_over_its_vectors(tmp_p
     steps = ["find_release", "fetch_release", "prepare_dataset", *SEARCH, "release"]
     assert sorted(engine.started) == sorted(["fingerprint", *steps, "notify"])
     given = {
-        step: {name: entry["artifacts"][0]["uri"].split("/")[-3] for name, entry in inputs["artifacts"].items()}
+        step: {name: entry["artifacts"][0]["uri"].split("/")[-4] for name, entry in inputs["artifacts"].items()}
         for step in (*SEARCH, "release")
         for inputs in [engine.messages[step]["inputs"]]
     }

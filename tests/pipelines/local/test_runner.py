@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from components.catalog import pipeline_components
 from pipelines.kubeflow import resources
 from pipelines.local.engine import Exit, Pod
-from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
+from pipelines.local.task import State
 from tests.pipelines.compiled import REVISION, compile_text
 from tests.pipelines.local.fake_engine import FakeEngine
 
@@ -57,7 +58,7 @@ def test_every_step_runs_once_after_the_writers_of_its_inputs(tmp_path: Path, pa
             assert engine.started.index(writer) < engine.started.index(stage.name)
             entry = engine.messages[stage.name]["inputs"]["artifacts"][name]["artifacts"][0]
             assert f"/{writer.replace('_', '-')}/" in entry["uri"]
-            assert entry["metadata"]["display_name"] == name
+            assert entry["metadata"].keys() == {"sha256"}
 
 
 def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
@@ -82,6 +83,7 @@ def test_a_failed_step_omits_its_dependents_and_is_reported_to_notify(
     first = float(STEP.retry_delay)
     assert delays == [first * STEP.retry_factor**retry for retry in range(STEP.retries)]
     status = engine.messages["notify"]["inputs"]["parameterValues"]["status"]
+    assert status.keys() == {"state", "error", "pipelineJobResourceName", "pipelineTaskName"}
     assert status["state"] == "FAILED"
     # The whole error of the last attempt.
     assert capsys.readouterr().out.count(f"exit code 3: error: no memory\n{98 - STEP.retries} failures left") == 1
@@ -102,7 +104,15 @@ def test_a_second_run_continues_after_the_last_finished_step(tmp_path: Path) -> 
     again += ["embed_collection", "build_index", "release"]
     assert sorted(engine.started) == sorted(again)
     assert states["prepare-dataset"] is State.CACHED
-    assert all(state.succeeded for state in states.values())
+    assert set(states.values()) == {State.COMPLETE, State.CACHED}
+
+
+def test_a_second_run_takes_every_stage_from_the_cache(tmp_path: Path) -> None:
+    execute(tmp_path, FakeEngine())
+    engine = FakeEngine()
+    states, _ = execute(tmp_path, engine)
+    assert sorted(engine.started) == ["fingerprint", "notify", "promote", "register_model", "release"]
+    assert states["evaluate"] is State.CACHED  # also its scores, which have no file
 
 
 def test_another_image_runs_every_step_again(tmp_path: Path) -> None:
@@ -122,6 +132,36 @@ def test_interrupt_kills_the_running_step_and_starts_no_other(tmp_path: Path) ->
         signal.signal(signal.SIGINT, former)
     assert len(engine.started) == 1
     assert engine.killed.is_set()
+
+
+@pytest.mark.parametrize("text", ["{", '{"a": 1}'])
+def test_an_output_that_kubeflow_rejects_fails_the_task(tmp_path: Path, text: str) -> None:
+    class Engine(FakeEngine):
+        def run(self, pod: Pod) -> Exit:
+            ended = super().run(pod)
+            if pod.command[3] == "prepare_dataset":
+                (pod.folder / "executor_output.json").write_text(text)
+            return ended
+
+    states, _ = execute(tmp_path, Engine())
+    assert states["prepare-dataset"] is State.FAILED
+    assert states["extract-features"] is State.OMITTED
+
+
+def test_attempts_without_an_output_are_deleted_and_others_are_kept(tmp_path: Path) -> None:
+    execute(tmp_path, FakeEngine({"evaluate": 2}))
+    (tmp_path / "evaluate" / "attempts" / "killed-0").mkdir()
+    execute(tmp_path, FakeEngine(digest="second"))
+    assert len([*(tmp_path / "evaluate" / "attempts").iterdir()]) == 2
+    assert (tmp_path / "evaluate" / "metrics").readlink().parent.name.endswith("-0")
+
+
+def test_a_second_run_in_the_folder_of_a_running_one_is_refused(tmp_path: Path) -> None:
+    with (
+        FileLock(tmp_path / ".lock"),
+        pytest.raises(ValueError, match=r"another process runs a pipeline in .*--folder"),
+    ):
+        execute(tmp_path, FakeEngine())
 
 
 def test_an_unknown_argument_is_an_error(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """A warm process that forks one process per pod: importing torch and MLflow takes seconds, a fork does not.
 
 Reads one JSON request per line, and writes the process id and then the exit code of each pod. As root, a pod has mounts
-and a root directory of its own; everything but the pod's folders is read-only there.
+and a root directory of its own; everything but its folder and /tmp is read-only there.
 """
 
 import ctypes
 import json
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterable
 from importlib import import_module
@@ -62,7 +63,7 @@ def enter_pod(request: dict[str, Any]) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     if request["user"] is not None:
-        change_root(Path(request["pod"]))
+        change_root(Path(request["folder"]), [Path(path) for path in request["inputs"]])
         os.setgroups([])
         os.setgid(request["user"])
         os.setuid(request["user"])
@@ -71,26 +72,23 @@ def enter_pod(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
 
 
-def change_root(pod: Path) -> None:
-    """Enter a new root directory with the system, the project and the folders of the pod."""
+def change_root(folder: Path, inputs: Iterable[Path]) -> None:
+    """Enter a new root directory: the system, the project and inputs, and for writing ``folder`` and /tmp."""
     check(libc().unshare(CLONE_NEWNS))
     mount("none", Path("/"), MS_REC | MS_PRIVATE)
-    volumes = [path for path in pod.iterdir() if path.is_dir()]
-    root = pod / "root"
-    root.mkdir()
+    root = Path(tempfile.mkdtemp())
     mount("tmpfs", root, 0, kind="tmpfs", options="mode=755")
-    # The volumes first: the checkout may be below one of them, such as /tmp.
-    for volume in volumes:
-        (root / volume.name).mkdir()
-        mount(str(volume), root / volume.name, MS_BIND)
-    for path in read_only_paths():
+    # /tmp first: the checkout and the folders may be below it.
+    (root / "tmp").mkdir()
+    mount("tmpfs", root / "tmp", 0, kind="tmpfs", options="mode=1777")
+    for path in (*read_only_paths(), *inputs, folder):
         target = root / path.relative_to("/")
         if path.is_symlink():
             target.symlink_to(path.readlink())
             continue
         target.mkdir(parents=True, exist_ok=True)
         mount(str(path), target, MS_BIND | MS_REC)
-        if path.name not in ("dev", "proc"):
+        if path.name not in ("dev", "proc") and path != folder:
             mount("none", target, MS_REMOUNT | MS_BIND | MS_RDONLY)
     mount("none", root, MS_REMOUNT | MS_RDONLY)
     os.chroot(root)

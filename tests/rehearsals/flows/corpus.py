@@ -1,6 +1,6 @@
 """The corpus of the schedules, and the tasks that a run did not repeat."""
 
-from pipelines.local.metadata import State
+from pipelines.local.task import State
 from tests.flickr8k_bucket import ADDRESS
 
 CORPUS = {"name": "Flickr8k", "root": ADDRESS}

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from components.__main__ import main as components
 from components.catalog import pipeline_components
 from pipelines.local.engine import Exit, Pod
-from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
+from pipelines.local.task import State
 from runtime import parameters
 from tests.flickr8k_bucket import upload_scenes
 from tests.pipelines.compiled import REVISION, ROOT, SMALL_VALUES, compile_text

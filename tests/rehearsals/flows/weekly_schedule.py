@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from bifocal.features.extractors import Grid
 from bifocal.progress import log_line
-from pipelines.local.metadata import State
 from pipelines.local.runner import LocalRun
+from pipelines.local.task import State
 from pipelines.policies import load_promotion
 from runtime import parameters
 from tests.flickr8k_bucket import upload_scenes
