@@ -51,6 +51,11 @@ def check_port(host: str, port: int) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="File that keeps the ids of deleted items; without it, nothing can be deleted.",
 )
+@click.option(
+    "--originals/--no-originals",
+    default=None,
+    help="Send image files as they are, with EXIF and GPS; by default only if --host is this machine.",
+)
 @click.option("--log-queries", is_flag=True, help="Write the sentences of the requests to the log.")
 @click.option(
     "--poll", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Seconds between looks for a new model."
@@ -71,6 +76,7 @@ def serve_command(
     max_requests: int,
     rate: float,
     deletions: Path | None,
+    originals: bool | None,
     log_queries: bool,
     poll: float,
 ) -> None:
@@ -99,6 +105,7 @@ def serve_command(
     settings = Settings(
         limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
         admin_key=admin, origins=origins, hosts=hosts or local, log_queries=log_queries, threads=os.cpu_count() or 1,
+        originals=host in LOCAL if originals is None else originals,
     )  # fmt: skip
     check_port(host, port)
     handler = logging.StreamHandler()

@@ -17,7 +17,7 @@ from bifocal.serving.canary.counts import Counts, Place
 from bifocal.serving.canary.report import RUNNING, Mode, Release, Report
 from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
 from bifocal.serving.service.queries import QueryResult, QueryRunner
-from bifocal.serving.service.schema import SearchRequest
+from bifocal.serving.service.requests import SearchRequest
 from bifocal.serving.service.served_model import ServedModel, Version
 
 logger = logging.getLogger(__name__)

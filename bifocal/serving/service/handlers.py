@@ -13,19 +13,21 @@ from bifocal.serving.service.candidate import Candidate, Comparison
 from bifocal.serving.service.candidate_metrics import ComparisonCollector
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
-from bifocal.serving.service.live.thumbnails import Thumbnails
+from bifocal.serving.service.live.thumbnails import Thumbnails, media_type
 from bifocal.serving.service.observation import Metrics
 from bifocal.serving.service.phrases import split_phrases
 from bifocal.serving.service.queries import QueryRunner, compute
+from bifocal.serving.service.requests import BrowseRequest, SearchRequest
 from bifocal.serving.service.schema import (
     ComparisonState,
     Explanation,
     Information,
     Item,
+    ItemDetails,
+    Page,
     PhraseHeatmap,
     Result,
     Results,
-    SearchRequest,
 )
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
@@ -76,6 +78,13 @@ class Handlers:
         results = [self._result(found.served, hit) for hit in found.hits]
         return Results(results, found.found, self.count(found.served), more, found.served.version.model, answer)
 
+    async def browse(self, request: BrowseRequest, client: str = "") -> Page:
+        """Return a page of the collection, the newest first."""
+        generation = self.generation_for(client)
+        ids, count = await self.runner.browse(generation, request)
+        found = [Item(**generation.served.items.facts(item_id)) for item_id in ids]
+        return Page(found, count, request.offset + len(ids) < count)
+
     def _use(self, served: ServedModel) -> None:
         """Note that a served model came into use."""
         self.thumbnails.keep(served)
@@ -93,16 +102,24 @@ class Handlers:
         return Information(
             model=served.version.model, model_hash=served.version.model_hash, items=self.count(served),
             languages=description.languages, accepts_images=served.accepts_images,
-            explains=served.pointer is not None, deletes=settings.admin_key is not None,
+            explains=served.pointer is not None, originals=settings.originals, deletes=settings.admin_key is not None,
             modes=served.search.modes, columns=description.columns, examples=examples,
             max_results=settings.max_results, max_depth=settings.max_depth, max_image_bytes=settings.limits.image_bytes,
         )  # fmt: skip
 
-    def item(self, item_id: str, client: str = "") -> Item:
+    def item(self, item_id: str, client: str = "") -> ItemDetails:
         """Return an item."""
-        served = self._served_with(item_id, client)
-        items = served.items
-        return Item(item_id, items.captions(item_id), items.metadata(item_id), items.has_image(item_id))
+        items = self._served_with(item_id, client).items
+        file = items.file(item_id)
+        size = file.stat().st_size if file is not None and file.is_file() else None
+        return ItemDetails(**items.facts(item_id), bytes=size)
+
+    async def original(self, item_id: str, client: str = "") -> tuple[Path, str]:
+        """Return the image file of an item, and its media type."""
+        if not self.settings.originals:
+            raise HTTPException(403, "this service sends no original files")
+        file = self._file(self._served_with(item_id, client), item_id)
+        return file, await self.run(media_type, file)
 
     async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
@@ -169,9 +186,7 @@ class Handlers:
         return file
 
     def _result(self, served: ServedModel, hit: SearchHit) -> Result:
-        items = served.items
+        facts = served.items.facts(hit.item_id)
         return Result(
-            hit.item_id, round(hit.score, 6), hit.probability, hit.relevance, items.captions(hit.item_id),
-            items.metadata(hit.item_id), items.has_image(hit.item_id),
-            hit.box,
-        )  # fmt: skip
+            **facts, score=round(hit.score, 6), probability=hit.probability, relevance=hit.relevance, box=hit.box
+        )

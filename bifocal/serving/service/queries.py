@@ -14,8 +14,8 @@ from bifocal.search.hits import SearchHit
 from bifocal.search.query import Query
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation
+from bifocal.serving.service.requests import BrowseRequest, SearchRequest
 from bifocal.serving.service.routes.uploads import check_upload
-from bifocal.serving.service.schema import SearchRequest
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 
@@ -56,16 +56,31 @@ class QueryRunner:
             served, kept, len(results) > request.k, results.found and bool(kept), results.relevance, seconds
         )
 
+    async def browse(self, generation: Generation, request: BrowseRequest) -> tuple[list[str], int]:
+        """Return the ids of a page of the collection, and the number of items that fulfill the filter."""
+        self._check_count(request.k)
+        return await compute(generation.executor, self._newest, generation.served, request)
+
+    def _newest(self, served: ServedModel, request: BrowseRequest) -> tuple[list[str], int]:
+        rows, index = served.newest, served.index
+        allowed = index.allowed(request.where, [item_id for item_id in self.deletions if item_id in served])
+        rows = rows if allowed is None else rows[allowed[rows]]
+        page = rows[request.offset : request.offset + request.k]
+        return [index.ids[row] for row in page.tolist()], len(rows)
+
     def check(self, request: SearchRequest, upload: bytes | None) -> None:
         """Raise 400 for a request that contradicts itself or the limits."""
         words, settings = [*request.plus, *request.minus], self.settings
-        if request.k > settings.max_results:
-            raise HTTPException(400, f"k is {request.k}, at most {settings.max_results} are accepted")
+        self._check_count(request.k)
         if request.offset + request.k > settings.max_depth:
             raise HTTPException(400, f"offset and k reach beyond the first {settings.max_depth} results")
         if len(words) > settings.max_words:
             raise HTTPException(400, f"{len(words)} sentences in plus and minus, at most {settings.max_words}")
         self.check_sentences([*words, *([] if request.text is None else [request.text])])
+
+    def _check_count(self, k: int) -> None:
+        if k > self.settings.max_results:
+            raise HTTPException(400, f"k is {k}, at most {self.settings.max_results} are accepted")
 
     def check_sentences(self, sentences: Sequence[str]) -> None:
         """Raise 400 for a sentence that is empty or too long."""

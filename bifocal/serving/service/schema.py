@@ -1,88 +1,74 @@
-"""Bodies of requests and answers; FastAPI checks the requests, and describes both in its OpenAPI document."""
+"""Bodies of answers, which FastAPI describes in its OpenAPI document."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, MaxLen, MinLen
+from annotated_types import MaxLen
 
 from bifocal.search.hits import Relevance
 from bifocal.search.query import Mode
 
-Sentence = Annotated[str, MinLen(1)]
-STRICT = {"extra": "forbid"}
-"""Configuration of pydantic: an unknown key is an error."""
+
+@dataclass(kw_only=True)
+class Item:
+    """An item of the collection.
+
+    Attributes:
+        captions: its sentences.
+        metadata: its values.
+        name: name of the image file without its folder; null if the collection has only features.
+        width, height: pixels of the image after EXIF rotation; 0 if they are unknown.
+        has_image: whether the item has a thumbnail.
+    """
+
+    id: str
+    captions: list[str]
+    metadata: dict[str, Any]
+    name: str | None
+    width: int
+    height: int
+    has_image: bool
 
 
 @dataclass(kw_only=True)
-class SearchRequest:
-    """Search by a sentence, by an item, or by both with sentences added and taken away.
+class ItemDetails(Item):
+    """An item with the size of its image file in bytes; null without a file."""
 
-    Attributes:
-        text: sentence to search by.
-        like: id of an item to search by its image; the item is not a result.
-        plus: sentences whose vectors are added to the query.
-        minus: sentences whose vectors are subtracted.
-        mode: "vectors"; "hybrid" to find items by the words of their captions and metadata as well; "regions" to find
-            items of which one region fits. The last two need text and nothing else to search by.
-        where: condition of each metadata column: a value, a list of values, or {"min": a, "max": b}.
-        group: metadata column; an answer has at most per_group results with the same value.
-        per_group: results of each value of group.
-        k: results of the answer.
-        offset: better results to leave out, such as the results of earlier pages.
-    """
-
-    __pydantic_config__: ClassVar[Any] = STRICT
-    text: Sentence | None = None
-    like: Sentence | None = None
-    plus: list[Sentence] = field(default_factory=list)
-    minus: list[Sentence] = field(default_factory=list)
-    mode: Mode = "vectors"
-    where: dict[str, Any] = field(default_factory=dict)
-    group: Sentence | None = None
-    per_group: Annotated[int, Ge(1)] = 1
-    k: Annotated[int, Ge(1)] = 24
-    offset: Annotated[int, Ge(0)] = 0
-
-
-@dataclass(kw_only=True)
-class ExplainRequest:
-    """Heatmaps of a sentence's phrases in an item's image.
-
-    Attributes:
-        id: id of the item.
-        text: sentence, which is split into phrases.
-    """
-
-    __pydantic_config__: ClassVar[Any] = STRICT
-    id: Sentence
-    text: Sentence
+    bytes: int | None
 
 
 @dataclass
-class Result:
+class Page:
+    """A page of the collection.
+
+    Attributes:
+        results: the newest first, by the column "date" of the metadata; without it, the last of the collection first.
+        items: number of items that fulfill the filter.
+        more: whether a further page has items.
+    """
+
+    results: list[Item]
+    items: int
+    more: bool
+
+
+@dataclass(kw_only=True)
+class Result(Item):
     """One result.
 
     Attributes:
-        id: id of the item.
         score: the number that sorts the results: the cosine with the query, plus the item's hubness bias if the query
             is a sentence; in the mode "hybrid", the sum of the reciprocal ranks; in the mode "regions", the score of
             the best region.
         probability: probability that the item is relevant; null if uncalibrated, for images, sums and regions.
         relevance: "relevant" from a probability of 0.5, if it is not below the threshold of the calibration; else
             "maybe"; null without a probability.
-        captions: sentences of the item.
-        metadata: values of the item.
-        has_image: whether the item has a thumbnail.
         box: x0 y0 x1 y1 of the best region, as fractions of width and height; null in the other modes.
     """
 
-    id: str
     score: float
     probability: float | None
     relevance: Relevance | None
-    captions: list[str]
-    metadata: dict[str, Any]
-    has_image: bool
     box: tuple[float, float, float, float] | None = None
 
 
@@ -106,20 +92,6 @@ class Results:
     more: bool
     model: str
     answer: str | None = None
-
-
-@dataclass(kw_only=True)
-class Click:
-    """A result that the client chose.
-
-    Attributes:
-        answer: id of the answer to a search.
-        item: id of the item.
-    """
-
-    __pydantic_config__: ClassVar[Any] = STRICT
-    answer: Sentence
-    item: Sentence
 
 
 @dataclass
@@ -171,16 +143,6 @@ class Explanation:
 
 
 @dataclass
-class Item:
-    """An item of the collection."""
-
-    id: str
-    captions: list[str]
-    metadata: dict[str, Any]
-    has_image: bool
-
-
-@dataclass
 class Column:
     """Metadata that a search can be restricted by.
 
@@ -202,6 +164,7 @@ class Information:
     Attributes:
         accepts_images: whether the model reads image files.
         explains: whether the model shows where a phrase is.
+        originals: whether the service sends the image files themselves, with their EXIF data.
         modes: of a search.
         columns: metadata of the items.
         examples: sentences to search by.
@@ -214,6 +177,7 @@ class Information:
     languages: list[str]
     accepts_images: bool
     explains: bool
+    originals: bool
     deletes: bool
     modes: list[Mode]
     columns: list[Column]

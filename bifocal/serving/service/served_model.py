@@ -16,7 +16,7 @@ from bifocal.search.heatmap import SIDE, peak
 from bifocal.search.search import Search
 from bifocal.serving.encoders import Embedder
 from bifocal.serving.pointing import Pointer
-from bifocal.serving.service.live.description import Description, describe
+from bifocal.serving.service.live.description import Description, describe, newest_rows
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.phrases import Phrase
 
@@ -79,6 +79,12 @@ class ServedModel:
     def description(self) -> Description:
         """Languages, metadata and examples of the collection."""
         return describe(sorted(self.index), self.items, self.index.items)
+
+    @cached_property
+    def newest(self) -> NDArray[np.int64]:
+        """Rows of the items that are not removed, see ``newest_rows``."""
+        rows = newest_rows(self.index.items)
+        return rows[~self.index.removed[rows]]
 
     @property
     def accepts_images(self) -> bool:

@@ -27,6 +27,7 @@ class Settings:
     origins: tuple[str, ...] = ()  # web origins whose pages may call the service
     hosts: tuple[str, ...] = ("*",)  # accepted values of the header Host without the port
     log_queries: bool = False
+    originals: bool = False  # send image files as they are: their EXIF data may name a place
     threads: int = 2  # requests that are computed at a time
 
 

@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from bifocal.inspection.languages import caption_languages
 from bifocal.search.filters import PREFIX
 from bifocal.serving.service.live.items import Items
 from bifocal.serving.service.schema import Column
 
+DATE = f"{PREFIX}date"
 EXAMPLES = 6
 EXAMPLE_CHARACTERS = 60
 MAX_VALUES = 30
@@ -70,6 +72,21 @@ def columns(items: pa.Table) -> list[Column]:
             shown = sorted(map(str, values)) if 0 < len(values) <= MAX_VALUES else []
             found.append(Column(name.removeprefix(PREFIX), kind, shown))
     return found
+
+
+def newest_rows(items: pa.Table) -> NDArray[np.int64]:
+    """Return the rows of a table of items by the times of their column "date", the newest first; the last row first
+    without this column. Items without a date are last.
+
+    >>> newest_rows(pa.table({"meta.date": pa.array([3, None, 5, 5], pa.timestamp("s"))})).tolist()
+    [3, 2, 0, 1]
+    """
+    rows = np.arange(len(items))[::-1]
+    if DATE not in items.column_names or not pa.types.is_temporal(items.schema.field(DATE).type):
+        return rows
+    order = pc.array_sort_indices(items[DATE].combine_chunks().take(pa.array(rows)), order="descending")
+    newest: NDArray[np.int64] = rows[np.from_dlpack(order)]
+    return newest
 
 
 def describe(ids: Sequence[str], items: Items, table: pa.Table) -> Description:

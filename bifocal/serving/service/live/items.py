@@ -1,6 +1,6 @@
 """Captions, metadata and image files of the items of a collection."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bifocal.datasets.remote_files import is_address
@@ -32,6 +32,17 @@ class Items:
     def has_image(self, item_id: str) -> bool:
         """Return whether an item names an image of a folder that this machine has; ``file`` checks the path too."""
         return self._has_files and self._collection.items["image"][self._rows[item_id]].is_valid
+
+    def facts(self, item_id: str) -> dict[str, Any]:
+        """Return the fields of ``schema.Item``."""
+        row, table = self._rows[item_id], self._collection.items
+        image: str | None = table["image"][row].as_py()
+        return {
+            "id": item_id, "captions": self.captions(item_id), "metadata": self.metadata(item_id),
+            "name": None if image is None else PurePosixPath(image).name,
+            "width": table["width"][row].as_py(), "height": table["height"][row].as_py(),
+            "has_image": self.has_image(item_id),
+        }  # fmt: skip
 
     def file(self, item_id: str) -> Path | None:
         """Return the file of an item's image; None at an address, without the folder, or for a path out of it."""

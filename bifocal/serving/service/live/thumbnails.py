@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from bifocal.datasets.image_formats import image_formats
 from bifocal.datasets.images import open_image
 
-SIDES = (256, 1024)
+SIDES = (256, 512, 1024)
 """Longest sides of a thumbnail, pixels."""
 QUALITY = 80
 
@@ -61,6 +62,15 @@ class Thumbnails:
 
     def _remove(self, item_id: str, side: int) -> None:
         self._size -= len(self._kept.pop((item_id, side), (0, b""))[1])
+
+
+def media_type(file: Path) -> str:
+    """Return the media type of an image file by its header; ``ValueError`` for any other file."""
+    try:
+        with Image.open(file, formats=image_formats()) as image:
+            return str(image.get_format_mimetype())
+    except (OSError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{file.name} is not an image that can be read") from error
 
 
 def small_picture(file: Path, side: int, max_pixels: int) -> Image.Image:

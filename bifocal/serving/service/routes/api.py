@@ -4,24 +4,16 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.live.thumbnails import SIDES
+from bifocal.serving.service.requests import BrowseRequest, Click, ExplainRequest, SearchRequest, Sentence
 from bifocal.serving.service.routes.admission import API
 from bifocal.serving.service.routes.json_bodies import JSONRoute
 from bifocal.serving.service.routes.uploads import BINARY, check_content_type
-from bifocal.serving.service.schema import (
-    Click,
-    ComparisonState,
-    ExplainRequest,
-    Explanation,
-    Information,
-    Item,
-    Results,
-    SearchRequest,
-    Sentence,
-)
+from bifocal.serving.service.schema import ComparisonState, Explanation, Information, ItemDetails, Page, Results
 
 CLIENT = "bifocal-client"
 """Header with a random text by which a client is known again; the page makes one for each tab."""
@@ -52,6 +44,13 @@ def api_router(handlers: Handlers) -> APIRouter:
         """Search by a sentence, by an item, or by both with sentences added and taken away."""
         found = await handlers.search(body, client=client_of(request))
         log(request, len(found.results), text=body.text, like=body.like, plus=body.plus, minus=body.minus)
+        return found
+
+    @router.post("/browse")
+    async def browse(body: BrowseRequest, request: Request) -> Page:
+        """Return the items of the collection, the newest first."""
+        found = await handlers.browse(body, client_of(request))
+        log(request, len(found.results))
         return found
 
     @router.post("/search/image", openapi_extra=IMAGE_BODY)
@@ -94,14 +93,23 @@ def api_router(handlers: Handlers) -> APIRouter:
         return handlers.compared()
 
     @router.get("/item")
-    async def item(id: ItemId, request: Request) -> Item:
-        """Return captions and metadata of an item."""
+    async def item(id: ItemId, request: Request) -> ItemDetails:
+        """Return captions, metadata and file of an item."""
         return handlers.item(id, client_of(request))
 
     @router.delete("/item", status_code=204)
     async def delete(id: ItemId) -> None:
         """Delete an item from vectors, thumbnails and index; needs the admin key."""
         await handlers.delete(id)
+
+    @router.get("/original", response_class=FileResponse, responses={200: {"content": {"image/*": {}}}})
+    async def original(id: ItemId, request: Request) -> FileResponse:
+        """Return the image file of an item as it is, with its EXIF data; 403 if the service sends no originals."""
+        file, kind = await handlers.original(id, client_of(request))
+        headers = {"cache-control": "private, no-cache"}
+        return FileResponse(
+            file, headers=headers, media_type=kind, filename=file.name, content_disposition_type="inline"
+        )
 
     @router.get("/thumbnail", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}, 304: {}})
     async def thumbnail(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bifocal.serving.service.live.thumbnails import Thumbnails
+from bifocal.serving.service.live.thumbnails import Thumbnails, media_type
 
 
 def photograph(path: Path) -> Path:
@@ -60,3 +60,11 @@ def test_thumbnails_are_bounded_and_forgotten(tmp_path: Path) -> None:
 def test_a_thumbnail_above_the_pixel_limit_is_not_decoded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="more than max_pixels"):
         Thumbnails(max_pixels=1000).get("item", photograph(tmp_path / "photo.jpg"), 256)
+
+
+def test_the_media_type_is_the_header_s_and_never_that_of_a_page(tmp_path: Path) -> None:
+    assert media_type(photograph(tmp_path / "photo.jpg").rename(tmp_path / "photo.html")) == "image/jpeg"
+    page = tmp_path / "page.jpg"
+    page.write_text("<svg><script>alert(1)</script></svg>")
+    with pytest.raises(ValueError, match=r"page\.jpg is not an image"):
+        media_type(page)

@@ -80,6 +80,13 @@ def test_only_the_admin_key_deletes(guarded: TestClient) -> None:
     assert guarded.get(address, headers={"authorization": "Bearer red"}).status_code == 404
 
 
+def test_original_files_are_sent_only_if_the_settings_say_so(guarded: TestClient) -> None:
+    address, key = "/api/v1/original?id=test-00005", {"authorization": "Bearer blue"}
+    assert guarded.get(address).status_code == 401
+    assert guarded.get(address, headers=key).status_code == 403
+    assert not guarded.get("/api/v1/info", headers=key).json()["originals"]
+
+
 def test_only_configured_origins_may_call(guarded: TestClient) -> None:
     request = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     for origin, allowed in (("https://mine.example", True), ("https://evil.example", False)):

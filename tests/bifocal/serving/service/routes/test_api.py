@@ -96,9 +96,42 @@ def test_thumbnails_have_a_tag_and_security_headers(server: Server) -> None:
     assert "server" not in answer.headers
 
 
+def test_the_collection_is_browsed_from_its_last_item(server: Server) -> None:
+    pages = [server.post("browse", {"k": 100, "offset": offset}) for offset in (0, 100, 200)]
+    found = [item_id for page in pages for item_id in ids(page)]
+    assert found == [f"test-{number:05d}" for number in range(255, -1, -1)]
+    assert [(page["items"], page["more"]) for page in pages] == [(256, True), (256, True), (256, False)]
+    odd = server.post("browse", {"where": {"parity": "odd", "number": {"max": 9}}, "k": 3})
+    assert (ids(odd), odd["items"], odd["more"]) == (["test-00009", "test-00007", "test-00005"], 5, True)
+    body = json.dumps({"where": {"nothing": 1}}).encode()
+    assert server.request("POST", "/api/v1/browse", body, JSON)[0] == 400
+
+
+def test_an_item_has_its_file_and_the_file_is_sent_as_it_is(server: Server, demo: TrainedModel) -> None:
+    path = Path(str(demo.collection.image(42)))
+    item = json.loads(server.get("/api/v1/item?id=test-00042")[1])
+    assert (item["name"], item["width"], item["height"], item["bytes"]) == (path.name, 128, 128, path.stat().st_size)
+    status, body, answer = server.get("/api/v1/original?id=test-00042")
+    assert (status, body) == (200, path.read_bytes())
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert path.name in answer.headers["content-disposition"]
+    assert (answer.headers["x-content-type-options"], server.get("/api/v1/original?id=x")[0]) == ("nosniff", 404)
+
+
 def test_openapi_describes_every_route_and_names_400(server: Server) -> None:
     document = json.loads(server.get("/api/v1/openapi.json")[1])
-    paths = {"info", "search", "search/image", "explain", "item", "thumbnail", "click", "comparison"}
+    paths = {
+        "info",
+        "search",
+        "search/image",
+        "explain",
+        "browse",
+        "item",
+        "original",
+        "thumbnail",
+        "click",
+        "comparison",
+    }
     inference = {"", "/health/live", "/health/ready", *(f"/models/{{model}}{end}" for end in ("", "/ready", "/infer"))}
     others = {"/healthz", "/readyz", "/metrics", *(f"/v2{path}" for path in inference)}
     assert {f"/api/v1/{path}" for path in paths} | others == set(document["paths"])
@@ -140,10 +173,11 @@ def test_a_deleted_item_is_in_no_answer_and_stays_deleted(server: Server, demo: 
     ]
     gone = json.dumps({"id": item, "text": "ring"}).encode()
     answers = [
-        server.get(f"/api/v1/thumbnail?id={item}"), server.get(f"/api/v1/item?id={item}"),
+        *(server.get(f"/api/v1/{route}?id={item}") for route in ("thumbnail", "original", "item")),
         server.request("POST", "/api/v1/explain", gone, JSON),
         server.request("POST", "/api/v1/search", json.dumps({"like": item}).encode(), JSON),
     ]  # fmt: skip
-    assert [status for status, _, _ in answers] == [404] * 4
+    assert [status for status, _, _ in answers] == [404] * 5
+    assert item not in ids(server.post("browse", {"k": 100}))
     assert server.search(text="ring", k=1)["items"] == 255
     assert server.delete(item) == 404
