@@ -55,4 +55,4 @@ def export_site_command(
     else:
         click.echo("the copy does not show where a phrase is: the model has no pointing head, or --no-places is given")
     click.echo(f"text encoder of int8: cosine with the model at least {report.cosine:.4f}")
-    click.echo(f"-> {written}")
+    click.echo(f"-> {written}, for a web server: python -m http.server --directory {written}")

@@ -1,7 +1,5 @@
 // The query in the fragment of the address: a permalink that is never sent to the service or its log.
-export const PAGE_SIZE = 24;
-
-export const emptyQuery = () => ({ text: "", like: "", plus: [], minus: [], where: {}, mode: "vectors", group: "", shown: PAGE_SIZE, item: "" });
+export const emptyQuery = () => ({ text: "", like: "", plus: [], minus: [], where: {}, mode: "vectors", group: "", item: "" });
 
 export function readAddress(fields = new URLSearchParams(location.hash.slice(1))) {
   const query = emptyQuery();
@@ -9,7 +7,6 @@ export function readAddress(fields = new URLSearchParams(location.hash.slice(1))
   for (const name of ["plus", "minus"]) query[name] = fields.getAll(name).filter(Boolean);
   query.mode = fields.get("mode") ?? "vectors";
   query.group = fields.get("group") ?? "";
-  query.shown = Math.max(PAGE_SIZE, Number.parseInt(fields.get("shown"), 10) || 0);
   try {
     query.where = Object(JSON.parse(fields.get("where") ?? "{}"));
   } catch {
@@ -25,7 +22,6 @@ export function addressOf(query) {
   if (Object.keys(query.where).length) fields.set("where", JSON.stringify(query.where));
   if (query.mode !== "vectors") fields.set("mode", query.mode);
   if (query.group) fields.set("group", query.group);
-  if (query.shown > PAGE_SIZE) fields.set("shown", query.shown);
   return `#${fields}`;
 }
 

@@ -1,6 +1,7 @@
 // Requests to the service, with the key of this browser tab. Errors have a status and a reason.
 const KEY = "bifocal-key";
 const CLIENT = "bifocal-client";
+const SIDES = [256, 512, 1024]; // of thumbnails
 
 // A random name of this tab: the service answers it by the same release each time.
 function client() {
@@ -47,6 +48,7 @@ const post = (path, body, signal) =>
 
 export const info = () => send("info").then((answer) => answer.json());
 export const item = (id) => send(`item?${new URLSearchParams({ id })}`).then((answer) => answer.json());
+export const browse = (page, signal) => post("browse", page, signal);
 export const explain = (id, text, signal) => post("explain", { id, text }, signal);
 
 export function search(query, file, signal) {
@@ -66,9 +68,17 @@ export const choose = (answer, id) => {
 };
 
 // Images come by fetch, because an <img> sends no key.
-export async function showThumbnail(image, id, side) {
-  const answer = await send(`thumbnail?${new URLSearchParams({ id, side })}`);
+export async function showThumbnail(image, id, side, signal) {
+  const wanted = SIDES.find((known) => known >= side) ?? SIDES.at(-1);
+  const answer = await send(`thumbnail?${new URLSearchParams({ id, side: wanted })}`, { signal });
   const address = URL.createObjectURL(await answer.blob());
   image.addEventListener("load", () => URL.revokeObjectURL(address), { once: true });
   image.src = address;
 }
+
+const fileOf = (id) => `original?${new URLSearchParams({ id })}`;
+
+// A link to the image file; none where a browser would have to send a key.
+export const originalAddress = (id) => (sessionStorage.getItem(KEY) ? null : `api/v1/${fileOf(id)}`);
+export const download = (id, original) =>
+  send(original ? fileOf(id) : `thumbnail?${new URLSearchParams({ id, side: SIDES.at(-1) })}`).then((answer) => answer.blob());

@@ -1,124 +1,131 @@
-// The dialog of one result: where the phrases of the query are in its image.
-import { explain, showThumbnail } from "./api.js";
-import { number, t } from "./texts.js";
+// The dialog of one item: its picture, its facts, and where the phrases of the query are.
+import { addressOf, emptyQuery } from "./address.js";
+import * as service from "./api.js";
+import { clearPhrases, showPhrases } from "./places.js";
+import { element, language, number, t } from "./texts.js";
 
 const SIDE = 1024;
+const LARGEST = 4; // times its own size
 const byId = (id) => document.getElementById(id);
 const dialog = byId("detail");
+const picture = byId("picture");
 const image = dialog.querySelector("img");
 let request = new AbortController();
+let shown = null;
+let originals = false;
 
-export function showDetail(result, sentence, explains) {
+export const nameOf = (item) => item.captions[0] ?? item.name ?? item.id;
+
+export async function showDetail(result, sentence, information) {
   request.abort();
   request = new AbortController();
-  byId("detail-title").textContent = result.captions[0] ?? result.id;
-  byId("heatmaps").replaceChildren();
-  byId("sentence").replaceChildren();
-  byId("where").textContent = "";
+  const { signal } = request;
+  shown = result;
+  originals = information?.originals ?? false;
+  byId("detail-title").textContent = nameOf(result);
+  clearPhrases();
+  byId("told").textContent = "";
   byId("region").textContent = result.box ? t("region", center(result.box)) : "";
-  byId("picture").querySelector(".region")?.remove();
-  if (result.box) byId("picture").append(regionBox(result.box));
-  byId("captions").replaceChildren(...result.captions.map((caption) => element("li", caption)));
-  const entries = Object.entries(result.metadata).filter(([, value]) => value !== null);
-  byId("metadata").replaceChildren(...entries.flatMap(([name, value]) => [element("dt", name), element("dd", String(value))]));
-  image.removeAttribute("src");
-  image.alt = result.captions[0] ?? result.id;
-  byId("picture").hidden = !result.has_image;
+  picture.querySelector(".region")?.remove();
+  if (result.box) picture.append(regionBox(result.box));
+  byId("captions").replaceChildren(...result.captions.slice(1).map((caption) => element("li", caption)));
+  showFacts(result);
+  showPicture(result, signal);
   if (!dialog.open) dialog.showModal();
-  if (!result.has_image) return;
-  showThumbnail(image, result.id, SIDE).catch(() => { byId("picture").hidden = true; });
-  if (!sentence) return;
-  if (explains) showHeatmaps(result.id, sentence);
-  else byId("where").textContent = t("where_none");
+  const described = service.item(result.id).then((item) => { if (!signal.aborted) showFacts({ ...result, bytes: item.bytes }); });
+  if (result.has_image && sentence) showPhrases(result.id, sentence, information?.explains, signal);
+  return described;
 }
 
-// A rectangle over an image; over the central square of an image that fills a square.
-export function regionBox([x0, y0, x1, y1], image) {
-  const shorter = image ? Math.min(image.naturalWidth, image.naturalHeight) : 1;
-  const [width, height] = image ? [image.naturalWidth / shorter, image.naturalHeight / shorter] : [1, 1];
-  const box = element("span", "");
-  box.className = "region";
-  box.style.left = `${100 * (x0 * width + (1 - width) / 2)}%`;
-  box.style.top = `${100 * (y0 * height + (1 - height) / 2)}%`;
-  box.style.width = `${100 * (x1 - x0) * width}%`;
-  box.style.height = `${100 * (y1 - y0) * height}%`;
+function showPicture(item, signal) {
+  const address = originals && item.has_image ? service.originalAddress(item.id) : null;
+  for (const id of ["download", "copy-image"]) byId(id).hidden = !item.has_image;
+  byId("original").hidden = !address;
+  if (address) byId("original").href = address;
+  picture.hidden = !item.has_image;
+  image.removeAttribute("src");
+  image.alt = nameOf(item);
+  if (!item.has_image) return;
+  setShape(item.width, item.height);
+  const setItsShape = () => { if (!item.width) setShape(image.naturalWidth, image.naturalHeight); };
+  image.addEventListener("load", setItsShape, { once: true, signal });
+  service.showThumbnail(image, item.id, SIDE, signal).catch(() => { if (!signal.aborted) picture.hidden = true; });
+}
+
+function setShape(width, height) {
+  picture.style.setProperty("--ratio", width && height ? width / height : 1);
+  picture.style.maxWidth = width ? `${LARGEST * width}px` : "";
+}
+
+function showFacts(item) {
+  const { folder, date, ...others } = Object.fromEntries(Object.entries(item.metadata).filter(([, value]) => value !== null));
+  const size = item.width ? t("pixels", { width: number(item.width), height: number(item.height) }) : "";
+  const bytes = item.bytes ? t("kilobytes", { size: number(Math.ceil(item.bytes / 1000)) }) : "";
+  const facts = [
+    [t("file"), item.name], ["folder", folder === undefined ? "" : folderLink(folder)], ["date", date && dateText(date)],
+    [t("size"), [size, bytes].filter(Boolean).join(", ")], ...Object.entries(others).map(([name, value]) => [name, String(value)]),
+    [t("score_name"), item.score?.toFixed(2)],
+  ];
+  const filled = facts.filter(([, value]) => value);
+  byId("facts").replaceChildren(...filled.flatMap(([name, value]) => [element("dt", name), place(value)]));
+}
+
+function place(value) {
+  const definition = document.createElement("dd");
+  definition.append(value);
+  return definition;
+}
+
+function folderLink(folder) {
+  const link = element("a", folder || t("no_folder"));
+  link.href = addressOf({ ...emptyQuery(), where: { folder: [folder] } });
+  return link;
+}
+
+// A time without a zone is shown as it is.
+function dateText(text) {
+  const moment = new Date(`${String(text).replace(" ", "T").slice(0, 19)}${String(text).length > 10 ? "Z" : ""}`);
+  const style = { dateStyle: "long", ...(String(text).length > 10 ? { timeStyle: "short" } : {}), timeZone: "UTC" };
+  return Number.isNaN(moment.getTime()) ? String(text) : moment.toLocaleString(language, style);
+}
+
+// A rectangle over an image; over an image that its frame cuts, with the parts of its width and height that are shown.
+export function regionBox([x0, y0, x1, y1], [width, height] = [1, 1]) {
+  const box = element("span", "", "region");
+  box.style.left = `${100 * ((x0 - 0.5) / width + 0.5)}%`;
+  box.style.top = `${100 * ((y0 - 0.5) / height + 0.5)}%`;
+  box.style.width = `${(100 * (x1 - x0)) / width}%`;
+  box.style.height = `${(100 * (y1 - y0)) / height}%`;
   return box;
 }
 
 const center = ([x0, y0, x1, y1]) => ({ x: number(Math.round(50 * (x0 + x1))), y: number(Math.round(50 * (y0 + y1))) });
 
-async function showHeatmaps(id, sentence) {
-  const { signal } = request;
-  byId("sentence").textContent = sentence;
-  byId("where").textContent = t("where_loading");
-  try {
-    const { phrases } = await explain(id, sentence, signal);
-    if (!signal.aborted) drawPhrases(sentence, phrases);
-  } catch (error) {
-    if (!signal.aborted) byId("where").textContent = error.message;
-  }
+const tell = (name) => { byId("told").textContent = t(name); };
+
+async function download() {
+  const file = await service.download(shown.id, originals);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = originals && shown.name ? shown.name : `${(shown.name ?? shown.id).replace(/\.[^./]*$/, "")}.${file.type.split("/")[1]}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function drawPhrases(sentence, phrases) {
-  // Positions count code points, as Python does.
-  const letters = [...sentence];
-  // A phrase without a point is probably not in the image.
-  const layers = phrases.map((phrase, number) => (phrase.point ? drawHeatmap(phrase, number) : element("div", "")));
-  byId("heatmaps").replaceChildren(...layers);
-  const parts = [];
-  let end = 0;
-  let alone = null;
-  const buttons = phrases.map((phrase, number) => {
-    const button = element("button", phrase.text);
-    button.type = "button";
-    button.className = phrase.point ? `color-${number}` : "absent";
-    button.setAttribute("aria-pressed", "true");
-    button.addEventListener("click", () => {
-      alone = alone === number ? null : number;
-      for (const [other, layer] of layers.entries()) {
-        const visible = alone === null || alone === other;
-        layer.hidden = !visible;
-        buttons[other].setAttribute("aria-pressed", String(visible));
-      }
-      byId("where").textContent = alone === null ? summary(phrases) : describe(phrase);
-    });
-    parts.push(letters.slice(end, phrase.start).join(""), button);
-    end = phrase.end;
-    return button;
+async function copyImage() {
+  const canvas = Object.assign(document.createElement("canvas"), { width: image.naturalWidth, height: image.naturalHeight });
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  const file = new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
+  await navigator.clipboard.write([new ClipboardItem({ "image/png": file })]);
+}
+
+export function listenToDetail() {
+  const act = (id, action, done) => byId(id).addEventListener("click", () => action().then(() => done && tell(done), () => tell("failed")));
+  act("download", download);
+  act("copy-image", copyImage, "copied_image");
+  act("copy", async () => navigator.clipboard.writeText(location.href), "copied");
+  byId("heat").addEventListener("click", () => {
+    const plain = picture.classList.toggle("plain");
+    byId("heat").setAttribute("aria-pressed", String(!plain));
   });
-  parts.push(letters.slice(end).join(""));
-  byId("sentence").replaceChildren(...parts);
-  byId("where").textContent = phrases.length === 1 ? describe(phrases[0]) : summary(phrases);
-}
-
-function summary(phrases) {
-  const missing = phrases.filter((phrase) => !phrase.point).map(describe);
-  return [...(missing.length < phrases.length ? [t("where")] : []), ...missing].join(" ");
-}
-
-function drawHeatmap(phrase, number) {
-  const layer = document.createElement("div");
-  const heat = element("div", "");
-  heat.className = `heat color-${number}`;
-  heat.style.maskImage = heat.style.webkitMaskImage = `url(${phrase.heatmap})`;
-  const ring = element("div", "");
-  ring.className = `ring color-${number}`;
-  ring.style.left = `${100 * phrase.point[0]}%`;
-  ring.style.top = `${100 * phrase.point[1]}%`;
-  layer.append(heat, ring);
-  return layer;
-}
-
-function describe(phrase) {
-  if (!phrase.point) return t("where_absent", { phrase: phrase.text });
-  const [x, y] = phrase.point.map((value) => number(Math.round(100 * value)));
-  const guess = t("where_one", { phrase: phrase.text, x, y });
-  if (typeof phrase.probability !== "number") return guess;
-  return `${guess} ${t("where_probability", { percent: number(Math.round(100 * phrase.probability)) })}`;
-}
-
-function element(name, text) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  return made;
 }

@@ -1,95 +1,89 @@
 // The page: its state is the query of the address; every change writes the address, and every address is a search.
-import { PAGE_SIZE, addressOf, adoptSubmittedForm, emptyQuery, isEmpty, isSentence, readAddress } from "./address.js";
+import { addressOf, adoptSubmittedForm, emptyQuery, readAddress } from "./address.js";
 import * as service from "./api.js";
-import { regionBox, showDetail } from "./detail.js";
-import { readFilters, showFilters, writeFilters } from "./filters.js";
-import { languageNames, loadTexts, number, t } from "./texts.js";
+import { listenToDetail, nameOf, regionBox, showDetail } from "./detail.js";
+import { Feed } from "./feed.js";
+import { Gallery, shape } from "./gallery.js";
+import { listenToInputs } from "./inputs.js";
+import { listenToOptions, showOptions, writeOptions } from "./options.js";
+import { element, loadTexts, number, t } from "./texts.js";
 
 const byId = (id) => document.getElementById(id);
 const list = byId("results");
 const dialog = byId("detail");
 let information = null;
 let query = emptyQuery();
-let searched = null;
 let file = null;
-let results = [];
-let found = true; // whether the first result reaches the threshold of the calibration
+let feed = null;
+let failed = false;
+let opened = null;
 let written = "";
-let request = new AbortController();
 
-function go(changes) {
-  const former = location.hash;
+function go(changes, state = null) {
   if ("text" in changes) writeText(changes.text);
   query = { ...query, ...changes };
   const address = addressOf(query);
-  if (address === (former || "#")) refresh();
-  else location.hash = address;
+  if (address !== (location.hash || "#")) history.pushState(state, "", address === "#" ? location.pathname : address);
+  return refresh();
 }
 
-const changeQuery = (changes) => go({ shown: PAGE_SIZE, item: "", ...changes });
+const changeQuery = (changes) => go({ item: "", ...changes });
 
 async function refresh() {
   query = readAddress();
-  writeForm();
-  const wanted = addressOf({ ...query, item: "" });
-  if (searched?.address !== wanted || searched.file !== file) await search(wanted);
-  openItem();
+  // The address changes without the text: what the user has typed since stays.
+  if (query.text !== written) writeText(query.text);
+  writeOptions(query, file, removeChip);
+  showTitle();
+  const address = addressOf({ ...query, item: "" });
+  if (feed?.address !== address || feed.file !== file || failed) await search(address);
+  await openItem();
 }
 
-async function search(wanted) {
-  request.abort();
-  request = new AbortController();
-  const { signal } = request;
-  const extends_ = searched && searched.file === file && addressOf({ ...query, item: "", shown: PAGE_SIZE }) === searched.base;
-  if (!extends_) results = [];
-  searched = null;
+function removeChip(changes) {
+  if ("like" in changes) file = null;
+  changeQuery(changes);
+}
+
+async function search(address) {
+  feed?.stop();
+  feed = Object.assign(new Feed(query, file), { address });
+  failed = false;
   byId("problem").textContent = "";
   byId("key-form").hidden = true;
-  byId("more").hidden = true;
-  if (isEmpty(query) && !file) {
-    list.replaceChildren();
-    byId("status").textContent = t("welcome");
-    byId("examples").hidden = !information?.examples.length;
-    return;
-  }
-  byId("examples").hidden = true;
-  byId("status").textContent = t("searching");
+  if (!feed.browses) byId("status").textContent = t("searching");
   list.setAttribute("aria-busy", "true");
-  const first = results.length;
-  try {
-    let answer = { more: true };
-    while (results.length < query.shown && answer.more) {
-      const k = Math.min(query.shown - results.length, information?.max_results ?? PAGE_SIZE);
-      const { text, like, plus, minus, where } = query;
-      const body = { plus, minus, where, k, offset: results.length };
-      if (text) body.text = text;
-      if (like) body.like = like;
-      if (query.group) body.group = query.group;
-      if (query.mode !== "vectors" && text && !file && isSentence(query)) body.mode = query.mode;
-      answer = await service.search(body, file, signal);
-      if (!results.length) found = answer.found;
-      results = [...results, ...answer.results.map((result) => ({ ...result, answer: answer.answer }))];
-      if (!answer.results.length) break;
-    }
-    searched = { address: wanted, base: addressOf({ ...query, item: "", shown: PAGE_SIZE }), file };
-    show(first, answer);
-  } catch (error) {
-    if (signal.aborted) return;
-    list.replaceChildren();
-    results = [];
-    report(error);
-  } finally {
-    if (!signal.aborted) list.removeAttribute("aria-busy");
-  }
+  await loadMore();
 }
 
-function show(first, answer) {
-  if (!first) list.replaceChildren();
-  list.append(...results.slice(first).map(card));
-  const counts = { count: number(results.length), items: number(answer.items) };
-  byId("status").textContent = results.length ? t(found ? "shown" : "closest", counts) : t("nothing");
-  byId("more").hidden = !answer.more;
-  if (first) list.children[first]?.firstElementChild.focus();
+async function loadMore() {
+  const current = feed;
+  if (failed) return;
+  byId("more").hidden = true;
+  try {
+    const first = !current.loaded;
+    const results = await current.next(information.max_results);
+    if (!results) return;
+    if (first) start(current);
+    gallery.append(results, !current.more);
+  } catch (error) {
+    if (current !== feed) return;
+    failed = true;
+    if (!current.loaded) gallery.clear();
+    byId("more").hidden = !current.loaded;
+    report(error);
+  }
+  if (current === feed) list.removeAttribute("aria-busy");
+}
+
+function start(current) {
+  gallery.clear();
+  scrollTo(0, 0);
+  const items = number(current.items);
+  const dated = information.columns.some(({ name }) => name === "date");
+  const name = !current.loaded ? "nothing" : current.browses ? (dated ? "newest" : "all") : current.found ? "shown" : "closest";
+  byId("status").textContent = t(name, { items });
+  byId("status").className = name === "closest" || name === "nothing" ? "none" : "";
 }
 
 function report(error) {
@@ -101,58 +95,63 @@ function report(error) {
   byId("key-form").hidden = error.status !== 401;
 }
 
-function card(result) {
-  const caption = result.captions[0] ?? result.id;
-  const score = result.score.toFixed(2);
-  const entry = document.createElement("li");
-  entry.innerHTML = `<button type="button" class="card"><span class="frame"><img alt=""></span><span class="text"><span class="score"><span></span><span></span></span><span class="caption"></span></span></button>`;
-  const button = entry.firstElementChild;
-  button.dataset.id = result.id;
-  button.setAttribute("aria-label", t("open", { caption, score }));
-  button.addEventListener("click", () => {
-    if (result.answer) service.choose(result.answer, result.id);
-    go({ item: result.id });
-  });
-  const [value, relevance] = entry.querySelectorAll(".score span");
-  value.textContent = t("score", { score });
-  if (result.relevance) {
-    relevance.textContent = t(result.relevance);
-    relevance.className = result.relevance;
-  }
-  entry.querySelector(".caption").textContent = caption;
-  const image = entry.querySelector("img");
-  const replace = () => {
-    const none = document.createElement("span");
-    none.className = "none";
-    none.textContent = t("no_image");
-    image.replaceWith(none);
-  };
-  if (result.box) image.addEventListener("load", () => image.after(regionBox(result.box, image)), { once: true });
-  if (result.has_image) service.showThumbnail(image, result.id, 256).catch(replace);
+function card(item, side) {
+  const content = element("a", "", "card");
+  const name = nameOf(item);
+  content.href = addressOf({ ...query, item: item.id });
+  content.dataset.id = item.id;
+  content.draggable = false;
+  const image = Object.assign(document.createElement("img"), { alt: name, decoding: "async", draggable: false });
+  const caption = element("span", name, "caption");
+  caption.ariaHidden = "true"; // the text of the image
+  content.append(image, caption);
+  if (item.relevance === "maybe") content.append(element("span", t("maybe"), "maybe"));
+  const cut = item.width && item.height ? item.width / item.height / shape(item) : 1;
+  if (item.box) content.append(regionBox(item.box, [Math.min(1, 1 / cut), Math.min(1, cut)]));
+  const stopped = new AbortController();
+  const replace = () => { if (!stopped.signal.aborted) image.replaceWith(element("span", t("no_image", { name }), "none")); };
+  if (item.has_image) service.showThumbnail(image, item.id, side * devicePixelRatio, stopped.signal).catch(replace);
   else replace();
-  return entry;
+  return { content, stop: () => stopped.abort() };
 }
 
 async function openItem() {
   if (!query.item) {
+    opened = null;
     dialog.close();
     return;
   }
-  const row = results.findIndex((result) => result.id === query.item);
+  if (opened === query.item && dialog.open) return;
+  opened = query.item;
+  const row = gallery.items.findIndex(({ id }) => id === query.item);
   byId("previous").disabled = row <= 0;
-  byId("next").disabled = row < 0 || row + 1 >= results.length;
+  byId("next").disabled = row < 0 || (row + 1 >= gallery.items.length && !feed.more);
   try {
-    const result = row >= 0 ? results[row] : await service.item(query.item);
-    const sentence = [query.text, ...query.plus].filter(Boolean).join(", ");
-    showDetail(result, sentence, information?.explains ?? false);
+    const item = row >= 0 ? gallery.items[row] : await service.item(query.item);
+    if (item.id !== query.item) return;
+    showTitle(nameOf(item));
+    await showDetail(item, [query.text, ...query.plus].filter(Boolean).join(", "), information);
   } catch (error) {
+    opened = null;
     report(error);
   }
 }
 
-function step(by) {
-  const row = results.findIndex((result) => result.id === query.item) + by;
-  if (query.item && results[row]) go({ item: results[row].id });
+async function step(by) {
+  const row = gallery.items.findIndex(({ id }) => id === query.item) + by;
+  if (!query.item || row < 0) return;
+  if (row >= gallery.items.length) await loadMore();
+  const item = gallery.items[row];
+  if (!item) return;
+  history.replaceState(history.state, "", addressOf({ ...query, item: item.id }));
+  refresh();
+}
+
+function showTitle(item = "") {
+  const parts = [query.text, ...query.plus.map((text) => `+ ${text}`), ...query.minus.map((text) => `− ${text}`)];
+  if (file) parts.unshift(file.name);
+  else if (query.like) parts.unshift(t("like", { name: query.like }));
+  document.title = [item, parts.filter(Boolean).join(" "), "Bifocal"].filter(Boolean).join(" – ");
 }
 
 function writeText(text) {
@@ -160,136 +159,55 @@ function writeText(text) {
   byId("query").value = text;
 }
 
-function writeForm() {
-  // The address changes without the text: what the user has typed since stays.
-  if (query.text !== written) writeText(query.text);
-  writeFilters(byId("columns"), query.where);
-  if (Object.keys(query.where).length) byId("filters").open = true;
-  byId("mode").value = query.mode;
-  byId("mode").disabled = Boolean(file) || !isSentence(query);
-  byId("group").value = query.group;
-  byId("words").replaceChildren(...["plus", "minus"].flatMap((kind) => query[kind].map((text, row) => chip(kind, text, row))));
-  byId("image-query").hidden = !file && !query.like;
-  byId("preview").hidden = !file && !query.like;
-  if (file) {
-    byId("image-name").textContent = t("image", { name: file.name });
-  } else if (query.like) {
-    byId("image-name").textContent = t("like", { name: query.like });
-    service.showThumbnail(byId("preview"), query.like, 256).catch(() => { byId("preview").hidden = true; });
-  }
-}
-
-function chip(kind, text, row) {
-  const entry = document.createElement("li");
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = `${kind === "plus" ? "+" : "−"} ${text} ×`;
-  button.setAttribute("aria-label", t(`remove_${kind}`, { text }));
-  button.addEventListener("click", () => {
-    changeQuery({ [kind]: query[kind].filter((_, other) => other !== row) });
-    byId("word").focus();
-  });
-  entry.append(button);
-  return entry;
-}
-
-function addWord(kind) {
-  const text = byId("word").value.trim();
-  if (!text) {
-    byId("word").focus();
-    return;
-  }
-  byId("word").value = "";
-  changeQuery({ text: byId("query").value.trim(), [kind]: [...query[kind], text] });
-}
-
 function useFile(chosen) {
-  if (!chosen || information?.accepts_images === false) return;
-  if (information && chosen.size > information.max_image_bytes) {
+  if (!chosen || !information?.accepts_images) return;
+  if (chosen.size > information.max_image_bytes) {
     report(new service.ServiceError(-1, ""));
     return;
   }
   file = chosen;
-  const address = URL.createObjectURL(chosen);
-  byId("preview").addEventListener("load", () => URL.revokeObjectURL(address), { once: true });
-  byId("preview").addEventListener("error", () => { byId("preview").hidden = true; }, { once: true });
-  byId("preview").src = address;
-  changeQuery({ text: "", like: "", shown: PAGE_SIZE });
+  changeQuery({ text: "", like: "" });
 }
 
-async function loadInformation() {
+async function open() {
   try {
     information = await service.info();
   } catch (error) {
     report(error);
-    return false;
+    return;
   }
-  const about = t("about", { items: number(information.items), model: information.model });
-  const languages = information.languages.length ? t("languages", { languages: languageNames(information.languages) }) : "";
-  byId("about").textContent = `${about} ${languages}`;
-  byId("choose").hidden = !information.accepts_images;
-  byId("filters").hidden = !information.columns.length;
-  byId("columns").replaceChildren();
-  showOptions("mode", information.modes.map((mode) => [mode, t(`mode_${mode}`)]));
-  showOptions("group", [["", t("no_group")], ...information.columns.map(({ name }) => [name, name])]);
-  showFilters(byId("columns"), information.columns);
-  byId("examples").querySelector("ul").replaceChildren(...information.examples.map((text) => {
-    const entry = document.createElement("li");
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = text;
-    button.addEventListener("click", () => changeQuery({ text }));
-    entry.append(button);
-    return entry;
-  }));
-  return true;
-}
-
-function showOptions(id, options) {
-  byId(id).parentElement.hidden = options.length < 2;
-  byId(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
-}
-
-async function start() {
-  if (await loadInformation()) refresh();
+  showOptions(information, changeQuery);
+  await refresh();
 }
 
 function listen() {
   byId("search").addEventListener("submit", (event) => {
     event.preventDefault();
-    searched = null;
+    failed ||= query.text === byId("query").value.trim(); // the same query again asks again
+    byId("options").open = false;
     changeQuery({ text: byId("query").value.trim() });
   });
+  byId("query").addEventListener("search", () => { if (!byId("query").value && query.text) changeQuery({ text: "" }); });
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     service.setKey(byId("key").value);
     byId("problem").textContent = "";
     byId("key-form").hidden = true;
-    start();
+    open();
   });
-  byId("columns").addEventListener("change", () => changeQuery({ where: readFilters(byId("columns")) }));
-  byId("mode").addEventListener("change", () => changeQuery({ mode: byId("mode").value }));
-  byId("group").addEventListener("change", () => changeQuery({ group: byId("group").value }));
-  byId("word").addEventListener("keydown", (event) => {
-    if (event.key === "Enter") {
-      event.preventDefault();
-      addWord("plus");
-    }
+  list.addEventListener("click", (event) => {
+    const chosen = event.target.closest(".card");
+    if (!chosen || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const item = gallery.items.find(({ id }) => id === chosen.dataset.id);
+    if (item.answer) service.choose(item.answer, item.id);
+    go({ item: item.id }, { opened: true });
   });
-  byId("plus").addEventListener("click", () => addWord("plus"));
-  byId("minus").addEventListener("click", () => addWord("minus"));
-  byId("choose").addEventListener("click", () => byId("file").click());
-  byId("file").addEventListener("change", (event) => {
-    useFile(event.target.files[0]);
-    event.target.value = "";
+  byId("more").addEventListener("click", () => {
+    failed = false;
+    byId("problem").textContent = "";
+    loadMore();
   });
-  byId("remove-image").addEventListener("click", () => {
-    file = null;
-    byId("preview").removeAttribute("src");
-    changeQuery({ like: "" });
-    byId("query").focus();
-  });
-  byId("more").addEventListener("click", () => go({ shown: results.length + PAGE_SIZE }));
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(1));
   byId("close").addEventListener("click", () => dialog.close());
@@ -297,41 +215,20 @@ function listen() {
     file = null;
     changeQuery({ text: "", plus: [], minus: [], like: query.item });
   });
-  byId("copy").addEventListener("click", async (event) => {
-    await navigator.clipboard?.writeText(location.href);
-    event.target.textContent = t("copied");
-  });
   dialog.addEventListener("close", () => {
-    const opened = query.item;
-    byId("copy").textContent = t("copy_link");
-    if (!opened) return;
-    go({ item: "" });
-    list.querySelector(`[data-id="${CSS.escape(opened)}"]`)?.focus();
+    if (!query.item) return;
+    gallery.focus(gallery.items.findIndex(({ id }) => id === query.item));
+    if (history.state?.opened) history.back();
+    else go({ item: "" });
   });
-  dialog.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowLeft") step(-1);
-    if (event.key === "ArrowRight") step(1);
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || dialog.open || event.target.matches("input")) return;
-    event.preventDefault();
-    byId("query").focus();
-  });
-  document.addEventListener("paste", (event) => useFile(event.clipboardData.files[0]));
-  document.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    byId("drop").hidden = information?.accepts_images === false || !event.dataTransfer.types.includes("Files");
-  });
-  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) byId("drop").hidden = true; });
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    byId("drop").hidden = true;
-    useFile(event.dataTransfer.files[0]);
-  });
-  addEventListener("hashchange", refresh);
+  addEventListener("popstate", refresh);
+  listenToDetail();
+  listenToOptions(changeQuery, () => query);
+  listenToInputs(useFile, () => information?.accepts_images, step);
 }
 
+const gallery = new Gallery(list, card, loadMore);
 adoptSubmittedForm();
 await loadTexts();
 listen();
-start();
+open();

@@ -11,6 +11,8 @@ export async function loadTexts() {
   texts = await (await fetch(`page/${language}.json`)).json();
   document.documentElement.lang = language;
   for (const element of document.querySelectorAll("[data-text]")) element.textContent = t(element.dataset.text);
+  for (const element of document.querySelectorAll("[data-label]")) element.ariaLabel = element.title = t(element.dataset.label);
+  document.getElementById("query").placeholder = t("query");
 }
 
 export const t = (name, values = {}) => texts[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
@@ -18,6 +20,14 @@ export const t = (name, values = {}) => texts[name].replace(/\{(\w+)\}/g, (_, ke
 export function languageNames(codes) {
   const names = new Intl.DisplayNames([language], { type: "language" });
   return new Intl.ListFormat(language).format(codes.map((code) => names.of(code)));
+}
+
+// An element with a text, which is never read as HTML.
+export function element(name, text, kind = "") {
+  const made = document.createElement(name);
+  made.textContent = text;
+  made.className = kind;
+  return made;
 }
 
 export const number = (value) => value.toLocaleString(language);

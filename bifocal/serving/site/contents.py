@@ -51,8 +51,8 @@ def write_collection(
     ids = [served.index.ids[row] for row in rows]
     table, items, calibration = served.index.items.take(rows), served.items, served.index.calibration
     description = describe(ids, items, table)
-    metadata = [items.metadata(item_id) for item_id in ids]
-    names = dict.fromkeys(name for values in metadata for name in values)
+    facts = [items.facts(item_id) for item_id in ids]
+    columns = dict.fromkeys(name for fact in facts for name in fact["metadata"])
     content = {
         "model": served.version.model,
         "model_hash": served.version.model_hash,
@@ -69,8 +69,11 @@ def write_collection(
         "examples": [example.text for example in description.examples],
         "columns": [describe_column(column, table[PREFIX + column.name]) for column in description.columns],
         "ids": ids,
-        "captions": [items.captions(item_id) for item_id in ids],
-        "metadata": {name: [_number(values.get(name)) for values in metadata] for name in names},
+        "captions": [fact["captions"] for fact in facts],
+        "metadata": {name: [_number(fact["metadata"].get(name)) for fact in facts] for name in columns},
+        "names": [fact["name"] for fact in facts],
+        "widths": [fact["width"] for fact in facts],
+        "heights": [fact["height"] for fact in facts],
         "pictures": list(pictures),
         "explains": explains,
     }

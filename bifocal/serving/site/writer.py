@@ -58,9 +58,7 @@ def write_site(
         places: whether the copy shows where phrases are, if the model has a pointing head.
     """
     readers, vendored = describe_readers(onnx), vendored_files()
-    rows = np.array(
-        [row for row, item_id in enumerate(served.index.ids) if item_id in served and item_id not in deleted], np.int64
-    )
+    rows = served.newest[[served.index.ids[row] not in deleted for row in served.newest.tolist()]]
     if not len(rows):
         raise ValueError("the collection has no images: embed a folder of images first")
     with _new_folder(destination) as partial:

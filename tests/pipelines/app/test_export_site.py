@@ -18,6 +18,6 @@ def test_the_command_leaves_out_deleted_images(demo: TrainedModel, tmp_path: Pat
     done = CliRunner().invoke(bifocal, [*map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "5 images, 5 of them with a thumbnail\n" in done.output
-    assert f"-> {copy}\n" in done.output
+    assert f"-> {copy}, for a web server: python -m http.server --directory {copy}\n" in done.output
     (data,) = (copy / "data").iterdir()
-    assert json.loads((data / "collection.json").read_text())["ids"] == ids[:5]
+    assert json.loads((data / "collection.json").read_text())["ids"] == ids[4::-1]

@@ -45,7 +45,7 @@ export async function info() {
   const { ids, model, languages, columns, examples, max_results, explains } = await collection();
   encoder().catch(() => {}); // load it before the first search, which reports a failure
   const limits = { max_results, max_depth: ids.length, max_image_bytes: 0 };
-  const able = { accepts_images: false, explains, modes: [MODE] };
+  const able = { accepts_images: false, explains, originals: false, modes: [MODE] };
   return { model, languages, columns, examples, items: ids.length, ...able, ...limits };
 }
 
@@ -55,9 +55,27 @@ export async function item(id) {
   return describe(opened, opened.rows.get(id));
 }
 
-function describe({ ids, captions, metadata, pictures }, row) {
+function describe({ ids, captions, metadata, names, widths, heights, pictures }, row) {
   const values = Object.entries(metadata).map(([name, column]) => [name, column[row]]);
-  return { id: ids[row], captions: captions[row], metadata: Object.fromEntries(values), has_image: pictures[row] };
+  const file = { name: names[row], width: widths[row], height: heights[row], has_image: pictures[row] };
+  return { id: ids[row], captions: captions[row], metadata: Object.fromEntries(values), ...file };
+}
+
+// The rows are in the order in which the service sends the collection.
+export async function browse({ where, k, offset }) {
+  const opened = await collection();
+  const fulfills = filter(where, opened);
+  const rows = [...opened.ids.keys()].filter(fulfills);
+  const results = rows.slice(offset, offset + k).map((row) => describe(opened, row));
+  return { results, items: rows.length, more: offset + k < rows.length };
+}
+
+function filter(where, { columns }) {
+  try {
+    return compileFilter(where, columns);
+  } catch (error) {
+    throw new ServiceError(400, error.message);
+  }
 }
 
 export async function search({ text, like, plus, minus, where, k, offset, group, per_group: perGroup = 1, mode = MODE }, _file, signal) {
@@ -85,7 +103,8 @@ export async function search({ text, like, plus, minus, where, k, offset, group,
   return { results, found, items: opened.ids.length, more: hits.length > k, model: opened.model };
 }
 
-function check({ rows, columns, max_words: maxWords }, text, like, plus, minus, where) {
+function check(opened, text, like, plus, minus, where) {
+  const { rows, max_words: maxWords } = opened;
   const added = [...(text === undefined ? [] : [text]), ...plus];
   const sentences = [...added.map((sentence) => [sentence, 1]), ...minus.map((sentence) => [sentence, -1])];
   if (!like && !added.length) throw new ServiceError(400, "nothing to search by");
@@ -93,12 +112,8 @@ function check({ rows, columns, max_words: maxWords }, text, like, plus, minus, 
   if (sentences.some(([sentence]) => !sentence.trim())) throw new ServiceError(400, "a sentence is empty");
   if (like && !rows.has(like)) throw new ServiceError(404, "there is no item with the id in like");
   const excluded = like ? rows.get(like) : -1;
-  try {
-    const fulfills = compileFilter(where, columns);
-    return { sentences, excluded, allowed: (row) => row !== excluded && fulfills(row) };
-  } catch (error) {
-    throw new ServiceError(400, error.message);
-  }
+  const fulfills = filter(where, opened);
+  return { sentences, excluded, allowed: (row) => row !== excluded && fulfills(row) };
 }
 
 function sum(parts, dimension) {
@@ -109,11 +124,15 @@ function sum(parts, dimension) {
   return total.map((value) => value / norm);
 }
 
-export async function showThumbnail(image, id) {
+async function thumbnail(id) {
   const { rows } = await collection();
   if (!rows.has(id)) throw new ServiceError(404, "there is no item with this id");
-  image.src = `${await folder()}/thumbnails/${rows.get(id)}.webp`;
+  return `thumbnails/${rows.get(id)}.webp`;
 }
+
+export const showThumbnail = async (image, id) => { image.src = `${await folder()}/${await thumbnail(id)}`; };
+export const download = async (id) => (await load(await thumbnail(id))).blob();
+export const originalAddress = () => null; // the copy has thumbnails alone
 
 export async function explain(id, text, signal) {
   const { rows, explains } = await collection();

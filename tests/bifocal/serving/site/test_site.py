@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from bifocal.search.query import Query
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.site.writer import SiteReport
-from tests.bifocal.serving.page.steps import check_input_before_the_scripts, ids, search, violations
+from tests.bifocal.serving.page.steps import add_word, check_input_before_the_scripts, ids, search, violations
 from tests.bifocal.serving.site.static_copy import CALIBRATION, DELETED, REMOVED, serve_files
 from tests.browser import open_tab
 
@@ -142,58 +142,84 @@ def test_bad_requests_have_a_reason(tab: Page, query: dict[str, Any], reason: st
     assert re.match(reason, found)
 
 
+def test_the_page_opens_with_the_collection_as_the_service_does(page: Page, served: ServedModel) -> None:
+    expect(page.locator("#status")).to_have_text("254 images.")
+    left = [served.index.ids[row] for row in served.newest.tolist() if served.index.ids[row] != DELETED]
+    assert ids(page) == left[: len(ids(page))]
+    script = "async page => (await import('./page/api.js')).browse(page)"
+    found = page.evaluate(script, {"where": {"parity": "odd"}, "k": 100, "offset": 100})
+    assert [item["id"] for item in found["results"]] == [name for name in left if int(name[-1]) % 2][100:200]
+    assert (found["items"], found["more"]) == (126, False)
+
+
 def test_the_page_searches_filters_and_links(page: Page, served: ServedModel) -> None:
     expect(page.locator("#about")).to_contain_text("254 images. Model: run. The model reads English.")
     expect(page.locator("#choose")).to_be_hidden()
     assert not violations(page)
     search(page, QUERIES[0])
-    assert ids(page) == [result["id"] for result in ask(page, text=QUERIES[0])["results"]]
-    expect(page.locator(".card .relevant").first).to_have_text("relevant")
+    assert ids(page) == [result["id"] for result in ask(page, text=QUERIES[0], k=60)["results"]][: len(ids(page))]
     expect(page.locator(".card img").first).to_have_js_property("naturalWidth", 128)
     assert not violations(page)
     search(page, QUERIES[-1])
-    expect(page.locator("#status")).to_have_text(
-        "Nothing like it in this collection. 24 of 254 images shown, closest first."
-    )
-    expect(page.locator(".card .relevant")).to_have_count(0)
-    expect(page.locator(".card .maybe").first).to_have_text("maybe")
+    expect(page.locator("#status")).to_have_text("Nothing like it in this collection. The closest of 254 images:")
+    assert page.locator(".card .maybe").count() == len(ids(page))
     search(page, QUERIES[0])
-    expect(page.locator("#status")).to_contain_text("24 of 254 images shown, best first")
-    title = page.locator(".card .caption").nth(1).text_content()
+    expect(page.locator("#status")).to_have_text("Best first, of 254 images.")
+    assert page.locator(".card .maybe").count() < len(ids(page))
+    title = page.locator(".card img").nth(1).get_attribute("alt")
     page.locator(".card").nth(1).click()
     expect(page.locator("#detail-title")).to_have_text(str(title))
     expect(page.locator("#where")).to_be_empty()
+    expect(page.locator("#original")).to_be_hidden()
     assert not violations(page)
+    with page.expect_download() as download:
+        page.click("#download")
+    assert download.value.suggested_filename.endswith(".webp")
     page.reload()
     expect(page.locator("#detail-title")).to_have_text(str(title))
     page.keyboard.press("Escape")
-    page.click("#filters summary")
+    page.click("#options summary")
     page.check("input[name=odd]")
     page.fill("input[name=max]", "39")
     page.press("input[name=max]", "Tab")
-    page.fill("#word", "a star")
-    page.click("#plus")
+    add_word(page, "a star", "#plus")
     expect(page.locator(".card")).to_have_count(19)  # 13 is deleted
     assert all(int(item_id[-2:]) % 2 and int(item_id[-5:]) < 40 for item_id in ids(page))
+    page.click("#options summary")
     page.fill("input[name=max]", "-1")
     page.press("input[name=max]", "Tab")
     expect(page.locator("#status")).to_contain_text("Nothing found")
 
 
-def test_paging_and_a_dropped_image(page: Page) -> None:
+def test_further_results_and_a_dropped_image(page: Page) -> None:
     page.goto(f"{page.url.partition('#')[0]}#like=test-00030")
-    expect(page.locator(".card")).to_have_count(24)
+    expect(page.locator("#status")).to_contain_text("Best first")
     page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"no image"})
-    page.click("#more")
-    expect(page.locator(".card")).to_have_count(48)
-    assert ids(page) == [result["id"] for result in ask(page, like="test-00030", k=48)["results"]]
+    page.evaluate("scrollTo(0, 9999)")
+    expect(page.locator("#results li").last).to_have_attribute("aria-setsize", "-1")
+    known = [result["id"] for result in ask(page, like="test-00030", k=100)["results"]]
+    place = int(str(page.locator("#results li").last.get_attribute("aria-posinset")))
+    assert place > 60
+    assert ids(page)[-1] == known[place - 1]
     expect(page.locator("#problem")).to_be_empty()
+
+
+def test_a_copy_on_a_disk_says_that_it_needs_a_server(
+    browser: Browser, copied: tuple[Path, ServedModel, SiteReport]
+) -> None:
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto((copied[0] / "index.html").as_uri())
+        text = "This page needs a web server: run python -m http.server in its folder, and open http://localhost:8000."
+        expect(page.locator("main")).to_have_text(text, use_inner_text=True)
+        expect(page.locator("#search")).to_be_hidden()
+        assert not violations(page)
 
 
 def test_a_file_that_cannot_be_loaded_is_reported_and_loaded_again(browser: Browser, address: str) -> None:
     with open_tab(browser, address) as (page, problems):
         page.route("**/vectors.i8", lambda route: route.abort())
-        expect(page.get_by_text("254 images")).to_be_visible()  # the page is ready
+        expect(page.locator("#status")).to_have_text("254 images.")  # the page is ready
         page.fill("#query", QUERIES[0])
         page.press("#query", "Enter")
         expect(page.locator("#problem")).to_contain_text("A file of this page cannot be loaded (")
