@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from bifocal.datasets.image_formats import image_formats, unsupported
+from bifocal.datasets.image_header import check_complete, open_header
 
 MAX_16_BIT = 2**16 - 1
-ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
-"""EXIF tag of the orientation, and its values that exchange width and height."""
-MAX_SIDE, MAX_RATIO = 65_535, 200
-"""Longest side in pixels, and largest ratio of the sides: a file of 69 bytes may declare 1 x 50,000,000 pixels."""
+BAND = 2**22
+"""Pixels that are converted at a time."""
 
 
 @dataclass(frozen=True)
@@ -65,27 +63,6 @@ def inspect_image(
     return ImageFile(width, height, sha256)
 
 
-def image_size(file: IO[bytes]) -> tuple[int, int]:
-    """Return width and height of an open image file in pixels after EXIF rotation, from its header."""
-    try:
-        with Image.open(file, formats=image_formats()) as image:
-            width, height = image.size
-            return (height, width) if image.getexif().get(ORIENTATION) in TURNED else (width, height)
-    except ValueError:
-        raise
-    except Exception as error:  # Pillow's readers raise many exception types on damaged headers.
-        raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
-
-
-def check_sides(width: int, height: int) -> None:
-    """Raise ``ValueError`` for an image whose memory, before or after resizing, its pixels do not limit."""
-    longer, shorter = max(width, height), min(width, height)
-    if longer > MAX_SIDE or longer > MAX_RATIO * shorter:
-        raise ValueError(
-            f"{width} x {height} pixels, at most {MAX_SIDE} on a side and {MAX_RATIO} times the other are accepted"
-        )
-
-
 def _open(path: Path) -> BufferedReader:
     try:
         if path.is_fifo():
@@ -97,38 +74,36 @@ def _open(path: Path) -> BufferedReader:
 
 def decode_image(file: IO[bytes], max_pixels: int | None, side: int | None = None) -> Image.Image:
     """Decode an open file as ``open_image`` does; the error message does not contain the path."""
-    if not file.read(1):
-        raise ValueError("the file is empty")
-    file.seek(0)
-    try:
-        with Image.open(file, formats=image_formats()) as image:
-            width, height = image.size
-            check_sides(width, height)
-            if max_pixels is not None and width * height > max_pixels:
-                raise ValueError(f"{width} x {height} pixels, more than max_pixels {max_pixels}")
-            if side is not None:
-                # draft() has an effect only before the pixels are decoded.
-                image.draft(None, (side, side))
-            image.load()
-            return _to_rgb(ImageOps.exif_transpose(image))
-    except UnidentifiedImageError as error:
-        raise ValueError(unsupported(file)) from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ValueError(f"too many pixels: {error}") from error
-    except ValueError:
-        raise
-    except Exception as error:  # Pillow's decoders raise many exception types on damaged files.
-        raise ValueError(f"cannot be decoded: {error or type(error).__name__}") from error
+    with open_header(file, max_pixels) as image:
+        if side is not None:
+            # draft() has an effect only before the pixels are decoded.
+            image.draft(None, (side, side))
+        image.load()
+        check_complete(image, file)
+        ImageOps.exif_transpose(image, in_place=True)
+        return _to_rgb(image)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
+    """Convert an image in bands: the copies of some conversions would need four times its memory."""
     if image.mode == "F":
         raise ValueError("floating-point pixels of unknown range; save the image with 8 or 16 bits")
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image.copy()
+    (width, height), converted = image.size, Image.new("RGB", image.size)
+    rows = max(1, BAND // width)
+    for top in range(0, height, rows):
+        band = image.crop((0, top, width, min(height, top + rows)))
+        converted.paste(_band_to_rgb(band), (0, top))
+    return converted
+
+
+def _band_to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
-        values = np.asarray(image, dtype=np.int64)
+        values = np.asarray(image)
         if values.min() < 0 or values.max() > MAX_16_BIT:
             raise ValueError("32-bit pixels of unknown range; save the image with 8 or 16 bits")
-        return Image.fromarray((values * 255 // MAX_16_BIT).astype(np.uint8)).convert("RGB")
+        return Image.fromarray((values.astype(np.uint32) * 255 // MAX_16_BIT).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         opaque = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque).convert("RGB")

@@ -6,6 +6,8 @@ from PIL import Image
 
 DECODED_SCALE = 2
 """A JPEG is decoded at a fraction of its resolution if each side keeps this many times the pixels of the result."""
+LONG = 4
+"""Ratio of the sides above which a crop spares work; its pixels differ by rounding from a crop after resizing."""
 Resize = Literal["square", "aspect", "limit"]
 """``square``: size x size, which changes the aspect ratio. ``aspect``: the longer side becomes size.
 ``limit``: a longer side above size becomes size; a smaller image stays as it is."""
@@ -46,6 +48,21 @@ def resize_shorter(image: Image.Image, shorter: int, interpolation: str) -> Imag
     """
     size = shorter_size(*image.size, shorter)
     return image if image.size == size else image.resize(size, Image.Resampling[interpolation.upper()])
+
+
+def resize_square(image: Image.Image, shorter: int, side: int, interpolation: str) -> Image.Image:
+    """Return the central square of ``resize_shorter``'s image; an image above ``LONG`` is cropped before it is resized.
+
+    >>> resize_square(Image.new("RGB", (90, 60)), 20, 16, "bicubic").size
+    (16, 16)
+    """
+    width, height = shorter_size(*image.size, shorter)
+    left, top, right, bottom = center_box(width, height, side)
+    if max(width, height) <= LONG * min(width, height):
+        return resize_shorter(image, shorter, interpolation).crop((left, top, right, bottom))
+    x, y = image.width / width, image.height / height
+    box = (left * x, top * y, min(right * x, image.width), min(bottom * y, image.height))
+    return image.resize((side, side), Image.Resampling[interpolation.upper()], box)
 
 
 def shorter_size(width: int, height: int, shorter: int) -> tuple[int, int]:

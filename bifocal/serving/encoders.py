@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from bifocal.datasets.images import decode_image
-from bifocal.datasets.resizing import Resize, center_box, resize_image, resize_shorter
+from bifocal.datasets.resizing import Resize, resize_image, resize_square
 from bifocal.serving.image_files import ImageFile, file_bytes
 from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.serving.text import SentenceReader
@@ -152,8 +152,7 @@ def resized_pixels(
 ) -> Array:
     """Return the pixels (3, H, W) uint8 of a decoded image, see ``read_pixels``."""
     if scaled is not None:
-        image = resize_shorter(image, scaled, interpolation)
-        image = image.crop(center_box(*image.size, size))
+        image = resize_square(image, scaled, size, interpolation)
     else:
         image = resize_image(image, size, resize, interpolation)
     return np.array(image).transpose(2, 0, 1)

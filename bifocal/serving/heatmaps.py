@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.datasets.images import image_size
+from bifocal.datasets.image_header import image_size
 from bifocal.datasets.resizing import center_box, shorter_size
 from bifocal.serving.encoders import Array, ImageGraph
 from bifocal.serving.image_files import ImageFile, file_bytes

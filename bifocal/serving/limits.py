@@ -8,10 +8,8 @@ from io import BytesIO
 from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
-from bifocal.datasets.image_formats import image_formats
-from bifocal.datasets.images import check_sides
+from bifocal.datasets.image_header import MAX_BYTES, image_size
 from bifocal.serving.image_files import ImageFile, file_bytes, file_size
 
 PREFIX = "BIFOCAL_MAX_"
@@ -63,9 +61,7 @@ class Limits:
                 # Reject a text that is too long before it is decoded.
                 self._check("image_bytes", file_size(image), f"the file has {file_size(image)} bytes")
                 files[row] = file_bytes(image)
-                width, height = _image_size(files[row])
-                check_sides(width, height)
-                self._check("pixels", width * height, f"it has {width} x {height} pixels")
+                width, height = self.image_size(files[row])
             except ValueError as error:
                 raise ValueError(
                     f"the image of row {row} cannot be read: {error}; expected the base64 of an image file"
@@ -73,6 +69,10 @@ class Limits:
             total += width * height
             self._check("total_pixels", total, f"the images up to row {row} have {total} pixels")
         return files
+
+    def image_size(self, file: bytes) -> tuple[int, int]:
+        """Return width and height of an image file; raise ``ValueError`` by its header, see ``open_header``."""
+        return image_size(BytesIO(file), self.pixels or None, self.image_bytes or MAX_BYTES)
 
     def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
         """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers."""
@@ -104,16 +104,3 @@ def chunks(rows: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     [[1, 2], [3]]
     """
     return (rows[start : start + size] for start in range(0, len(rows), size))
-
-
-def _image_size(file: bytes) -> tuple[int, int]:
-    """Return width and height of an image file from its header; raise ``ValueError`` for another file."""
-    try:
-        with Image.open(BytesIO(file), formats=image_formats()) as image:
-            return image.size
-    except UnidentifiedImageError as error:
-        raise ValueError(f"not an image in a supported format ({', '.join(image_formats())})") from error
-    except ValueError:
-        raise
-    except Exception as error:  # Pillow's readers raise many exception types on damaged headers.
-        raise ValueError(f"cannot be read: {type(error).__name__}") from error

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.datasets.images import decode_image, image_size
+from bifocal.datasets.image_header import image_size
+from bifocal.datasets.images import decode_image
 from bifocal.serving.encoders import Array, ImageGraph, resized_pixels, scores_pairs
 from bifocal.serving.heatmaps import LOCALIZER, image_vectors, square_of
 from bifocal.serving.sessions import REGIONS

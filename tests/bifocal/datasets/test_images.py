@@ -79,6 +79,15 @@ def test_animation_opens_as_its_first_frame(tmp_path):
     assert open_image(path).getpixel((0, 0)) == (255, 0, 0)
 
 
+def test_conversion_in_bands_equals_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("bifocal.datasets.images.BAND", 3 * WIDTH)
+    for name, mode in (("a.png", "RGBA"), ("b.jpg", "CMYK"), ("c.png", "LA"), ("d.gif", "P")):
+        path = save_gradient(tmp_path / name, mode)
+        with Image.open(path) as image:
+            opaque = image.convert("RGB" if mode in ("CMYK", "P") else "RGBA").convert("RGB")
+        np.testing.assert_array_equal(np.asarray(open_image(path)), np.asarray(opaque))
+
+
 def test_exif_rotation_is_applied(tmp_path):
     path = tmp_path / "rotated.jpg"
     exif = Image.Exif()
@@ -193,7 +202,7 @@ def test_a_heic_photograph_names_the_extra_that_is_missing(tmp_path: Path, monke
 
     path = tmp_path / "photo.heic"
     Image.new("RGB", (64, 32)).save(path)
-    monkeypatch.setattr("bifocal.datasets.images.image_formats", lambda: image_formats.ALWAYS)
+    monkeypatch.setattr("bifocal.datasets.image_header.image_formats", lambda: image_formats.ALWAYS)
     monkeypatch.setattr(image_formats, "image_formats", lambda: image_formats.ALWAYS)
     with pytest.raises(ValueError, match=r"install the extra heic, pip install 'bifocal-vse\[heic\]'"):
         open_image(path)
