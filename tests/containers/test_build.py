@@ -81,3 +81,8 @@ def test_inventory_lists_the_packages_of_the_python_that_runs_it(tmp_path: Path)
     packages = sbom.read_json("env", f"PATH={tmp_path}", sys.executable, "-c", sbom.INVENTORY)
     assert packages["debian"] == [["git", "1:2.39.5", "amd64"]]
     assert "pytest" in {name for name, *_ in packages["python"]}
+
+
+def test_a_build_of_another_commit_installs_no_package_again() -> None:
+    text = (ROOT / "containers" / "Containerfile").read_text()
+    assert text.index("uv pip install") < text.index("COPY . /app") < text.index("REVISION")

@@ -30,3 +30,12 @@ def test_preflight_names_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
     failed = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
     assert len(failed) == 5  # four verbs and a secret
     assert failed[-1] == "FAILED  secret bifocal-notice: write secrets/bifocal-notice.env of your overlay"
+
+
+def test_preflight_without_trainer_does_not_blame_the_permissions(tmp_path: Path) -> None:
+    # Kubernetes 1.34 answers "no" for a resource type that it does not have.
+    done = preflight(tmp_path, 'case "$*" in *train*) exit 1;; esac; echo true')
+    failed = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
+    assert failed == [
+        "FAILED  runtime torch-distributed: install Kubeflow Trainer with its runtimes, or train on one machine"
+    ]
