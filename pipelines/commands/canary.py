@@ -62,13 +62,13 @@ def _act(policy: "PromotionPolicy", report: "Report", decision: "Decision", arti
     """Log the decision; withdraw the candidate, or continue as ``python -m pipelines promote``."""
     from bifocal.serving.canary.report import metric_json
     from components.cluster.promote.run import promote
-    from runtime.mlflow import log_online_decision, promotion_lock, withdraw
+    from runtime.mlflow import alias_lock, log_online_decision, withdraw
     from runtime.s3.remote_files import fetch_remote_files
 
     metrics = [metric_json(metric) for metric in report.metrics()]
     record = {**decision.record(), **report.to_json(), "metrics": metrics}
     if decision.verdict == "withdraw":
-        with promotion_lock(policy.model, policy.lock_timeout):
+        with alias_lock(policy.model, policy.lock_timeout):
             version = _candidate(policy, report)
             withdraw(version, "; ".join(decision.reasons))
             log_online_decision(version, report.champion.version, record)

@@ -36,14 +36,14 @@ def promote(
     if force and not reason:
         raise click.UsageError("--force needs --reason TEXT, which the registry records")
     from pipelines import policies
-    from runtime.mlflow import get_version, promotion_lock, remove_lock, roll_back
+    from runtime.mlflow import alias_lock, get_version, remove_lock, roll_back
 
     policy = policies.load_promotion(policy_file or policies.PROMOTION)
     if unlock:
         click.echo(f"removed the lock of {remove_lock(policy.model)}")
         return
     if rollback:
-        with promotion_lock(policy.model, policy.lock_timeout):
+        with alias_lock(policy.model, policy.lock_timeout):
             roll_back(policy.model, champion=policy.champion, previous=policy.previous, reason=reason)
     else:
         from components.cluster.promote.run import promote as decide

@@ -11,7 +11,7 @@ from bifocal.promotion.acceptance import Assessment
 from bifocal.promotion.criteria import Criteria
 from components.cluster.promote.spec import ACCEPTED, PromoteParams, PromotionPolicy
 from runtime.artifacts import write_json
-from runtime.mlflow import get_version, get_version_number, log_promotion, make_champion, promotion_lock, version_tags
+from runtime.mlflow import alias_lock, get_version, get_version_number, log_promotion, make_champion, version_tags
 from runtime.mlflow.promotion.candidates import assess_versions, registry_checks, release_check
 
 
@@ -51,7 +51,7 @@ def promote(
     ``number`` chooses a version without the candidate's alias, and ``force`` is why it is promoted despite all reasons
     against it. With ``decide_only``, no alias moves, and the version may have no release yet.
     """
-    with promotion_lock(policy.model, policy.lock_timeout):
+    with alias_lock(policy.model, policy.lock_timeout):
         candidate = get_version_number(policy.model, number) if number else get_version(policy.model, policy.candidate)
         if candidate is None:
             raise ValueError(
@@ -72,7 +72,7 @@ def promote(
         accepted = bool(force) or not result.reasons
         record = {
             "accepted": accepted,
-            "promoted": accepted and not decide_only,
+            "promoted": False,
             "forced": force,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "candidate": {"version": candidate.number, "run_id": candidate.run_id, "git_commit": tags.get("git_commit")}
@@ -81,7 +81,9 @@ def promote(
             **result.record(),
             "policy": policy.model_dump(mode="json"),
         }
-        log_promotion(candidate, record, asdict(result.look) if result.look else None)
-        if record["promoted"]:
-            make_champion(candidate, champion, champion=policy.champion, previous=policy.previous)
-    return Decision(accepted, record["promoted"], result.reasons, record)
+        file = log_promotion(candidate, record, asdict(result.look) if result.look else None)
+        if accepted and not decide_only:
+            answer, aliases = "forced" if force else "yes", {"champion": policy.champion, "previous": policy.previous}
+            make_champion(candidate, **aliases, answer=answer, file=file)
+            record["promoted"] = True
+    return Decision(accepted, bool(record["promoted"]), result.reasons, record)

@@ -1,9 +1,69 @@
-"""Aliases of a registered model: moved by one process at a time, and read back after each move."""
+"""Aliases of a registered model: moved by one process at a time, and read back after each move.
+
+A promotion and a rollback move two aliases and set tags. The plan is a tag of the registered model, written first and
+deleted last: the next holder of ``alias_lock`` finishes the plan of a process that was killed in between.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import click
+import mlflow
 
 from runtime.mlflow.connection import connect
-from runtime.mlflow.promotion.journal import VETO, log_rollback
-from runtime.mlflow.promotion.lock import check_lock
-from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, version_tags
+from runtime.mlflow.promotion.journal import VETO
+from runtime.mlflow.promotion.lock import check_lock, promotion_lock
+from runtime.mlflow.registry import RELEASE_TAG, Version, get_version, get_version_number, version_tags
+
+PLAN = "promotion.plan"
+MAX_REASON = 2000
+"""Characters of a reason, which a plan has twice."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Moves of aliases, in this order, and the decision to log with a version after them.
+
+    Attributes:
+        moves: version before and after the move, by alias; None for no version.
+        version: number of the version with the decision.
+        tags: of the version; None removes a tag.
+        file: of the version's run; it gets the ``entries``.
+    """
+
+    moves: Mapping[str, tuple[int | None, int | None]]
+    version: int
+    tags: Mapping[str, str | None]
+    file: str
+    entries: Mapping[str, str | bool]
+
+    def execute(self, model: str) -> None:
+        """Move the aliases that have not moved, log the decision, and delete the plan."""
+        client, version = connect(), get_version_number(model, self.version)
+        for alias, (_, after) in self.moves.items():
+            if _number(model, alias) != after:
+                move_alias(model, alias, after)
+        logged = any(entry.path == self.file for entry in client.list_artifacts(version.run_id, "promotion"))
+        record = mlflow.artifacts.load_dict(f"runs:/{version.run_id}/{self.file}") if logged else {}
+        kept = {name: value for name, value in self.tags.items() if value is not None}
+        version.log_decision(kept, self.file, {**record, **self.entries})
+        for name in version_tags(version).keys() & (self.tags.keys() - kept.keys()):
+            client.delete_model_version_tag(model, str(version.number), name)
+        client.delete_registered_model_tag(model, PLAN)
+
+    def possible(self, model: str) -> bool:
+        """Whether no alias was moved by another process or a user since the plan was made."""
+        return all(_number(model, alias) in numbers for alias, numbers in self.moves.items())
+
+
+@contextmanager
+def alias_lock(model: str, timeout: float) -> Iterator[None]:
+    """Hold the promotion lock of ``model``, after the plan of a killed process is finished."""
+    with promotion_lock(model, timeout):
+        _finish_plan(model)
+        yield
 
 
 def move_alias(model: str, alias: str, number: int | None) -> None:
@@ -15,34 +75,68 @@ def move_alias(model: str, alias: str, number: int | None) -> None:
     else:
         client.set_registered_model_alias(model, alias, str(number))
     # Setting an alias has no compare-and-set: only reading it back shows a concurrent change.
-    version = get_version(model, alias)
-    if (version.number if version else None) != number:
+    found = _number(model, alias)
+    if found != number:
         raise OSError(
-            f"{model}@{alias} was set to {number} and now is {version}: another process moves it too; "
+            f"{model}@{alias} was set to {number} and now is {found}: another process moves it too; "
             "check the aliases in MLflow"
         )
 
 
-def make_champion(candidate: Version, replaced: Version | None, *, champion: str, previous: str) -> None:
-    """Move the alias ``champion`` to ``candidate`` and ``previous`` to the replaced champion; lift a veto."""
-    if replaced:
-        move_alias(candidate.model, previous, replaced.number)
-    move_alias(candidate.model, champion, candidate.number)
-    if VETO in version_tags(candidate):
-        connect().delete_model_version_tag(candidate.model, str(candidate.number), VETO)
+def make_champion(candidate: Version, *, champion: str, previous: str, answer: str, file: str) -> None:
+    """Move ``champion`` to ``candidate`` and ``previous`` to the replaced champion; lift a veto and log ``answer``.
+
+    ``file`` is the record of the decision.
+    """
+    replaced = _number(candidate.model, champion)
+    moves = {champion: (replaced, candidate.number)}
+    if replaced is not None:
+        moves[previous] = (_number(candidate.model, previous), replaced)
+    tags = {"promotion": answer, VETO: None}
+    _start(candidate.model, Plan(moves, candidate.number, tags, file, {"promoted": True}))
 
 
 def roll_back(model: str, *, champion: str, previous: str, reason: str) -> None:
     """Make the previous champion the champion, veto the present one, and leave ``previous`` without a version."""
     restored, vetoed = get_version(model, previous), get_version(model, champion)
-    if restored is None or vetoed is None:
-        alias = champion if restored else previous
-        raise ValueError(f"no version of {model} has the alias {alias!r}: there is no promotion to roll back")
+    if restored is None or vetoed is None or restored == vetoed:
+        alias = champion if vetoed is None else previous
+        state = f"the champion, version {vetoed.number}," if vetoed and restored == vetoed else "no version"
+        raise ValueError(f"{state} of {model} has the alias {alias!r}: there is no promotion to roll back")
     if RELEASE_TAG in version_tags(vetoed) and RELEASE_TAG not in version_tags(restored):
         raise ValueError(
             f"version {restored.number} of {model} has no release, so a service could not load it: "
             "run python -m pipelines release for its run first"
         )
-    move_alias(model, champion, restored.number)
-    move_alias(model, previous, None)
-    log_rollback(vetoed, restored, reason)
+    text = f"rolled back to version {restored.number}" + (f": {reason[:MAX_REASON]}" if reason else "")
+    moves = {champion: (vetoed.number, restored.number), previous: (restored.number, None)}
+    tags = {"promotion": "rolled back", VETO: text}
+    _start(model, Plan(moves, vetoed.number, tags, "promotion/rollback.json", {"decision": text}))
+
+
+def _start(model: str, plan: Plan) -> None:
+    check_lock(model)
+    connect().set_registered_model_tag(model, PLAN, json.dumps(asdict(plan)))
+    plan.execute(model)
+
+
+def _finish_plan(model: str) -> None:
+    client = connect()
+    if not client.search_registered_models(f"name = '{model}'"):
+        return
+    text = client.get_registered_model(model).tags.get(PLAN)
+    if text is None:
+        return
+    plan = Plan(**json.loads(text))
+    if plan.possible(model):
+        click.echo(f"finishing the moves of a killed process: {json.dumps(plan.moves)}", err=True)
+        plan.execute(model)
+    else:
+        text = f"a killed process wanted {json.dumps(plan.moves)}, but aliases moved since: nothing is done"
+        click.echo(text, err=True)
+        client.delete_registered_model_tag(model, PLAN)
+
+
+def _number(model: str, alias: str) -> int | None:
+    version = get_version(model, alias)
+    return version.number if version else None

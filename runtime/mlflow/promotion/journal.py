@@ -29,13 +29,12 @@ def read_looks(model: str) -> list[dict[str, Any]]:
     return looks
 
 
-def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> None:
-    """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the candidate."""
+def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[str, Any] | None) -> str:
+    """Log a decision (``record``, see docs/promotion.md) and the spent level ``look`` with the candidate; return the
+    name of the record's file. ``make_champion`` logs that an accepted version was promoted.
+    """
     opponent = str(record["champion"]["version"]) if record["champion"] else "none"
-    answer = "accepted" if record["accepted"] else "no"
-    if record["promoted"]:
-        answer = "forced" if record["forced"] else "yes"
-    tags = {"promotion": answer, "promotion.champion": opponent}
+    tags = {"promotion": "accepted" if record["accepted"] else "no", "promotion.champion": opponent}
     tags["promotion.reasons"] = "; ".join(record["reasons"])[:MAX_TAG]
     # Tag names may not contain "@".
     metrics = {name: value for name, value in record["metrics"].items() if value is not None}
@@ -44,20 +43,15 @@ def log_promotion(candidate: Version, record: Mapping[str, Any], look: Mapping[s
         images = list(look["images"])
         test_set = sha256("".join(images).encode()).hexdigest()[:8]
         tags[f"{LOOK}{opponent}.{test_set}"] = json.dumps({"level": look["level"], "images": images})
-    candidate.log_decision(tags, f"promotion/against_{opponent}.json", record)
+    file = f"promotion/against_{opponent}.json"
+    candidate.log_decision(tags, file, record)
+    return file
 
 
 def log_online_decision(candidate: Version, champion: int | None, record: Mapping[str, Any]) -> None:
     """Log a decision on the searches of clients, with its ``verdict``: the tag ``promotion.online`` and a file."""
     tags = {"promotion.online": str(record["verdict"])}
     candidate.log_decision(tags, f"promotion/online_against_{champion}.json", record)
-
-
-def log_rollback(vetoed: Version, champion: Version, reason: str) -> None:
-    """Veto a champion that was replaced by the previous ``champion``."""
-    text = f"rolled back to version {champion.number}" + (f": {reason}" if reason else "")
-    tags = {"promotion": "rolled back", VETO: text[:MAX_TAG]}
-    vetoed.log_decision(tags, "promotion/rollback.json", {"decision": text})
 
 
 def withdraw(version: Version, reason: str) -> None:
