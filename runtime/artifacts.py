@@ -105,6 +105,14 @@ def hash_files(root: Path) -> dict[str, str]:
     return files
 
 
+def renew_hashes(artifact: Path) -> None:
+    """Write the hashes of changed files into the manifest of an artifact that has one."""
+    if (artifact / MANIFEST).is_file():
+        manifest = read_manifest(artifact)
+        (artifact / MANIFEST).unlink()
+        write_json(artifact / MANIFEST, manifest | {"files": hash_files(artifact)})
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, NaN and infinity as null; a crash leaves the old file or the whole new one."""
     write_text(path, json.dumps(_without_nan(value), indent=2, sort_keys=True, allow_nan=False) + "\n")

@@ -17,7 +17,6 @@ from runtime import parameters
 from runtime.artifacts import artifact_hash
 from runtime.job import stage_job
 from runtime.mlflow.monitoring import log_monitoring
-from runtime.mlflow.releases.release import describe_release
 from runtime.mlflow.releases.store import find_version, log_release, read_digest
 from runtime.workspace import Workspace
 
@@ -68,7 +67,7 @@ class Model:
                 stage_job(stage, values).run(workspace, values)
         onnx, collection, index, embedding = (self.artifacts / name for name in PARTS)
         version = find_version(POLICY.model, artifact_hash(onnx))
-        log_release(version, describe_release(onnx, collection, index, embedding), collection, index, embedding)
+        log_release(version, onnx, collection, index, embedding)
         return read_digest(version)
 
 

@@ -49,7 +49,7 @@ def check_port(host: str, port: int) -> None:
 @click.option(
     "--deletions",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File that keeps the ids of deleted items; without it, nothing can be deleted.",
+    help="File that keeps the ids of deleted items. A release needs none: the registry keeps them.",
 )
 @click.option(
     "--originals/--no-originals",
@@ -89,17 +89,16 @@ def serve_command(
 
     from bifocal.serving.limits import Limits
     from bifocal.serving.service.app import create_app
-    from bifocal.serving.service.live.deletions import Deletions
     from bifocal.serving.service.observation import JSONFormatter
     from bifocal.serving.service.settings import Settings, read_keys
-    from pipelines.app.serve_sources import open_candidate, open_source
+    from pipelines.app.serve_sources import ReleaseSource, open_candidate, open_deletions, open_source
     from runtime.redaction import redact
 
     source = open_source(folder, model, collection, index, images)
     candidate = open_candidate(source, canary, shadow, share)
     source.key()  # report a wrong folder or address at once
     keys, admin = read_keys(os.environ)
-    if admin is not None and deletions is None:
+    if admin is not None and deletions is None and not isinstance(source, ReleaseSource):
         raise click.UsageError("BIFOCAL_ADMIN_KEY may delete: name the file that keeps the ids, with --deletions")
     local = (*LOCAL, f"[{LOCAL[-1]}]") if host in LOCAL else ("*",)
     settings = Settings(
@@ -111,7 +110,7 @@ def serve_command(
     handler = logging.StreamHandler()
     handler.setFormatter(JSONFormatter(redact))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    app = create_app(source, settings, Deletions(deletions), poll, candidate)
+    app = create_app(source, settings, open_deletions(source, deletions), poll, candidate)
     uvicorn.run(
         app, host=host, port=port, log_config=None, access_log=False,
         server_header=False, timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=32_768,

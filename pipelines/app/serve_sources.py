@@ -1,6 +1,7 @@
 """Where ``bifocal serve`` takes models and indexes from."""
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ import click
 
 from bifocal.serving.canary.report import Mode
 from bifocal.serving.service.candidate import Candidate
+from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import ModelSource, NoModel
 from bifocal.serving.service.live.sources import RunSource, file_states, open_served_model
 from bifocal.serving.service.served_model import ServedModel
@@ -16,6 +18,7 @@ from pipelines.app.run_folder import latest_run
 
 if TYPE_CHECKING:
     from runtime.mlflow.registry import Version
+    from runtime.mlflow.releases.deletions import RegistryDeletions
 
 # Functions import from runtime.mlflow, because MLflow takes seconds.
 REGISTRY = "models:/"
@@ -49,10 +52,18 @@ class ReleaseSource:
     def __init__(self, uri: str, images: Path | None) -> None:
         self.model, self.images = RegisteredModel(uri), images
 
+    @cached_property
+    def deletions(self) -> "RegistryDeletions":
+        """Deleted items of all versions of the model."""
+        from runtime.mlflow.releases.deletions import RegistryDeletions
+
+        return RegistryDeletions(self.model.name)
+
     def key(self) -> str:
-        """Return the number of the version with the hash of its release."""
+        """Return the number of the version with the hash of its release; read the deletions of other services too."""
         from runtime.mlflow.releases.store import read_digest
 
+        self.deletions.refresh()
         version = self.model.version()
         return f"{version.number}-{read_digest(version)}"
 
@@ -126,6 +137,16 @@ def open_source(
     if folder is not None or (index is not None and collection is None):
         raise click.UsageError("--model excludes --run, and --index needs --collection")
     return ReleaseSource(model, images) if collection is None else RegistrySource(model, collection, index, images)
+
+
+def open_deletions(source: ModelSource, file: Path | None) -> Deletions:
+    """Return the deleted items: in the registry, with those of ``file``, for a release, else in ``file``."""
+    deletions = Deletions(file)
+    if not isinstance(source, ReleaseSource):
+        return deletions
+    source.deletions.refresh()
+    source.deletions.add_all(deletions)
+    return source.deletions
 
 
 def open_candidate(

@@ -32,10 +32,11 @@ resources = click.option(
 )
 flow = click.option(
     "--flow",
-    type=click.Choice(["train", "retrain", "refresh", "monitor"]),
+    type=click.Choice(["train", "retrain", "refresh", "refresh-previous", "monitor"]),
     default="train",
     show_default=True,
     help="train: all stages. retrain: train if the data changed enough. refresh: embed new images with the champion. "
+    "refresh-previous: embed them with the version before it, for a rollback. "
     "monitor: compare the last days with the training.",
 )
 revision = click.option("--revision", help="Git commit that user files are read from; by default this checkout's.")

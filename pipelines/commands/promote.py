@@ -16,6 +16,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--version", "number", type=click.IntRange(min=1), help="Version to promote instead of the candidate.")
 @click.option("--force", is_flag=True, help="Promote even if checks fail; needs --reason.")
 @click.option("--rollback", is_flag=True, help="Make the previous champion the champion again; veto the present one.")
+@click.option("--stale", is_flag=True, help="Roll back although the previous release has other images.")
 @click.option("--reason", default="", help="Reason for --force or --rollback; it is recorded.")
 @click.option("--unlock", is_flag=True, help="Remove the lock that a killed promotion left.")
 def promote(
@@ -24,6 +25,7 @@ def promote(
     number: int | None,
     force: bool,
     rollback: bool,
+    stale: bool,
     reason: str,
     unlock: bool,
 ) -> None:
@@ -44,7 +46,8 @@ def promote(
         return
     if rollback:
         with alias_lock(policy.model, policy.lock_timeout):
-            roll_back(policy.model, champion=policy.champion, previous=policy.previous, reason=reason)
+            aliases = {"champion": policy.champion, "previous": policy.previous}
+            roll_back(policy.model, **aliases, reason=reason, stale=stale)
     else:
         from components.cluster.promote.run import promote as decide
         from runtime.s3.remote_files import fetch_remote_files

@@ -55,7 +55,7 @@ def compile_pipeline(values: Mapping[str, Any], resources: Resources, revision: 
             named = {name: paths for name, paths in sources.items() if paths}
             fingerprint = task(FINGERPRINT, {"sources": named}, **checkout)
             stages = partial(_add_stage, task, values, resources)
-            getattr(Flow(task, stages, values, sources, fingerprint, checkout), flow)()
+            getattr(Flow(task, stages, values, sources, fingerprint, checkout), flow.replace("-", "_"))()
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"

@@ -23,7 +23,7 @@ from runtime.kubeflow.executor import USER_FILES, VERSIONS
 from runtime.s3.uri import is_remote
 from runtime.spec import Component
 
-FlowName = Literal["train", "retrain", "refresh", "monitor"]
+FlowName = Literal["train", "retrain", "refresh", "refresh-previous", "monitor"]
 DATA = ("prepare_dataset",)
 SEARCH = ("embed_collection", "build_index")
 """Stages of a collection: with them, a version is promoted with its release."""
@@ -72,15 +72,19 @@ class Flow:
                 self._promote().after(released)
                 self._push()
 
-    def refresh(self) -> None:
-        """Embed the new images with the champion, and give it a new release."""
-        self._fetch_release()
+    def refresh(self, alias: str | None = None) -> None:
+        """Embed the new images with the champion, or the version with ``alias``, and give it a new release."""
+        self._fetch_release(alias)
         former = self.artifacts.pop("collection")
         self.artifacts.pop("index")
         self._add_stages(DATA)
         self._add_stages(SEARCH[:1], former=former)
         self._add_stages(SEARCH[1:])
         self._release()
+
+    def refresh_previous(self) -> None:
+        """Refresh the previous champion, so that a rollback neither loses images nor returns deleted ones."""
+        self.refresh(load_promotion().previous)
 
     def monitor(self) -> None:
         """Compare the last days with the reference of the champion."""
@@ -128,12 +132,12 @@ class Flow:
     def _release(self) -> dsl.PipelineTask:
         return self.task(RELEASE, {}, **{name: self.artifacts[name] for name in RELEASE.inputs})
 
-    def _fetch_release(self) -> None:
+    def _fetch_release(self, alias: str | None = None) -> None:
         """Add the tasks that find and fetch the release of the champion; the second is cached by its hash."""
-        model = self._registration()["model"]
-        found = self.task(FIND_RELEASE, {"model": model, "alias": load_promotion().champion}).after(self.fingerprint)
+        settings = {"model": self._registration()["model"], "alias": alias or load_promotion().champion}
+        found = self.task(FIND_RELEASE, settings).after(self.fingerprint)
         versions = {name: found.outputs[name] for name in FIND_RELEASE.parameter_outputs}
-        fetched = self.task(FETCH_RELEASE, {"model": model}, **versions)
+        fetched = self.task(FETCH_RELEASE, {"model": settings["model"]}, **versions)
         self.artifacts |= {name: fetched.outputs[name] for name in FETCH_RELEASE.outputs}
 
     def _push(self) -> None:
@@ -147,5 +151,5 @@ def stages_of(flow: FlowName, pipeline: str) -> list[Component]:
     names = {component.name for component in components}
     if flow != "train" and not names >= set(SEARCH):
         raise ValueError(f"the flow {flow} needs a collection, but the pipeline {pipeline} has none: use embedding")
-    wanted = {"train": names, "retrain": names, "refresh": {*DATA, *SEARCH}, "monitor": set()}[flow]
+    wanted = set() if flow == "monitor" else names if flow in ("train", "retrain") else {*DATA, *SEARCH}
     return [component for component in components if component.name in wanted]

@@ -6,7 +6,6 @@ from pathlib import Path
 from bifocal.progress import log_line
 from runtime.artifacts import write_json
 from runtime.mlflow import get_version_number
-from runtime.mlflow.releases.release import describe_release
 from runtime.mlflow.releases.store import log_release, read_digest
 from runtime.spec import Params
 
@@ -24,7 +23,7 @@ def run(
     """Make the artifacts the release of the version in ``registration``, unless its release has the same contents."""
     registered = json.loads((registration / "registration.json").read_text())
     version = get_version_number(registered["model"], registered["version"])
-    logged = log_release(version, describe_release(onnx, collection, index, embedding), collection, index, embedding)
+    logged = log_release(version, onnx, collection, index, embedding, former=registered.get("release"))
     digest = read_digest(version)
     change = "now has the release" if logged else "has no new images, and keeps the release"
     log_line(f"{version.model} version {version.number} {change} {digest[:12]}")

@@ -96,8 +96,14 @@ def make_champion(candidate: Version, *, champion: str, previous: str, answer: s
     _start(candidate.model, Plan(moves, candidate.number, tags, file, {"promoted": True}))
 
 
-def roll_back(model: str, *, champion: str, previous: str, reason: str) -> None:
-    """Make the previous champion the champion, veto the present one, and leave ``previous`` without a version."""
+def roll_back(model: str, *, champion: str, previous: str, reason: str, stale: bool = False) -> None:
+    """Make the previous champion the champion, veto the present one, and leave ``previous`` without a version.
+
+    Raises:
+        ValueError: there is no such version, or, unless ``stale``, its release has other images than the champion's.
+    """
+    from runtime.mlflow.releases.store import released_items  # imports the search
+
     restored, vetoed = get_version(model, previous), get_version(model, champion)
     if restored is None or vetoed is None or restored == vetoed:
         alias = champion if vetoed is None else previous
@@ -108,6 +114,13 @@ def roll_back(model: str, *, champion: str, previous: str, reason: str) -> None:
             f"version {restored.number} of {model} has no release, so a service could not load it: "
             "run python -m pipelines release for its run first"
         )
+    if not stale and RELEASE_TAG in version_tags(vetoed):
+        now, then = released_items(vetoed), released_items(restored)
+        if now != then:
+            raise ValueError(
+                f"the release of version {restored.number} lacks {len(now - then)} images of version {vetoed.number}, "
+                f"and has {len(then - now)} others: run the flow refresh-previous first, or give --stale"
+            )
     text = f"rolled back to version {restored.number}" + (f": {reason[:MAX_REASON]}" if reason else "")
     moves = {champion: (vetoed.number, restored.number), previous: (restored.number, None)}
     tags = {"promotion": "rolled back", VETO: text}

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.2
 LEASE_SECONDS = 120.0
 CLOCK_SKEW_SECONDS = 60.0
 """Largest difference between the clocks of two machines: an expired lease is respected for so long."""
-LOCK_RUN = "promotion_lock_run"
+LOCK_RUN = "promotionlock_run"
 HOLDER, EXPIRES, RELEASED = "holder", "expires", "released"
 
 
@@ -58,7 +58,7 @@ def promotion_lock(model: str, timeout: float) -> Iterator[None]:
     """Hold the promotion lock of ``model``, if it has versions; ``OSError`` after ``timeout`` seconds."""
     with mlflow_errors_as_oserror():
         client = connect()
-        run_id = _lock_run(client, model)
+        run_id = lock_run(client, model)
         if run_id is None:
             yield
             return
@@ -89,7 +89,7 @@ def remove_lock(model: str) -> str:
     """Remove the lock that a killed promotion left, before its lease expires; return its holder."""
     with mlflow_errors_as_oserror():
         client = connect()
-        run_id = _lock_run(client, model)
+        run_id = lock_run(client, model)
         holder = _last_holder(client, run_id) if run_id else None
         if run_id is None or holder is None or not holder.active:
             raise ValueError(f"nobody holds the promotion lock of {model}: no promotion is running or was killed")
@@ -146,7 +146,7 @@ def _last_holder(client: mlflow.MlflowClient, run_id: str) -> Holder | None:
     return Holder(number, claim["name"], expires, f"{RELEASED}.{number:06d}" in data.params)
 
 
-def _lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
+def lock_run(client: mlflow.MlflowClient, model: str) -> str | None:
     """Return the run of the lock, whose id is a parameter of the first version's run; None without a version."""
     for version in client.search_model_versions(f"name = '{model}'", order_by=["version_number ASC"]):
         first = client.get_run(str(version.run_id))

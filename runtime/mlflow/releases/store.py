@@ -6,19 +6,42 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import mlflow
+import pyarrow.parquet as pq
 
+from bifocal.search.collection.format import ITEMS
 from bifocal.serving.identity import hash_of_files, model_hash
 from runtime.artifacts import hash_files
 from runtime.mlflow.connection import connect, mlflow_errors_as_oserror
+from runtime.mlflow.promotion.lock import check_lock, promotion_lock
 from runtime.mlflow.registry import ONNX_TAG, RELEASE_TAG, Version
-from runtime.mlflow.releases.release import BANK, COLLECTION, DESCRIPTION, HUBNESS, INDEX, Release
+from runtime.mlflow.releases.deletions import read_deletions, without_deleted
+from runtime.mlflow.releases.release import (
+    BANK,
+    COLLECTION,
+    DESCRIPTION,
+    HUBNESS,
+    INDEX,
+    Release,
+    describe_release,
+)
 
 FOLDER = "releases"
+LOCK_TIMEOUT = 3600.0
+"""Seconds to wait for a promotion in progress."""
 
 
-def log_release(version: Version, release: Release, collection: Path, index: Path, embedding: Path) -> bool:
-    """Give a version a release, unless it has equal contents (``Release.equals``); return whether files were logged."""
+def log_release(
+    version: Version, onnx: Path, collection: Path, index: Path, embedding: Path, *, former: str | None = None
+) -> bool:
+    """Give a version the release of these artifacts, without the deleted items of the model, unless it has equal
+    contents (``Release.equals``); return whether files were logged. ``former`` is the release that was updated.
+
+    Raises:
+        OSError: the version meanwhile has another release than ``former``.
+    """
     with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
+        collection, index = without_deleted(version.model, collection, index, Path(folder) / "kept")
+        release = describe_release(onnx, collection, index, embedding)
         client, target = connect(), f"{FOLDER}/{release.digest}"
         _check_model(version, release, hash_of_files(version.graph_files(Path(folder) / "model")))
         present = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
@@ -32,8 +55,22 @@ def log_release(version: Version, release: Release, collection: Path, index: Pat
                 client.log_artifact(version.run_id, str(embedding / BANK), f"{target}/{HUBNESS}")
             release.write(Path(folder))
             client.log_artifact(version.run_id, str(Path(folder) / DESCRIPTION), target)
-        client.set_model_version_tag(version.model, str(version.number), RELEASE_TAG, release.digest)
+        with promotion_lock(version.model, LOCK_TIMEOUT):
+            _replace_digest(version, present if former is None else former, release.digest)
         return not logged
+
+
+def _replace_digest(version: Version, former: str | None, digest: str) -> None:
+    """Set the tag of the release, unless another process has changed it since it was ``former``."""
+    client = connect()
+    present = client.get_model_version(version.model, str(version.number)).tags.get(RELEASE_TAG)
+    if present not in (former, digest):
+        raise OSError(
+            f"version {version.number} of {version.model} has the release {str(present)[:12]} since, in place of "
+            f"{str(former)[:12]}: another process released it; run this flow or command again"
+        )
+    check_lock(version.model)
+    client.set_model_version_tag(version.model, str(version.number), RELEASE_TAG, digest)
 
 
 def find_version(model: str, onnx_hash: str) -> Version:
@@ -74,6 +111,16 @@ def download_release(version: Version, digest: str, folder: Path) -> tuple[Path,
     graphs = version.download_graphs(folder / "model")
     _check_model(version, release, model_hash(graphs))
     return graphs, Path(path)
+
+
+def released_items(version: Version) -> frozenset[tuple[str, str]]:
+    """Return id and content of the items in a version's release, without the deleted items of the model."""
+    path, deleted = f"{FOLDER}/{read_digest(version)}/{COLLECTION}/{ITEMS}", read_deletions(version.model)
+    with mlflow_errors_as_oserror(), TemporaryDirectory() as folder:
+        file = mlflow.artifacts.download_artifacts(run_id=version.run_id, artifact_path=path, dst_path=folder)
+        columns = pq.read_table(file, columns=["item_id", "sha256", "deleted"]).to_pydict().values()
+    rows = zip(*columns, strict=True)
+    return frozenset((name, content) for name, content, gone in rows if not gone and name not in deleted)
 
 
 def _read_release(version: Version, digest: str, folder: Path) -> Release:

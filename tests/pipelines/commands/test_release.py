@@ -126,10 +126,10 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
             describe_release(first / ONNX, parts[COLLECTION], parts[INDEX], first / EMBEDDING)
     with pytest.raises(ValueError, match=r"biases of .* are of .*CSLS.*, but .* has the hubness bank of None"):
         describe_release(first / ONNX, first / COLLECTION, first / INDEX, first / ONNX)
-    described = describe_release(second / ONNX, second / COLLECTION, second / INDEX, second / EMBEDDING)
+    others = [second / part for part in (ONNX, COLLECTION, INDEX, EMBEDDING)]
     version = find_version("bifocal", artifact_hash(first / ONNX))
     with pytest.raises(ValueError, match="belongs to another model than version 1"):
-        log_release(version, described, second / COLLECTION, second / INDEX, second / EMBEDDING)
+        log_release(version, *others)
     with pytest.raises(ValueError, match="run python -m pipelines register first"):
         find_version("bifocal", "0" * 64)
     client = mlflow.MlflowClient()
@@ -139,7 +139,7 @@ def test_parts_of_two_models_and_damaged_files_are_neither_released_nor_loaded(
             add_release(run)
     client.set_model_version_tag("bifocal", "1", "hash.onnx", artifact_hash(second / ONNX))
     with pytest.raises(ValueError, match=r"manifest.json of version 1 .* has another hash than the tag hash.onnx"):
-        log_release(version, described, second / COLLECTION, second / INDEX, second / EMBEDDING)
+        log_release(version, *others)
     move_alias(versions[0])
     source = ReleaseSource(URI, None)
     version, other = (client.get_model_version("bifocal", str(number)) for number in versions)

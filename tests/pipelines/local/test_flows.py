@@ -86,6 +86,12 @@ def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
     assert "monitoring" in engine.messages["monitor"]["outputs"]["artifacts"]
 
 
+def test_the_previous_version_is_refreshed_before_a_rollback(tmp_path: Path) -> None:
+    engine, _ = execute("refresh-previous", tmp_path, version="2", release="abc")
+    assert '"alias":"previous"' in engine.messages["find_release"]["inputs"]["parameterValues"]["parameters"]
+    assert {"embed_collection", "build_index", "release"} <= set(engine.started)
+
+
 def test_a_pipeline_without_a_collection_has_no_refresh() -> None:
     with pytest.raises(ValueError, match="flow refresh needs a collection, but the pipeline ranking_head has none"):
         stages_of("refresh", "ranking_head")

@@ -57,7 +57,7 @@ def test_holder_whose_lock_was_removed_moves_no_alias_and_keeps_the_next_lock(cl
         with pytest.raises(OSError, match="this process lost the promotion lock"):
             move_alias(MODEL, "champion", 1)
         # The next holder, as another process would acquire it.
-        run_id = lock._lock_run(client, MODEL)
+        run_id = lock.lock_run(client, MODEL)
         assert run_id is not None
         number = lock._acquire(client, run_id, MODEL, timeout=0)
     assert re.fullmatch(ME, remove_lock(MODEL)), "the first holder must not release the lock of the next one"
@@ -67,7 +67,7 @@ def test_holder_whose_lock_was_removed_moves_no_alias_and_keeps_the_next_lock(cl
 def test_lock_of_a_killed_process_is_free_after_its_lease(
     client: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = lock._lock_run(client, MODEL)
+    run_id = lock.lock_run(client, MODEL)
     assert run_id is not None
     assert lock._acquire(client, run_id, MODEL, timeout=0) == 1  # never released
     with pytest.raises(OSError, match="was not released"), promotion_lock(MODEL, timeout=0):
