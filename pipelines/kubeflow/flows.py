@@ -58,10 +58,11 @@ class Flow:
         self._push()
 
     def retrain(self) -> None:
-        """Train if the data have changed enough; embed the collection and promote only an accepted model."""
+        """Train if the data have changed enough; embed the collection of an accepted model, and promote it."""
         policy, final = load_promotion(), self._registration()
         self._add_stages(DATA)
-        settings = {"model": final["model"], "alias": final["alias"], "least": policy.retrain_change}
+        promotes, least = self.task.resources.promote, policy.retrain_change
+        settings = {"model": final["model"], "alias": final["alias"], "promote": promotes, "least": least}
         changes = self.task(FIND_CHANGES, settings, dataset=self.artifacts["dataset"])
         with dsl.If(changes.outputs[CHANGED] == TRUE, name="if-changed"):
             self._add_stages(name for name in self._stages() if name not in (*DATA, *SEARCH))
@@ -69,7 +70,8 @@ class Flow:
             with dsl.If(decision.outputs[ACCEPTED] == TRUE, name="if-accepted"):
                 self._add_stages(SEARCH)
                 released = self._release()
-                self._promote().after(released)
+                if promotes:
+                    self._promote().after(released)
                 self._push()
 
     def refresh(self, alias: str | None = None) -> None:

@@ -20,7 +20,12 @@ SMALL_VALUES = parameters.load(ROOT / "params.yaml", [ROOT / "tests" / "small.ya
 
 
 def compile_text(
-    values: dict[str, Any] = VALUES, *, push: bool = True, nodes: int = 1, flow: FlowName = "train"
+    values: dict[str, Any] = VALUES,
+    *,
+    push: bool = True,
+    nodes: int = 1,
+    flow: FlowName = "train",
+    promote: bool = True,
 ) -> str:
     """Return the compiled pipeline.
 
@@ -28,18 +33,19 @@ def compile_text(
         push: whether the last step pushes the outputs.
         nodes: machines of the training.
         flow: graph of the stages.
+        promote: whether an accepted version is promoted.
     """
-    return _compile(json.dumps(values), push, nodes, flow)
+    return _compile(json.dumps(values), push, nodes, flow, promote)
 
 
 @functools.cache
-def _compile(values: str, push: bool, nodes: int, flow: FlowName) -> str:
+def _compile(values: str, push: bool, nodes: int, flow: FlowName, promote: bool) -> str:
     cluster = resources.load()
     training = cluster.for_step("train_embedding").model_copy(update={"nodes": nodes})
     steps = {**cluster.steps, "train_embedding": training}
     # A run on this machine does not push, and keeps its checkpoints on the disk.
     checkpoints = cluster.checkpoints if push else None
-    cluster = cluster.model_copy(update={"push": push, "steps": steps, "checkpoints": checkpoints})
+    cluster = cluster.model_copy(update={"push": push, "promote": promote, "steps": steps, "checkpoints": checkpoints})
     with patch.object(inspect, "stack", callers):
         return kubeflow.compile_pipeline(json.loads(values), cluster, REVISION, flow)
 

@@ -14,9 +14,6 @@ from components.cluster.find_changes.spec import CHANGED, FindChangesParams
 from runtime.artifacts import artifact_hash
 from runtime.mlflow import Version, get_version, version_tags
 
-UNDECIDED = ("", "accepted")
-"""Values of the tag ``promotion`` of a version whose run was killed before the promotion, or before the release."""
-
 
 def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     """Compare the images outside the test split with the last training's by content, or, without any, as a whole."""
@@ -33,8 +30,11 @@ def run(params: FindChangesParams, *, dataset: Path) -> dict[str, Any]:
     )
     if change >= params.least:
         return _decide(True, change, f"{compared}, at least {params.least:.1%}: train")
-    if same and tags.get("promotion", "") in UNDECIDED:
-        return _decide(True, change, f"the run of version {last.number} did not end: continue it")
+    # A run was killed before the decision, or between it and the promotion.
+    undecided = ("", "accepted") if params.promote else ("",)
+    if tags.get("promotion", "") in undecided:
+        end = "continue it" if same else "train again, with the changed images"
+        return _decide(True, change, f"the run of version {last.number} did not end: {end}")
     return _decide(False, change, f"{compared}, less than {params.least:.1%}: nothing to train")
 
 

@@ -13,6 +13,9 @@ class FindChangesParams(Params):
 
     model: str = Field(description="name in the registry")
     alias: str = Field(description="alias of the version that was registered last")
+    promote: bool = Field(
+        description="whether the flow promotes: then an accepted version without promotion is unfinished"
+    )
     least: float = Field(
         ge=0,
         description="smallest share of new and removed images, relative to the last training, that starts a training",

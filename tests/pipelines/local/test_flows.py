@@ -86,6 +86,16 @@ def test_monitor_reads_the_release_of_the_champion(tmp_path: Path) -> None:
     assert "monitoring" in engine.messages["monitor"]["outputs"]["artifacts"]
 
 
+def test_an_accepted_model_is_released_and_not_promoted_if_nothing_is_to_be_promoted(tmp_path: Path) -> None:
+    engine = FakeEngine(parameters={"changed": "true", "accepted": "true"})
+    text = compile_text(push=False, flow="retrain", promote=False)
+    LocalRun(text, tmp_path, engine, sleep=lambda seconds: None).execute()
+    assert engine.started[-2:] == ["release", "notify"]
+    assert engine.started.count("promote") == 1
+    assert engine.messages["promote"]["inputs"]["parameterValues"]["parameters"].count('"decide_only":true') == 1
+    assert '"promote":false' in engine.messages["find_changes"]["inputs"]["parameterValues"]["parameters"]
+
+
 def test_the_previous_version_is_refreshed_before_a_rollback(tmp_path: Path) -> None:
     engine, _ = execute("refresh-previous", tmp_path, version="2", release="abc")
     assert '"alias":"previous"' in engine.messages["find_release"]["inputs"]["parameterValues"]["parameters"]

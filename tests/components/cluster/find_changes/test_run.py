@@ -12,7 +12,7 @@ from components.cluster.find_changes.spec import FindChangesParams
 from runtime.artifacts import artifact_hash
 from tests.components.cluster.promote.versions import POLICY, decide, register
 
-PARAMS = FindChangesParams(seed=1, model=POLICY.model, alias=POLICY.candidate, least=0.5)
+PARAMS = FindChangesParams(seed=1, model=POLICY.model, alias=POLICY.candidate, promote=True, least=0.5)
 
 
 def trained_on(dataset: Dataset, new: int) -> Dataset:
@@ -29,11 +29,12 @@ def test_the_first_version_is_trained(store: str, artifacts: Path) -> None:
 def test_new_and_removed_images_count_relative_to_those_of_the_last_training(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path, new: int, change: float, changed: str
 ) -> None:
-    register(tmp_path, trained_on(dataset, new), 0.1)
+    number = register(tmp_path, trained_on(dataset, new), 0.1)
+    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "promotion", "no")
     assert run(PARAMS, dataset=artifacts / "dataset") == {"changed": changed, "change": change}
 
 
-def test_a_killed_run_of_the_same_data_goes_on_and_a_decided_one_does_not(
+def test_a_killed_run_goes_on_and_a_decided_one_does_not(
     store: str, artifacts: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
     number = register(tmp_path, dataset, 0.1)
@@ -41,6 +42,11 @@ def test_a_killed_run_of_the_same_data_goes_on_and_a_decided_one_does_not(
     mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "hash.dataset", digest)
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
     decide(artifacts, decide_only=True)
+    assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
+    kept = PARAMS.model_copy(update={"promote": False})
+    assert run(kept, dataset=artifacts / "dataset")["changed"] == "false"
+    # Ten new images, less than the threshold, must not strand the accepted version.
+    mlflow.MlflowClient().set_model_version_tag(POLICY.model, str(number), "hash.dataset", "another")
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "true"
     decide(artifacts)
     assert run(PARAMS, dataset=artifacts / "dataset")["changed"] == "false"
