@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.common import Report, load, wall_seconds
 from bifocal.metrics.bootstrap import mean_interval
 from bifocal.serving.encoders import Embedder
-from pipelines.app.indexing.encoders import small_encoders
+from pipelines.app.indexing.encoders import encoder_folder
 
 BATCH = 8
 BARS = {1: (8.6, 8.7), 10: (27.9, 31.9)}
@@ -35,7 +35,7 @@ def main() -> None:
         name, _, text = line.partition("\t")
         if (name := name.partition("#")[0]) in captions:
             captions[name].append(text)
-    embedder = Embedder(small_encoders(options.data / "weights"))
+    embedder = Embedder(encoder_folder("small", options.data / "weights"))
     texts = [text for name in names for text in captions[name]]
     own = np.repeat(np.arange(len(names)), [len(captions[name]) for name in names])
     # One by one, as queries are: a batch would change the rounding of the int8 graph.

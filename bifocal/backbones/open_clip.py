@@ -1,5 +1,6 @@
 """Contrastive models of open_clip: an image tower and a text tower with one joint space."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -32,9 +33,15 @@ class OpenClipBackbone:
         if tag and not stated:
             known = ", ".join(library.list_pretrained_tags_by_model(name)[:5])
             raise ValueError(f"open_clip has no weights {tag!r} of {name}; some of them: {known}")
-        self.network = library.create_model(
-            name, load_weights=False, pretrained_text=False, device=torch.get_default_device(), **self.model_arguments
-        )
+        disabled = logging.root.manager.disable
+        logging.disable(logging.WARNING)  # of random weights, which are replaced later
+        try:
+            device = torch.get_default_device()
+            self.network = library.create_model(
+                name, load_weights=False, pretrained_text=False, device=device, **self.model_arguments
+            )
+        finally:
+            logging.disable(disabled)
         self.network = self.network.eval().requires_grad_(False)
         config = self.network.visual.preprocess_cfg | {key: stated[key] for key in PREPROCESSING if key in stated}
         height, width = config["size"] if not isinstance(config["size"], int) else 2 * (config["size"],)

@@ -51,7 +51,7 @@ def write_graph(
     for graph in program.model.graphs():
         for node in graph:
             node.metadata_props.pop(STACK_TRACE, None)
-    program.save(file, external_data=False)
+    program.save(file)  # weights of more than 2 GB beside it
 
 
 def check_shapes(file: Path, shapes: Mapping[str, Shape]) -> None:

@@ -14,6 +14,7 @@ from bifocal.datasets.resizing import Resize, resize_image, resize_square
 from bifocal.serving.image_files import ImageFile, file_bytes
 from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.serving.text import SentenceReader
+from bifocal.serving.towers import graph_file, is_towers, read_preprocessing
 
 INPUTS = ("text", "image", "features")
 """Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's regions."""
@@ -27,11 +28,14 @@ class ImageGraph:
     """ONNX graph with the preprocessing of its ``inputs``, "image" or "features"; ``feature_dim`` None accepts any."""
 
     def __init__(self, directory: Path, file: str, threads: int = 0) -> None:
-        self.images = open_session(directory / file, threads)
+        self.images = open_session(graph_file(directory, file), threads)
         backbone, preprocessing = directory / "backbone.onnx", directory / "preprocessing.json"
         self.backbone = open_session(backbone, threads) if backbone.is_file() else None
         self.preprocessing = json.loads(preprocessing.read_text()) if preprocessing.is_file() else {}
-        self.reads_pixels = [value.name for value in self.images.get_inputs()] == ["pixels"]
+        self.mean, self.std = np.zeros((), np.float32), np.ones((), np.float32)
+        if is_towers(directory):
+            self.preprocessing, self.mean, self.std = read_preprocessing(directory)
+        self.reads_pixels = [value.name for value in self.images.get_inputs()] in (["pixels"], ["image"])
         accepted = {"text": False, "image": bool(self.preprocessing), "features": not self.reads_pixels}
         self.inputs = tuple(name for name in INPUTS if accepted[name])
         dimension = self.images.get_inputs()[0].shape[-1]
@@ -44,7 +48,7 @@ class ImageGraph:
     def read_resized(self, pixels: Sequence[Array]) -> list[Array]:
         """Return the inputs of the graph for B preprocessed images (3, H, W) uint8; see ``read_images``."""
         if self.backbone is None:
-            return [image.astype(np.float32) for image in pixels]
+            return [(image.astype(np.float32) - self.mean) / self.std for image in pixels]
         # Round to float16 as the feature store does, or the embeddings would differ from the evaluated ones.
         return list(run_graph(self.backbone, (np.stack(pixels),))[0].astype(np.float16))
 
@@ -76,7 +80,7 @@ class Encoders(ImageGraph):
 
     def __init__(self, directory: Path, threads: int = 0) -> None:
         super().__init__(directory, "image_encoder.onnx", threads)
-        self.texts = open_session(directory / "text_encoder.onnx", threads)
+        self.texts = open_session(graph_file(directory, "text_encoder.onnx"), threads)
         self.sentences = SentenceReader(directory)
         self.inputs = ("text", *self.inputs)
 

@@ -13,7 +13,7 @@ POINTING = "pointing/"
 
 def model_hash(directory: Path) -> str:
     """Return the SHA-256 of the names and contents of an exported model's files."""
-    if not any(directory.glob("*.onnx")):
+    if not any(directory.rglob("*.onnx")):
         raise FileNotFoundError(f"{directory} holds no exported model: it has no graph *.onnx")
     files: dict[str, str] = {}
     for path in sorted(directory.rglob("*")):

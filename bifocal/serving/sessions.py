@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
@@ -43,12 +44,20 @@ def run_graph(
     session: onnxruntime.InferenceSession, arrays: Sequence[Array], output: str | Sequence[str] | None = None
 ) -> list[Array]:
     """Return the named outputs of a graph, by default all except ``REGIONS``; nothing else is computed."""
-    names = (value.name for value in session.get_inputs())
+    inputs = session.get_inputs()
+    feeds = {
+        value.name: array.astype(np.int32) if value.type == "tensor(int32)" else array
+        for value, array in zip(inputs, arrays, strict=True)
+    }
     options = onnxruntime.RunOptions()
     options.only_execute_path_to_fetches = True
     if output is None:
         wanted = [value.name for value in session.get_outputs() if value.name != REGIONS]
     else:
         wanted = [output] if isinstance(output, str) else list(output)
-    outputs: list[Array] = session.run(wanted, dict(zip(names, arrays, strict=True)), options)
+    if inputs[0].shape[0] == 1 and len(arrays[0]) > 1:  # a graph for one image or one sentence
+        rows = [{name: array[row : row + 1] for name, array in feeds.items()} for row in range(len(arrays[0]))]
+        parts = [session.run(wanted, row, options) for row in rows]
+        return [np.concatenate(found) for found in zip(*parts, strict=True)]
+    outputs: list[Array] = session.run(wanted, feeds, options)
     return outputs

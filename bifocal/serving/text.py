@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 
 from bifocal.serving.sessions import Array, open_session, run_graph
+from bifocal.serving.towers import TowerTokens, is_towers
 from bifocal.text.spelling import spell_sentences
 from bifocal.text.tokens import MAX_TOKENS, UNKNOWN, tokenize
 from bifocal.text.transformer.tokenizer import TOKENIZER, SubwordTokenizer, pad
@@ -23,8 +24,8 @@ ARRAYS = ("idf.safetensors", "static.safetensors", "word_vectors.safetensors")
 class Reader(Protocol):
     """Inputs of a text encoder from sentences."""
 
-    def batch(self, sentences: Sequence[str]) -> tuple[Array, Array]:
-        """Return values (B, ...) and lengths (B,) of B sentences."""
+    def batch(self, sentences: Sequence[str]) -> tuple[Array, ...]:
+        """Return values (B, ...) of B sentences, and their lengths (B,) unless the graph needs none."""
 
 
 class SentenceReader:
@@ -39,11 +40,13 @@ class SentenceReader:
             self.readers = [_TokenIds(Vocabulary.load(vocabulary))]
         elif elmo.is_file():
             self.readers = [_ElmoLayers(open_session(elmo))]
+        elif is_towers(directory):
+            self.readers = [TowerTokens(directory)]
         else:
             self.readers = open_readers(directory / "text")
 
     def read(self, sentences: Sequence[str]) -> list[Array]:
-        """Return the inputs of the text encoder for B sentences: values and lengths (B,) of each vectorizer."""
+        """Return the inputs of the text encoder for B sentences, of each vectorizer."""
         return [array for reader in self.readers for array in reader.batch(sentences)]
 
 

@@ -18,7 +18,6 @@ from pipelines.app.run_folder import (
     write_parameters,
 )
 
-SMALL = "small"
 SHOWN = 20
 """Broken files to list; all of them are in rejected.parquet."""
 
@@ -32,15 +31,16 @@ SHOWN = 20
 )
 @click.option(
     "--encoder",
-    type=click.Choice([SMALL]),
-    help="Pretrained encoders, by default those of the last call. small: EfficientNet-Lite2 and all-MiniLM-L6-v2, "
-    "R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on 1,000 photographs of Flickr8k with 5,000 captions (chance: 0.1 and 1).",
+    help="Pretrained encoders, by default those of the last call, or else small. small: EfficientNet-Lite2 and "
+    "all-MiniLM-L6-v2, R@1 9.0 / 8.6 and R@10 29.3 / 32.4 % on 1,000 photographs of Flickr8k with 5,000 captions "
+    "(chance: 0.1 and 1). clip, siglip2 and multilingual need no torch. Others are models of open_clip, such as "
+    "ViT-B-16__openai, repositories of the Hugging Face hub, and folders.",
 )
 @click.option(
     "--weights",
     type=click.Path(path_type=Path, exists=True),
-    help="Folder with the weights of a backbone and the folder of a sentence encoder, for --encoder small (also "
-    "BIFOCAL_WEIGHTS); by default both are downloaded.",
+    help="Folder with the encoder's files, by default downloaded. For small (also BIFOCAL_WEIGHTS): the weights of a "
+    "backbone, and the folder of a sentence encoder.",
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Run folder to write; by default runs/NAME-index.")
 def index_command(
@@ -58,12 +58,12 @@ def index_command(
     folder = folder or RUNS / f"{run_name(directory)}-index"
     section = chosen_encoders(folder, directory, run, encoder, weights)
     write_parameters(folder, {INDEXED: section})
-    from pipelines.app.indexing.encoders import small_encoders
+    from pipelines.app.indexing.encoders import encoder_folder
     from pipelines.app.indexing.folder import index_folder
 
     if section["run"] is None:
         named = None if section["weights"] is None else Path(section["weights"])
-        encoders, bank = small_encoders(named), None
+        encoders, bank = encoder_folder(section["encoder"], named), None
     else:
         artifacts = latest_run(Path(section["run"])) / ARTIFACTS
         encoders, bank = artifacts / "onnx", artifacts / "embedding"
@@ -100,4 +100,6 @@ def chosen_encoders(
     absolute = {
         name: None if path is None else str(path.resolve()) for name, path in (("run", run), ("weights", weights))
     }
-    return {"directory": directory, "encoder": SMALL if run is None else None, **absolute}
+    from pipelines.app.indexing.encoders import encoder_name
+
+    return {"directory": directory, "encoder": encoder_name(encoder) if run is None else None, **absolute}

@@ -7,13 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bifocal.serving.towers import TowerTokens, is_towers
 from bifocal.text.transformer.tokenizer import TOKENIZER
 from bifocal.text.vocabulary import Vocabulary
 
 Description = dict[str, Any]
 STEMS = MappingProxyType({"emergency": "emergenc", "evening": "evening", "geologist": "geolog", "pasted": "paste"})
 """Stems by Snowball 3, which differ from earlier versions."""
-TEMPLATE, PAIR = "TemplateProcessing", "BertProcessing"
+TEMPLATE, PAIR, ROBERTA = "TemplateProcessing", "BertProcessing", "RobertaProcessing"
 
 
 class NotInBrowsers(ValueError):
@@ -22,13 +23,15 @@ class NotInBrowsers(ValueError):
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(
             f"the vectorizer {name} {reason}; a static copy can have token ids of a vocabulary, TFIDF with English "
-            "stems, and the WordPiece tokens of BERT. Use 'bifocal serve' for this model"
+            "stems, the WordPiece tokens of BERT, and CLIP's byte pairs. Use 'bifocal serve' for this model"
         )
 
 
 def describe_readers(onnx: Path) -> list[Description]:
     """Return the descriptions that ``page/vectorizers.js`` reads, one per vectorizer, in the order of the inputs."""
     vocabulary, folder = onnx / Vocabulary.FILE, onnx / "text"
+    if is_towers(onnx):
+        return [_describe_tokens(TowerTokens(onnx))]
     if vocabulary.is_file():
         known = Vocabulary.load(vocabulary)
         return [{"kind": "words", "words": known.words, "buckets": known.buckets}]
@@ -95,9 +98,34 @@ def describe_subwords(folder: Path, name: str) -> Description:
     }
 
 
+def _describe_tokens(tokens: TowerTokens) -> Description:
+    """Return the description of CLIP's byte pair encoding."""
+    content = json.loads(tokens.tokenizer.tokenizer.to_str())
+    model, normalizer = content["model"], content["normalizer"] or {}
+    steps = [step["type"] for step in normalizer.get("normalizers", [])]
+    if model["type"] != "BPE" or model.get("end_of_word_suffix") != "</w>" or steps[-1:] != ["Lowercase"]:
+        raise NotInBrowsers(
+            "of the encoder's text tower", f"has a tokenizer of other parts than CLIP's: {model['type']}"
+        )
+    (split,) = (step for step in content["pre_tokenizer"]["pretokenizers"] if step["type"] == "Split")
+    before, after = _template(content["post_processor"])
+    return {
+        "kind": "tokens",
+        "vocabulary": model["vocab"],
+        "merges": model["merges"],
+        "special": {token["content"]: token["id"] for token in content["added_tokens"]},
+        "split": split["pattern"]["Regex"],
+        "quotes": steps.count("Replace") > 1,
+        "before": before,
+        "after": after,
+        "max_tokens": tokens.length,
+        "padding": tokens.padding,
+    }
+
+
 def _template(processor: Description) -> tuple[list[int], list[int]]:
     """Return the ids of the special tokens before and after a sentence."""
-    if processor["type"] == PAIR:
+    if processor["type"] in (PAIR, ROBERTA):
         return [processor["cls"][1]], [processor["sep"][1]]
     before: list[int] = []
     after: list[int] = []

@@ -12,9 +12,9 @@ SMALL = 1024
 """Numbers of a tensor below which int8 saves too little."""
 
 
-def quantize_weights(file: Path) -> None:
-    """Store tables and matrices as int8 with a scale per row, output or gate; the graph computes in float32."""
-    model = onnx.load(file)
+def quantize_weights(source: Path, file: Path) -> None:
+    """Write a graph with tables and matrices as int8, a scale per row, output or gate; it computes in float32."""
+    model = onnx.load(source)
     store_as_int8(model.graph, _scaled_axes(model.graph))
     onnx.save(model, file)
 

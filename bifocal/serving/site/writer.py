@@ -23,6 +23,7 @@ from bifocal.serving.site.npm import vendored_files
 from bifocal.serving.site.places import write_places
 from bifocal.serving.site.sentences import describe_readers
 from bifocal.serving.site.weights import quantize_weights
+from bifocal.serving.towers import graph_file
 
 GRAPH, READERS, THUMBNAILS, PLACES = "text_encoder.onnx", "readers.json", "thumbnails", "places"
 SENTENCES = 50
@@ -117,8 +118,7 @@ def _write_page(folder: Path) -> None:
 
 def _write_graph(served: ServedModel, onnx: Path, rows: NDArray[np.int64], file: Path) -> float:
     """Write the text encoder with weights of int8; return its lowest cosine with the model."""
-    shutil.copy(onnx / GRAPH, file)
-    quantize_weights(file)
+    quantize_weights(graph_file(onnx, GRAPH), file)
     captions = [text for row in rows[: 10 * SENTENCES] for text in served.items.captions(served.index.ids[row])[:1]]
     sentences = captions[:SENTENCES]
     if not sentences:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bifocal.backbones.hub import download
 from bifocal.text.transformer.folder import TransformerFolder
 
 FILES = ("*.json", "*.safetensors")
@@ -16,16 +17,11 @@ def find_folder(model: str | None, path: Path | str | None) -> TransformerFolder
         raise ValueError(problem)
     if path is not None:
         return TransformerFolder.read(Path(path))
-    from huggingface_hub import snapshot_download
-
     try:
-        folder = snapshot_download(str(model), allow_patterns=list(FILES), ignore_patterns=list(EXCLUDED_FILES))
-    except Exception as error:  # the library raises classes of three packages
-        raise FileNotFoundError(
-            f"{model} cannot be downloaded ({type(error).__name__}: {error}). Download the files of "
-            f"https://huggingface.co/{model}/tree/main and set path to their folder instead of model"
-        ) from error
-    return TransformerFolder.read(Path(folder))
+        folder = download(str(model), FILES, EXCLUDED_FILES)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}. Set path to a folder with them, in place of model") from error
+    return TransformerFolder.read(folder)
 
 
 def one_source(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -1,25 +1,106 @@
-"""The encoders 'small' of ``bifocal index``: two pretrained networks, exported once."""
+"""Pretrained encoders of ``bifocal index``, by name: folders of ONNX graphs; only a first export needs torch."""
 
 import hashlib
 import os
 import shutil
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 
+from bifocal.backbones.hub import download
 from bifocal.export.cache import cache_folder
-from pipelines.app.training.backbones import KNOWN, WEIGHTS_VARIABLE, is_reachable
+from bifocal.serving.towers import is_towers
+from bifocal.text.transformer.hub import find_folder
+from pipelines.app.training.backbones import WEIGHTS_VARIABLE
 
-FORMAT = 1
+SMALL = "small"
+FORMAT = 2
 """Number of the exported encoders in the names of the cached folders."""
 BACKBONE, SENTENCES = "tf_efficientnet_lite2", "sentence-transformers/all-MiniLM-L6-v2"
-FETCH = (
-    "the encoder small needs two networks, which cannot be downloaded now: put model.safetensors of "
-    f"https://huggingface.co/timm/{BACKBONE}.in1k and a folder with the files of https://huggingface.co/{SENTENCES} "
-    "into one folder, and name it with --weights"
+NAMED = MappingProxyType(
+    {
+        "clip": "immich-app/ViT-B-32__laion2b-s34b-b79k",
+        "siglip2": "immich-app/ViT-B-16-SigLIP2__webli",
+        "multilingual": "immich-app/XLM-Roberta-Base-ViT-B-32__laion5b_s13b_b90k",
+    }
 )
+"""Repositories of encoders with a name of their own, as ONNX graphs."""
+FILES = (
+    "config.json", "visual/*", "textual/*",  # ONNX
+    "open_clip_config.json", "open_clip_model.safetensors", "tokenizer*", "special_tokens_map.json",  # torch
+)  # fmt: skip
+EXCLUDED = ("*.armnn", "*.rknn", "*/rknpu/*")
+"""Graphs for processors of phones and boards."""
 
 
-def small_encoders(weights: Path | None) -> Path:
-    """Return the folder of the exported encoders; the user's cache keeps it, and only its first export needs torch.
+def encoder_name(name: str | None) -> str:
+    """Return the name of encoders, by default "small", or the absolute path of their folder."""
+    if name is None or name == SMALL or name in NAMED:
+        return name or SMALL
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def encoder_folder(name: str, weights: Path | None) -> Path:
+    """Return the folder of encoders, as ``bifocal.serving.encoders.Embedder`` reads it.
+
+    Args:
+        name: "small", a key of ``NAMED``, a folder, a repository of a hub, or a model of open_clip, also as
+            MODEL__TAG.
+        weights: folder that takes the place of a download.
+    """
+    if name == SMALL:
+        return _small_encoders(weights)
+    source = weights or Path(name)
+    if weights is None and (name in NAMED or not source.is_dir()):
+        repository = NAMED.get(name) or (name if name.count("/") == 1 else _repository_of_open_clip(name))
+        try:
+            source = download(repository, FILES, EXCLUDED)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}; put them into a folder, and name it with --weights") from error
+    if is_towers(source):
+        return source
+    from bifocal.export.towers import export_towers, weights_of
+
+    file = weights_of(source)
+    if file is None:
+        raise FileNotFoundError(
+            f"{source} has no encoders: expected visual/model.onnx and textual/model.onnx, or open_clip_config.json "
+            "and open_clip_model.safetensors"
+        )
+    return _exported([file], lambda folder: export_towers(source, folder))
+
+
+def _repository_of_open_clip(name: str) -> str:
+    """Return the repository of a model, and by default of the first of its weights that has one."""
+    from bifocal.backbones.open_clip import open_clip_library
+
+    try:
+        library = open_clip_library()
+        known = library.list_models()
+    except ModuleNotFoundError:
+        known = []
+    model, _, tag = name.partition("__")
+    if model not in known:
+        close = get_close_matches(name, [SMALL, *NAMED, *known], n=1)
+        suggested = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"there is no encoder {name!r}{suggested} Known are {SMALL}, {', '.join(NAMED)}, a repository OWNER/NAME, "
+            f"a folder, and the models of open_clip{'' if known else ', which is not installed (the extra clip)'}"
+        )
+    tags = [tag] if tag else library.list_pretrained_tags_by_model(model)
+    for each in tags:
+        repository = library.get_pretrained_cfg(model, each).get("hf_hub", "").rstrip("/")
+        if repository.count("/") == 1:  # others name a file
+            return str(repository)
+    raise ValueError(
+        f"open_clip names no repository for {name}; its weights: "
+        f"{', '.join(library.list_pretrained_tags_by_model(model)) or 'none'}"
+    )
+
+
+def _small_encoders(weights: Path | None) -> Path:
+    """Return the folder of EfficientNet-Lite2 and all-MiniLM-L6-v2 as encoders.
 
     Args:
         weights: folder with the weights of a backbone and the folder of a sentence encoder; by default
@@ -28,39 +109,44 @@ def small_encoders(weights: Path | None) -> Path:
     named = weights or (Path(os.environ[WEIGHTS_VARIABLE]) if os.environ.get(WEIGHTS_VARIABLE) else None)
     if named is not None and not named.is_dir():
         raise FileNotFoundError(f"--weights {named}: expected a folder with a backbone and a sentence encoder")
-    files = [] if named is None else sorted(named.rglob("*.safetensors"))
-    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    cache = cache_folder("encoders")
-    folder = cache / hashlib.sha256(f"{FORMAT} {states}".encode()).hexdigest()[:32]
-    if not folder.is_dir():
+    named = named or _download_small()
+
+    def export(folder: Path) -> None:
         from bifocal.export.class_sentences import export_class_sentences
         from pipelines.app.training.pointing import head_of_weights
 
-        head = head_of_weights(named or _download(cache / "downloads"))
+        export_class_sentences(head_of_weights(named), folder)
+
+    return _exported(sorted(named.rglob("*.safetensors")), export)
+
+
+def _download_small() -> Path:
+    """Return a folder with both networks, downloaded from the hub."""
+    repository = f"timm/{BACKBONE}.in1k"
+    try:
+        backbone, sentences = download(repository, ["model.safetensors"]), find_folder(SENTENCES, None)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"the encoder small needs two networks: put model.safetensors of {repository} and a folder with the files "
+            f"of {SENTENCES} into one folder, and name it with --weights ({error})"
+        ) from error
+
+    def copy(folder: Path) -> None:
+        folder.mkdir(parents=True)
+        shutil.copyfile(backbone / "model.safetensors", folder / f"{BACKBONE}.safetensors")
+        sentences.copy(folder / "sentences")
+
+    return _exported([backbone / "model.safetensors", *sorted(sentences.root.rglob("*.safetensors"))], copy)
+
+
+def _exported(files: Sequence[Path], write: Callable[[Path], object]) -> Path:
+    """Return the folder in the user's cache that ``write`` makes of files."""
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    key = f"{FORMAT} {write.__qualname__} {states}"
+    folder = cache_folder("encoders") / hashlib.sha256(key.encode()).hexdigest()[:32]
+    if not folder.is_dir():
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-        export_class_sentences(head, partial)
+        write(partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-    return folder
-
-
-def _download(folder: Path) -> Path:
-    """Return a folder with both networks, downloaded from the Hugging Face hub."""
-    from huggingface_hub import constants
-    from safetensors.torch import save_file
-
-    from bifocal.registry import build
-    from bifocal.text.transformer.hub import find_folder
-
-    extractor = {"name": "Hypercolumns", "backbone": BACKBONE, "classes": True, **KNOWN[BACKBONE]}
-    backbone = build("bifocal.features.extractors", extractor).backbone
-    if not is_reachable(constants.ENDPOINT):
-        constants.HF_HUB_OFFLINE = True  # Take cached files, or fail at once: retries last minutes.
-    try:
-        state, sentences = backbone.pretrained_state(), find_folder(SENTENCES, None).root
-    except Exception as error:  # the libraries raise classes of several packages
-        raise FileNotFoundError(FETCH) from error
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(state, folder / f"{BACKBONE}.safetensors")
-    shutil.copytree(sentences, folder / "sentences", dirs_exist_ok=True)
     return folder

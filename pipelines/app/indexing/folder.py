@@ -106,6 +106,6 @@ def _replace_encoders(encoders: Path, target: Path, digest: str) -> None:
 def _link(source: str, target: str) -> None:
     Path(target).unlink(missing_ok=True)
     try:
-        os.link(source, target)
+        os.link(Path(source).resolve(), target)  # not the link of a hub's cache
     except OSError:  # another file system, or one without hard links
         shutil.copyfile(source, target)

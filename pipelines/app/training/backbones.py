@@ -2,22 +2,19 @@
 
 import contextlib
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from safetensors import SafetensorError, safe_open
 
+from bifocal.backbones.hub import is_reachable
 from pipelines.app.demo_folder import BACKBONE, RECIPE, SHIPPED
 from runtime import parameters
 
 WEIGHTS_VARIABLE = "BIFOCAL_WEIGHTS"
-CONNECT_SECONDS = 5.0
 DEMO_SIZE = 224
 """Pixels of a photograph's side for the backbone of ``bifocal demo``."""
 DEMO_WARNING = (
@@ -102,18 +99,6 @@ def download_problem(section: Mapping[str, Any]) -> str | None:
     except FileNotFoundError as error:
         return str(error)
     return None
-
-
-def is_reachable(url: str) -> bool:
-    """Return whether the host of ``url`` accepts connections; with a proxy, only a download can tell: true."""
-    host = urlsplit(url).hostname
-    if host is None or getproxies():
-        return True
-    try:
-        socket.create_connection((host, 443), timeout=CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
 
 
 def demo_section() -> dict[str, Any]:

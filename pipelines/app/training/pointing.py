@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bifocal.serving.pointing import PointingHead
-from pipelines.app.training.backbones import Networks, features_section, find_networks, is_reachable
+from pipelines.app.training.backbones import Networks, features_section, find_networks
 from runtime import parameters
 
 SENTENCES = "sentence-transformers/all-MiniLM-L6-v2"
@@ -31,12 +31,8 @@ def pointing_section(networks: Networks | None) -> dict[str, Any]:
     if networks is not None:
         source = {} if networks.sentences is None else {"path": str(networks.sentences.resolve())}
         return {"name": "ClassMixture", **source}
-    from huggingface_hub import constants
-
     from bifocal.text.transformer.hub import find_folder
 
-    if not is_reachable(constants.ENDPOINT):
-        constants.HF_HUB_OFFLINE = True  # Take cached files, or fail at once: retries last minutes.
     try:
         find_folder(SENTENCES, None)
     except FileNotFoundError:

@@ -160,9 +160,9 @@ def test_a_missing_network_says_what_to_fetch(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    monkeypatch.setattr("pipelines.app.indexing.encoders.is_reachable", lambda url: False)
+    monkeypatch.setattr("bifocal.backbones.hub.is_reachable", lambda url: False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     result = command("index", pictures, "--folder", tmp_path / "index")
-    assert str(result.exception).startswith("the encoder small needs two networks, which cannot be downloaded now: put")
+    assert str(result.exception).startswith("the encoder small needs two networks: put model.safetensors of timm")
     result = command("index", pictures, "--weights", tmp_path, "--folder", tmp_path / "index")
     assert "has the weights of none of tf_efficientnet_lite2" in str(result.exception)

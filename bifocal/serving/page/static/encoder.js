@@ -14,7 +14,7 @@ export async function openEncoder({ graph, readers }, read) {
   async function compute(sentence) {
     const inputs = opened.flatMap((reader) => reader.read(sentence));
     const feeds = inputs.map(([data, shape], number) => {
-      const type = data instanceof BigInt64Array ? "int64" : "float32";
+      const type = data instanceof BigInt64Array ? "int64" : data instanceof Int32Array ? "int32" : "float32";
       return [session.inputNames[number], new Tensor(type, data, shape)];
     });
     const outputs = await session.run(Object.fromEntries(feeds));

@@ -1,4 +1,5 @@
 // Inputs of the text encoder from a sentence, as bifocal/serving/text.py computes them. A reader returns [data, shape] pairs.
+import { BytePairs } from "./bpe.js";
 import { stem } from "./stem.js";
 import { MAX_TOKENS, tokenize } from "./words.js";
 import { WordPiece } from "./wordpiece.js";
@@ -63,6 +64,17 @@ class Subwords {
   }
 }
 
-const READERS = { words: Words, terms: TermWeights, subwords: Subwords };
+class Tokens {
+  constructor(description) {
+    this.tokenizer = new BytePairs(description);
+  }
+
+  read(sentence) {
+    const ids = this.tokenizer.encode(sentence);
+    return [[Int32Array.from(ids), [1, ids.length]]];
+  }
+}
+
+const READERS = { words: Words, terms: TermWeights, subwords: Subwords, tokens: Tokens };
 
 export const openReaders = (descriptions) => descriptions.map((description) => new READERS[description.kind](description));

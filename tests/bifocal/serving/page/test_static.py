@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import open_clip
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser, Page
@@ -20,9 +21,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from bifocal.search.filters import matching_rows
 from bifocal.serving.service.live.description import columns as metadata_columns
 from bifocal.serving.site.contents import describe_column
-from bifocal.serving.site.sentences import describe_readers
+from bifocal.serving.site.sentences import NotInBrowsers, describe_readers
 from bifocal.serving.text import SentenceReader
 from bifocal.text.bag_of_words import BagOfWords
+from bifocal.text.transformer.clip_bpe import clip_tokenizer
 from bifocal.text.vocabulary import Vocabulary
 from tests.bifocal.serving.site.static_copy import serve_files
 from tests.browser import open_tab
@@ -92,6 +94,39 @@ def test_ids_of_words(buckets: int, page: Page, tmp_path: Path) -> None:
     words = ["dogs", "café", "istanbul", "σίσυφος", "don't", "boy's", "中国", "fi", "1⁄2", "viii", "x2"]
     Vocabulary(words, buckets).save(tmp_path / Vocabulary.FILE)
     check(page, tmp_path, sentences(400))
+
+
+def test_tokens_of_clip(page: Page, tmp_path: Path) -> None:
+    simple = open_clip.get_tokenizer("ViT-B-32")
+    (tmp_path / "visual").mkdir()
+    (tmp_path / "visual" / "model.onnx").touch()
+    (tmp_path / "textual").mkdir()
+    # With and without the quotes that Bifocal straightens; Immich's tokenizer.json has RobertaProcessing.
+    own = clip_tokenizer(simple, 77)
+    assert own is not None
+    (tmp_path / "config.json").write_text('{"text_cfg": {"context_length": 20}}')
+    (tmp_path / "textual" / "tokenizer_config.json").write_text('{"pad_token": "<end_of_text>"}')
+    published = json.loads(own.to_str())
+    published["normalizer"]["normalizers"] = [
+        step for step in published["normalizer"]["normalizers"] if "String" not in step.get("pattern", {})
+    ]
+    published["post_processor"] = {
+        "type": "RobertaProcessing", "sep": ["<end_of_text>", 49407], "cls": ["<start_of_text>", 49406],
+        "trim_offsets": False, "add_prefix_space": False,
+    }  # fmt: skip
+    for content in (json.loads(own.to_str()), published):
+        (tmp_path / "textual" / "tokenizer.json").write_text(json.dumps(content))
+        check(page, tmp_path, [*sentences(150), "two “curly” ‘quotes’", "<end_of_text> a dog"])
+
+
+def test_other_tokens_of_towers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "visual").mkdir()
+    (tmp_path / "visual" / "model.onnx").touch()
+    (tmp_path / "config.json").write_text('{"text_cfg": {}}')
+    write_tokenizer(tmp_path / "textual", lower=True)
+    (tmp_path / "textual" / "tokenizer_config.json").write_text('{"pad_token": "[PAD]"}')
+    with pytest.raises(NotInBrowsers, match="has a tokenizer of other parts than CLIP's: WordPiece"):
+        describe_readers(tmp_path)
 
 
 def write_terms(folder: Path, normalize: bool) -> None:

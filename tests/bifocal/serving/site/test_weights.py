@@ -48,7 +48,7 @@ def test_each_output_is_near_that_of_float32(last: str, tmp_path: Path) -> None:
     write_graph(file, last)
     size, sentences = file.stat().st_size, RANDOM.integers(0, 300, (7, 40))
     (expected,) = run_graph(open_session(file), [sentences])
-    quantize_weights(file)
+    quantize_weights(file, file)
     assert file.stat().st_size < 0.3 * size
     session = open_session(file)
     assert session.get_inputs()[0].shape == ["time", "batch"]

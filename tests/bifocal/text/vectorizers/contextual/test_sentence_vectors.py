@@ -5,7 +5,6 @@ import math
 import shutil
 from pathlib import Path
 
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from bifocal.text.transformer.tiny import write_tiny_transformer
 from bifocal.text.vectorizers import SentenceVectors
+from tests.bifocal.hub_server import serve_hub
 
 DIM, HEADS = 8, 2
 SENTENCES = ["a dog runs on the grass", "A dog", "the unknownword runs", "", "dog " * 100]
@@ -139,19 +139,14 @@ def test_unknown_module_is_named(folder: Path, tmp_path: Path) -> None:
         fit(copy)
 
 
-def test_failed_download_says_which_folder_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str, **options: object) -> str:
-        raise OSError("no network")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
-    with pytest.raises(FileNotFoundError, match=r"no network\). Download the files of https://huggingface.co/a/b/tree"):
-        SentenceVectors(model="a/b").fit([], seed=0)
-
-
-def test_downloaded_files_are_those_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(folder))
-    vectorizer = SentenceVectors(model="a/b")
-    vectorizer.fit([], seed=0)
+def test_downloaded_files_are_those_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "hub" / "a" / "b")
+    with serve_hub(tmp_path / "hub") as hub:
+        vectorizer = SentenceVectors(model="a/b")
+        vectorizer.fit([], seed=0)
+        missing = rf"a/c cannot be downloaded .*: {hub.address}/a/c/tree/main has the files. Set path to a folder with"
+        with pytest.raises(FileNotFoundError, match=missing):
+            SentenceVectors(model="a/c").fit([], seed=0)
     np.testing.assert_array_equal(
         vectorizer.transform(SENTENCES[:1]).values[0], fit(folder).transform(SENTENCES[:1]).values[0]
     )

@@ -1,0 +1,72 @@
+"""Files of repositories on the Hugging Face hub, or on another hub that ``HF_ENDPOINT`` names. Needs no torch."""
+
+import hashlib
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from bifocal.export.cache import cache_folder
+
+CONNECT_SECONDS = 5.0
+
+
+def download(repository: str, files: Sequence[str], excluded: Sequence[str] = ()) -> Path:
+    """Return a folder with a repository's files, from the cache of the hub's library or by a download.
+
+    The library shows a bar, and goes on with an interrupted download. The checksums of a download are compared with
+    the hub's; then a mark in the user's cache says so, and the next call needs no network.
+
+    Args:
+        repository: owner and name.
+        files: names and patterns of the files; missing ones are left out.
+        excluded: patterns of files that are left out.
+
+    Raises:
+        FileNotFoundError: the hub cannot be reached, has no such repository, or a checksum differs.
+    """
+    from huggingface_hub import HfApi, constants, snapshot_download
+
+    key = f"{constants.ENDPOINT} {repository} {sorted(files)} {sorted(excluded)}"
+    mark = cache_folder("hub") / hashlib.sha256(key.encode()).hexdigest()[:32]
+    if mark.is_file() and (folder := Path(mark.read_text(encoding="utf-8"))).is_dir():
+        return folder
+    # Without a network, the library would try again for minutes.
+    offline = constants.HF_HUB_OFFLINE or not is_reachable(constants.ENDPOINT)
+    try:
+        found_files = snapshot_download(
+            repository, allow_patterns=list(files), ignore_patterns=list(excluded), local_files_only=offline
+        )
+        folder = Path(found_files)
+        if offline:
+            return folder
+        found = HfApi().verify_repo_checksums(repository, revision=folder.name)
+    except Exception as error:  # the library raises classes of three packages
+        first = f"{type(error).__name__}: {error}".splitlines()[0]
+        reason = f"{urlsplit(constants.ENDPOINT).netloc} cannot be reached" if offline else first
+        raise FileNotFoundError(
+            f"{repository} cannot be downloaded ({reason}): {constants.ENDPOINT}/{repository}/tree/main has the files"
+        ) from error
+    if found.mismatches:
+        for mismatch in found.mismatches:  # the next call downloads them again
+            (folder / mismatch["path"]).resolve().unlink()
+            (folder / mismatch["path"]).unlink(missing_ok=True)
+        name = found.mismatches[0]["path"]
+        raise FileNotFoundError(f"{name} of {repository} has another checksum than the hub's: run the same again")
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(str(folder), encoding="utf-8")
+    return folder
+
+
+def is_reachable(url: str) -> bool:
+    """Return whether the host of ``url`` accepts connections; with a proxy, only a download can tell: true."""
+    parts = urlsplit(url)
+    if parts.hostname is None or getproxies():
+        return True
+    try:
+        port = parts.port or {"http": 80}.get(parts.scheme, 443)
+        socket.create_connection((parts.hostname, port), timeout=CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,162 @@
+"""Encoders of ``bifocal index`` by name, from a hub on loopback: in both layouts, with and without torch."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import pytest
+import timm
+import torch
+from PIL import Image
+from playwright.sync_api import Browser
+from safetensors.torch import save_file
+
+from bifocal.search.collection.collection import Collection
+from bifocal.serving.service.live.sources import RunSource
+from bifocal.serving.site.writer import write_site
+from bifocal.text.transformer.tiny import write_tiny_transformer
+from pipelines.app.indexing import encoders
+from pipelines.app.training.backbones import find_networks
+from tests.bifocal.contrastive import write_clip, write_multilingual
+from tests.bifocal.hub_server import Hub, serve_hub
+from tests.bifocal.serving.site.static_copy import required_site_files, serve_files
+from tests.bifocal.towers import write_immich
+from tests.browser import chromium, open_tab, required_chromium
+from tests.pipelines.app.conftest import Command
+
+SEARCH = "async query => (await import('./page/api.js')).search(query, null, new AbortController().signal)"
+LIGHT = "import sys; sys.modules.update(torch=None, timm=None, onnx=None); from pipelines.app import main; main()"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub with CLIP in the layout of Immich, and with a multilingual model's weights."""
+    folder = tmp_path_factory.mktemp("hub")
+    write_immich(write_clip(folder / "clip"), folder / "root" / encoders.NAMED["clip"])
+    write_multilingual(folder / "root" / "timm" / "ViT-B-16-SigLIP2")
+    with serve_hub(folder / "root") as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium, which .ci/run installs; without it the tests fail there and are skipped here."""
+    with chromium(required_chromium()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def pictures(photos: Path, tmp_path: Path) -> Path:
+    (tmp_path / "pictures").mkdir()
+    for file in sorted(photos.rglob("*.jpg"))[:4]:
+        shutil.copy(file, tmp_path / "pictures")
+    return tmp_path / "pictures"
+
+
+def vectors_of(weights: Path, files: list[Path], sentences: list[str]) -> tuple[Any, Any]:
+    """Return the vectors of images and of sentences by open_clip."""
+    name = f"local-dir:{weights}"
+    model, preprocess = open_clip.create_model_from_pretrained(name)
+    pixels = torch.stack([preprocess(Image.open(file)) for file in files])
+    with torch.inference_mode():
+        texts = model.eval().encode_text(open_clip.get_tokenizer(name)(sentences), normalize=True)
+        return model.encode_image(pixels, normalize=True).numpy(), texts.numpy()
+
+
+def check_run(run: Path, weights: Path, pictures: Path, sentences: list[str]) -> None:
+    """Compare the collection and the service of a run with open_clip."""
+    files = sorted(pictures.iterdir())
+    images, texts = vectors_of(weights, files, sentences)
+    collection = Collection.open(run / "artifacts" / "collection")
+    rows = [collection.ids.index(file.name) for file in files]
+    np.testing.assert_allclose(np.asarray(collection.vectors)[rows], images, atol=1e-3)  # float16
+    served = RunSource(run).load()
+    for sentence, text in zip(sentences, texts, strict=True):
+        found = {hit.item_id: hit.score for hit in served.search(sentence, k=4)}
+        for file, image in zip(files, images, strict=True):
+            assert found[file.name] == pytest.approx(float(image @ text), abs=2e-3)
+
+
+def check_copy(run: Path, folder: Path, browser: Browser, sentences: list[str]) -> None:
+    """Compare the static copy of a run in a browser with its service."""
+    served = RunSource(run).load()
+    write_site(served, run / "artifacts" / "onnx", folder)
+    with serve_files(folder) as address, open_tab(browser, f"{address}/") as (page, _):
+        for sentence in sentences:
+            query = {"text": sentence, "plus": [], "minus": [], "where": {}, "k": 4, "offset": 0}
+            found = {result["id"]: result["score"] for result in page.evaluate(SEARCH, query)["results"]}
+            expected = {hit.item_id: hit.score for hit in served.search(sentence, k=4)}
+            assert found == pytest.approx(expected, abs=0.02)  # weights and vectors of int8
+
+
+def test_clip_needs_no_torch(hub: Hub, pictures: Path, tmp_path: Path, browser: Browser) -> None:
+    required_site_files()
+    environment = {
+        **os.environ, "PYTHONPATH": str(Path(__file__).parents[4]), "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(tmp_path / "hub"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }  # fmt: skip
+    run = tmp_path / "runs" / "pictures-index"
+    for arguments in (("index", pictures, "--encoder", "clip"), ("search", "a red star")):
+        process = subprocess.run(
+            [sys.executable, "-c", LIGHT, *map(str, arguments)],
+            cwd=tmp_path, capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        assert process.returncode == 0, process.stderr
+    sentences = ["a red star", "Two CATS, it's 3 o'clock!"]
+    check_run(run, hub.root.parent / "clip", pictures, sentences)
+    check_copy(run, tmp_path / "copy", browser, sentences)
+
+
+def test_a_model_of_open_clip_answers_in_german_and_japanese(
+    hub: Hub, pictures: Path, tmp_path: Path, command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.clear()
+    result = command("index", pictures, "--encoder", "ViT-B-16-SigLIP2__webli", "--folder", tmp_path / "index")
+    assert result.exit_code == 0, result.output
+    asked = len(hub.requests)
+    again = command("index", pictures, "--folder", tmp_path / "index")
+    assert "4 images can be searched: 0 new" in again.output
+    assert len(hub.requests) == asked
+    assert "initialized randomly" not in caplog.text
+    weights = hub.root / "timm" / "ViT-B-16-SigLIP2"
+    check_run(tmp_path / "index", weights, pictures, ["Ein Hund rennt durch den Schnee!", "犬が雪の中を走る"])
+    # The weights in a folder are the same encoders.
+    assert encoders.encoder_folder("siglip2", weights) == encoders.encoder_folder(str(weights), None)
+
+
+def test_the_networks_of_small_are_downloaded(hub: Hub) -> None:
+    backbone = hub.root / "timm" / f"{encoders.BACKBONE}.in1k"
+    backbone.mkdir()
+    with torch.random.fork_rng(devices=[]):
+        save_file(timm.create_model(encoders.BACKBONE).state_dict(), backbone / "model.safetensors")
+    write_tiny_transformer(["a photo of a dog"], folder=hub.root / encoders.SENTENCES)
+    folder = encoders._download_small()
+    found = find_networks(folder)
+    assert found is not None
+    assert found.backbone.read_bytes() == (backbone / "model.safetensors").read_bytes()
+    assert found.sentences is not None
+    assert (found.sentences / "tokenizer.json").is_file()
+    asked = len(hub.requests)
+    assert encoders._download_small() == folder
+    assert len(hub.requests) == asked
+
+
+def test_wrong_names_say_what_to_do(hub: Hub, pictures: Path, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "empty").mkdir()
+    page = f"{hub.address}/%s/tree/main has the files; put them into a folder, and name it with --weights"
+    cases = {
+        "clib": "there is no encoder 'clib'; did you mean 'clip'? Known are small, clip, siglip2, multilingual, a repo",
+        "ViT-B-32__laion": "open_clip names no repository for ViT-B-32__laion; its weights: openai, laion400m_e31",
+        "siglip2": page % "immich-app/ViT-B-16-SigLIP2__webli",
+        "owner/nothing": page % "owner/nothing",
+        str(tmp_path / "empty"): f"{tmp_path / 'empty'} has no encoders: expected visual/model.onnx and textual/",
+    }
+    for name, message in cases.items():
+        found = str(command("index", pictures, "--encoder", name, "--folder", tmp_path / "index").exception)
+        assert message in found, found
