@@ -10,6 +10,7 @@ from bifocal.search.collection.collection import Collection
 from pipelines.app.run_folder import ARTIFACTS, RUNS, FolderOrAddress, run_name, use_store_of, write_parameters
 from pipelines.app.stages import run_stages, stages_of_run
 from pipelines.app.training.budget import fit_budget, parse_budget
+from pipelines.app.training.contrastive import SMALL, keep_better
 from pipelines.app.training.parameters import training_parameters
 from pipelines.metrics import metrics_table
 
@@ -28,6 +29,11 @@ LEAST = 10
     help="Safetensors file with the weights of a timm backbone, or a folder with it and with the folder of a sentence "
     "encoder (also BIFOCAL_WEIGHTS); by default both are downloaded. Without a network, the small backbone of "
     "'bifocal demo' takes their place.",
+)
+@click.option(
+    "--encoder",
+    help="Contrastive model to train heads on: clip, siglip2, multilingual, a model of open_clip, a repository of the "
+    "Hugging Face hub, or a folder; --weights replaces the download. The better of trained and untrained is exported.",
 )
 @click.option("--budget", help="Time limit, such as 30m: it chooses image size and epochs; all images are used.")
 @click.option(
@@ -48,6 +54,7 @@ def train_command(
     directory: str,
     folder: Path | None,
     weights: Path | None,
+    encoder: str | None,
     budget: str | None,
     recipes: tuple[Path, ...],
     settings: tuple[str, ...],
@@ -62,12 +69,17 @@ def train_command(
     folder = folder or RUNS / run_name(directory)
     check_count(directory)
     seconds = None if budget is None else parse_budget(budget)
-    values = training_parameters(directory, weights, recipes, settings)
+    if budget is not None and encoder is not None:
+        raise click.UsageError("--budget chooses the size of images, which --encoder fixes: leave one of them out")
+    values = training_parameters(directory, weights, recipes, settings, encoder)
     write_parameters(folder, values)
     use_store_of(folder)
     if seconds is not None:
         values = fit_budget(seconds, start, folder, values)
         write_parameters(folder, values)
+    if encoder not in (None, SMALL):
+        values, sentence = keep_better(folder, values)
+        click.secho(sentence, bold=True)
     run_stages(folder, values, stages_of_run())
     images = Collection.open(folder / ARTIFACTS / "collection").description.items
     from rich.console import Console

@@ -26,6 +26,14 @@ NAMED = MappingProxyType(
     }
 )
 """Repositories of encoders with a name of their own, as ONNX graphs."""
+WEIGHTS = MappingProxyType(
+    {
+        "clip": "ViT-B-32__laion2b_s34b_b79k",
+        "siglip2": "ViT-B-16-SigLIP2__webli",
+        "multilingual": "xlm-roberta-base-ViT-B-32__laion5b_s13b_b90k",
+    }
+)
+"""The same encoders as models of open_clip, whose torch weights a training needs."""
 FILES = (
     "config.json", "visual/*", "textual/*",  # ONNX
     "open_clip_config.json", "open_clip_model.safetensors", "tokenizer*", "special_tokens_map.json",  # torch
@@ -51,13 +59,7 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
     """
     if name == SMALL:
         return _small_encoders(weights)
-    source = weights or Path(name)
-    if weights is None and (name in NAMED or not source.is_dir()):
-        repository = NAMED.get(name) or (name if name.count("/") == 1 else _repository_of_open_clip(name))
-        try:
-            source = download(repository, FILES, EXCLUDED)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; put them into a folder, and name it with --weights") from error
+    source = _source(name, weights)
     if is_towers(source):
         return source
     from bifocal.export.towers import export_towers, weights_of
@@ -69,6 +71,32 @@ def encoder_folder(name: str, weights: Path | None) -> Path:
             "and open_clip_model.safetensors"
         )
     return _exported([file], lambda folder: export_towers(source, folder))
+
+
+def torch_encoder(name: str, weights: Path | None) -> tuple[str, Path]:
+    """Return the name of a contrastive model for open_clip, and the file with the torch weights of both towers."""
+    from bifocal.export.towers import weights_of
+
+    source = _source(WEIGHTS.get(name, name), weights)
+    file = weights_of(source)
+    if file is None:
+        raise FileNotFoundError(
+            f"{source} has no torch weights, which a training needs: expected open_clip_config.json and "
+            "open_clip_model.safetensors"
+        )
+    return f"local-dir:{source.resolve()}", file.absolute()
+
+
+def _source(name: str, weights: Path | None) -> Path:
+    """Return the folder with the files of encoders: the given one, or a download."""
+    source = weights or Path(name)
+    if weights is None and (name in NAMED or not source.is_dir()):
+        repository = NAMED.get(name) or (name if name.count("/") == 1 else _repository_of_open_clip(name))
+        try:
+            source = download(repository, FILES, EXCLUDED)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}; put them into a folder, and name it with --weights") from error
+    return source
 
 
 def _repository_of_open_clip(name: str) -> str:

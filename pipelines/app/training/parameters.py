@@ -13,19 +13,29 @@ from pipelines.app.training.backbones import (
     features_section,
     find_networks,
 )
+from pipelines.app.training.contrastive import SMALL, contrastive_sections
 from pipelines.app.training.pointing import with_pointing
 from runtime import parameters
 from runtime.s3.uri import is_remote
 
 
 def training_parameters(
-    directory: str, weights: Path | None, recipes: tuple[Path, ...], settings: tuple[str, ...]
+    directory: str,
+    weights: Path | None,
+    recipes: tuple[Path, ...],
+    settings: tuple[str, ...],
+    encoder: str | None = None,
 ) -> dict[str, Any]:
-    """Return the parameters of a training on ``directory``, an absolute path or an address on S3."""
-    networks = find_networks(weights)
+    """Return the parameters of a training on ``directory``, an absolute path or an address on S3.
+
+    ``encoder`` names a contrastive model to train heads on; None or "small" for a backbone and a sentence encoder.
+    """
+    contrastive = {} if encoder in (None, SMALL) else contrastive_sections(str(encoder), weights)
+    networks = None if contrastive else find_networks(weights)
     sentences = None if networks is None else networks.sentences
-    own = shipped_file(f"recipes/own/{'images' if sentences is None else 'sentences'}.yaml")
-    values = parameters.load(shipped_file("params.yaml"), [own])
+    name = "clip" if contrastive else "images" if sentences is None else "sentences"
+    values = parameters.load(shipped_file("params.yaml"), [shipped_file(f"recipes/own/{name}.yaml")])
+    values = parameters.merge(values, contrastive)
     values["prepare_dataset"]["corpus"]["root"] = directory
     values["prepare_dataset"]["copy_images"] = is_remote(directory)  # later commands need no S3
     downloaded = values["extract_features"]
@@ -38,7 +48,11 @@ def training_parameters(
     for recipe in recipes:
         values = parameters.overlay(values, recipe)
     values = parameters.with_settings(values, settings)
-    if values["extract_features"] == downloaded and (problem := download_problem(downloaded)) is not None:
+    if (
+        not contrastive
+        and values["extract_features"] == downloaded
+        and (problem := download_problem(downloaded)) is not None
+    ):
         click.secho(DEMO_WARNING.format(problem=problem), fg="yellow", err=True)
         values = parameters.merge(values, {"extract_features": demo_section()})
     return with_pointing(values, networks)

@@ -54,7 +54,9 @@ def test_a_wrong_byte_is_refused_and_downloaded_again(hub: Hub) -> None:
 
 
 def test_a_missing_repository_and_a_hub_without_a_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match=r"owner/other cannot be downloaded \(RepositoryNotFoundError: 404.*\): http"):
+    with pytest.raises(
+        FileNotFoundError, match=r"owner/other cannot be downloaded \(RepositoryNotFoundError: 404.*\): http"
+    ):
         download("owner/other", FILES)
     assert is_reachable(hub.address)  # on the port of its address
     assert not is_reachable("http://127.0.0.1:1")

@@ -128,6 +128,11 @@ def test_a_model_of_open_clip_answers_in_german_and_japanese(
     check_run(tmp_path / "index", weights, pictures, ["Ein Hund rennt durch den Schnee!", "犬が雪の中を走る"])
     # The weights in a folder are the same encoders.
     assert encoders.encoder_folder("siglip2", weights) == encoders.encoder_folder(str(weights), None)
+    # A training takes torch weights: the same model by open_clip's name.
+    _, file = encoders.torch_encoder("siglip2", None)
+    assert file.read_bytes() == (weights / "open_clip_model.safetensors").read_bytes()
+    with pytest.raises(FileNotFoundError, match=r"laion/CLIP-ViT-B-32-laion2B-s34B-b79K/tree/main has the files"):
+        encoders.torch_encoder("clip", None)
 
 
 def test_the_networks_of_small_are_downloaded(hub: Hub) -> None:
