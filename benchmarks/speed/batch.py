@@ -45,8 +45,9 @@ from benchmarks.spark_tables import (
     spark_works,
 )
 from bifocal.search.trained_model import ONNX, TrainedModel
-from bifocal.serving.encoders import Embedder, read_pixels
+from bifocal.serving.encoders import Embedder
 from bifocal.serving.limits import chunks
+from bifocal.serving.pixels import read_pixels
 from bifocal.serving.rows import CHUNK_ROWS
 from bifocal.serving.sessions import run_graph
 from pipelines.app.demo_folder import unpack

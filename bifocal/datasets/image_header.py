@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import IO
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from bifocal.datasets.image_formats import image_formats, unsupported
 
@@ -38,7 +38,9 @@ class LargeImageError(ValueError):
 
 
 @contextmanager
-def open_header(file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES) -> Iterator[Image.Image]:
+def open_header(
+    file: IO[bytes], max_pixels: int | None = None, max_bytes: int = MAX_BYTES
+) -> Iterator[ImageFile.ImageFile]:
     """Yield Pillow's image of an open file before its pixels are decoded.
 
     Args:

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps
 
-from bifocal.datasets.image_header import check_complete, open_header
+from bifocal.datasets.image_header import LargeImageError, UnsupportedImageError, check_complete, open_header
 
 MAX_16_BIT = 2**16 - 1
 BAND = 2**22
@@ -41,6 +41,8 @@ def open_image(path: Path, max_pixels: int | None = None, side: int | None = Non
     try:
         with _open(path) as file:
             return decode_image(file, max_pixels, side)
+    except (LargeImageError, UnsupportedImageError) as error:
+        raise type(error)(f"{path}: {error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

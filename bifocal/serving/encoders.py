@@ -2,23 +2,19 @@
 
 import json
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from bifocal.datasets.images import decode_image
-from bifocal.datasets.resizing import Resize, resize_image, resize_square
-from bifocal.serving.image_files import ImageFile, file_bytes
+from bifocal.serving.image_files import ImageFile
+from bifocal.serving.pixels import read_pixels
 from bifocal.serving.sessions import Array, open_session, run_graph
 from bifocal.serving.text import SentenceReader
 from bifocal.serving.towers import graph_file, is_towers, read_preprocessing
 
 INPUTS = ("text", "image", "features")
 """Inputs of a served model: a sentence, an ``ImageFile``, the (R, D) features of an image's regions."""
-MAX_PIXELS = 50_000_000
 SCORES = "scores.onnx"
 Captions = tuple[Array, Array]
 """M encoded captions: sentences (M, d) and words (M, T, d), zero after the end of a sentence."""
@@ -100,6 +96,10 @@ class Embedder(Encoders):
         """Return the embeddings (B, d) float32 of B image files: their bytes, or base64."""
         return self.encode_images(images)
 
+    def embed_pixels(self, pixels: Sequence[Array]) -> Array:
+        """Return the embeddings (B, d) of B preprocessed images, see ``decode_pixels``."""
+        return self.encode_inputs(self.read_resized(pixels))
+
 
 class PairScorer(Encoders):
     """A model that compares words with cells, without single vectors; features (R, D) are R / L cells per level."""
@@ -133,30 +133,3 @@ def pad_features(features: Sequence[Any]) -> tuple[Array, Array]:
     for row, image in enumerate(regions):
         padded[row, : len(image)], mask[row, : len(image)] = image, True
     return padded, mask
-
-
-def read_pixels(
-    image: ImageFile,
-    size: int,
-    interpolation: str,
-    scaled: int | None = None,
-    decoded_side: int | None = None,
-    resize: Resize = "square",
-) -> Array:
-    """Return an image file's pixels (3, H, W) uint8: a central square of the shorter side ``scaled``, or resized."""
-    try:
-        decoded = decode_image(BytesIO(file_bytes(image)), MAX_PIXELS, decoded_side)
-    except ValueError as error:
-        raise ValueError(f"an image cannot be read: {error}; expected the base64 of an image file") from error
-    return resized_pixels(decoded, size, interpolation, scaled, resize)
-
-
-def resized_pixels(
-    image: Image.Image, size: int, interpolation: str, scaled: int | None = None, resize: Resize = "square"
-) -> Array:
-    """Return the pixels (3, H, W) uint8 of a decoded image, see ``read_pixels``."""
-    if scaled is not None:
-        image = resize_square(image, scaled, size, interpolation)
-    else:
-        image = resize_image(image, size, resize, interpolation)
-    return np.array(image).transpose(2, 0, 1)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.datasets.image_header import image_size
 from bifocal.datasets.resizing import center_box, shorter_size
 from bifocal.serving.encoders import Array, ImageGraph
 from bifocal.serving.image_files import ImageFile, file_bytes
+from bifocal.serving.pixels import DecodedImage, decode_pixels
 from bifocal.serving.sessions import REGIONS
 
 LOCALIZER = "localizer.json"
@@ -38,10 +37,12 @@ class HeatmapModel:
         self.boxes = np.array(description["boxes"], dtype=np.float32)
         self.name, self.arguments = str(description["scores"]), dict(description["arguments"])
 
-    def heatmaps(self, image: ImageFile, texts: Array, side: int) -> NDArray[np.float32]:
+    def heatmaps(self, image: ImageFile | DecodedImage, texts: Array, side: int) -> NDArray[np.float32]:
         """Return the heatmaps (P, side, side) of P phrases, over the image stretched to a square."""
-        (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_images([image]))
-        left, top, right, bottom = read_square(image, self.encoder.preprocessing)
+        if not isinstance(image, DecodedImage):
+            image = decode_pixels(file_bytes(image), self.encoder.preprocessing)
+        (vectors,) = image_vectors(self.encoder, self.vectors, self.encoder.read_resized([image.pixels]))
+        left, top, right, bottom = square_of(image.width, image.height, self.encoder.preprocessing)
         corner, sides = np.array([left, top] * 2), np.array([right - left, bottom - top] * 2)
         boxes = (corner + self.boxes * sides).astype(np.float32)
         return np.stack([rasterize(self.scores(vectors, text, boxes), boxes, side) for text in texts])
@@ -52,13 +53,8 @@ class HeatmapModel:
         return SCORES[self.name](vectors, text, **arguments)
 
 
-def read_square(image: ImageFile, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a central crop, or all."""
-    return square_of(*image_size(BytesIO(file_bytes(image))), preprocessing)
-
-
 def square_of(width: int, height: int, preprocessing: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the part of an image of a size that the graphs read, see ``read_square``."""
+    """Return the part of an image that the graphs read, x0 y0 x1 y1 relative to its sides: a central crop, or all."""
     if "scaled" not in preprocessing:
         return 0.0, 0.0, 1.0, 1.0
     small = shorter_size(width, height, preprocessing["scaled"])

@@ -26,6 +26,8 @@ class Limits:
     pixels: int = 50_000_000  # of an image
     total_pixels: int = 500_000_000  # of all images of a request
     regions: int = 4096
+    decode_seconds: int = 5  # of one image
+    decoded_bytes: int = 700_000_000  # memory of each process that decodes images
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] = os.environ) -> "Limits":
@@ -58,21 +60,24 @@ class Limits:
         files: dict[int, bytes] = {}
         for row, image in images.items():
             try:
-                # Reject a text that is too long before it is decoded.
-                self._check("image_bytes", file_size(image), f"the file has {file_size(image)} bytes")
-                files[row] = file_bytes(image)
-                width, height = self.image_size(files[row])
+                files[row] = self.read_file(image)
+                width, height = image_size(BytesIO(files[row]), self.pixels or None, self.image_bytes or MAX_BYTES)
             except ValueError as error:
                 raise ValueError(
                     f"the image of row {row} cannot be read: {error}; expected the base64 of an image file"
                 ) from error
             total += width * height
-            self._check("total_pixels", total, f"the images up to row {row} have {total} pixels")
+            self.check_pixels(total, row)
         return files
 
-    def image_size(self, file: bytes) -> tuple[int, int]:
-        """Return width and height of an image file; raise ``ValueError`` by its header, see ``open_header``."""
-        return image_size(BytesIO(file), self.pixels or None, self.image_bytes or MAX_BYTES)
+    def read_file(self, image: ImageFile) -> bytes:
+        """Return the bytes of an image file; raise ``ValueError`` for a longer one, before its base64 is decoded."""
+        self._check("image_bytes", file_size(image), f"the file has {file_size(image)} bytes")
+        return file_bytes(image)
+
+    def check_pixels(self, total: int, row: int) -> None:
+        """Raise ``ValueError`` if the images of a request have too many pixels up to a row."""
+        self._check("total_pixels", total, f"the images up to row {row} have {total} pixels")
 
     def check_features(self, features: Mapping[int, Any], width: int | None) -> None:
         """Raise ``ValueError`` for the first row whose features are not R lists of D finite numbers."""

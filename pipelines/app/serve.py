@@ -43,6 +43,7 @@ def check_port(host: str, port: int) -> None:
 @click.option("--allowed-host", "hosts", multiple=True, help="Name that clients call the service by; repeatable.")
 @click.option("--cors-origin", "origins", multiple=True, help="Origin whose pages may call the API; repeatable.")
 @click.option("--max-requests", type=click.IntRange(1), default=1024, show_default=True, help="Requests at a time.")
+@click.option("--decoders", type=click.IntRange(1), default=1, show_default=True, help="Images decoded at a time.")
 @click.option(
     "--rate", type=click.FloatRange(0), default=0.0, show_default=True, help="Requests per second of a client; 0: any."
 )
@@ -74,6 +75,7 @@ def serve_command(
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     max_requests: int,
+    decoders: int,
     rate: float,
     deletions: Path | None,
     originals: bool | None,
@@ -105,6 +107,7 @@ def serve_command(
         limits=Limits.of_process(), max_requests=max_requests, requests_per_second=rate, api_keys=keys,
         admin_key=admin, origins=origins, hosts=hosts or local, log_queries=log_queries, threads=os.cpu_count() or 1,
         originals=host in LOCAL if originals is None else originals,
+        decoders=decoders,
     )  # fmt: skip
     check_port(host, port)
     handler = logging.StreamHandler()

@@ -3,28 +3,18 @@
 import json
 import time
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.datasets.image_header import image_size
-from bifocal.datasets.images import decode_image
-from bifocal.serving.encoders import Array, ImageGraph, resized_pixels, scores_pairs
+from bifocal.serving.encoders import Array, ImageGraph, scores_pairs
 from bifocal.serving.heatmaps import LOCALIZER, image_vectors, square_of
+from bifocal.serving.pixels import DecodedImage, decode_pixels
 from bifocal.serving.sessions import REGIONS
 
 GRAPH = "image_encoder.onnx"
-
-
-class DecodedImage(NamedTuple):
-    """Pixels (3, H, W) uint8 as the graphs read them; the size of the original image after EXIF rotation."""
-
-    pixels: Array
-    width: int
-    height: int
 
 
 class ImageVectors:
@@ -50,10 +40,7 @@ class ImageVectors:
 
     def decode(self, file: bytes, max_pixels: int) -> DecodedImage:
         """Decode an image file, or reject a too large one by its header; called by several threads at once."""
-        preprocessing = dict(self.graph.preprocessing)
-        side = preprocessing.pop("decoded_side", None)
-        image = decode_image(BytesIO(file), max_pixels, side)
-        return DecodedImage(resized_pixels(image, **preprocessing), *image_size(BytesIO(file)))
+        return decode_pixels(file, self.graph.preprocessing, max_pixels)
 
     def encode_images(self, pixels: Sequence[Array]) -> tuple[Array, list[Array] | None]:
         """Return the vectors (B, D) and the regions' vectors (R, d) of B preprocessed images (3, H, W)."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.serving.image_files import ImageFile, file_bytes
+from bifocal.serving.image_files import ImageFile
 from bifocal.serving.pointing.head import ImageHead, Place
 from bifocal.serving.pointing.similarity import PROMPT, unit
 from bifocal.serving.sessions import open_session, run_graph
@@ -32,8 +33,8 @@ class ContrastivePointer(ImageHead):
         self.text_graph = open_session(directory / PHRASES, threads=1)  # a phrase is too short for more
         self.reader = FixedLength(SubwordTokenizer.read(directory / TOKENIZER))
 
-    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
-        cells = self.cells(file_bytes(image))
+    def locate(self, image: ImageFile | list[NDArray[Any]], phrases: Sequence[str], side: int) -> list[Place]:
+        cells = self.cells(image)
         return [Place(self.heatmap([values @ vector for values in cells], side)) for vector in self.vectors(phrases)]
 
     def vectors(self, phrases: Sequence[str]) -> NDArray[np.float32]:

@@ -4,18 +4,17 @@ import hashlib
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bifocal.datasets.images import decode_image
-from bifocal.datasets.resizing import DECODED_SCALE, resize_image
 from bifocal.serving.image_files import ImageFile, file_bytes
+from bifocal.serving.pixels import read_squares
 from bifocal.serving.pointing.equations import (
     class_presence,
     class_weights,
@@ -31,7 +30,6 @@ FOLDER, GRAPH, DESCRIPTION = "pointing", "class_logits.onnx", "head.json"
 """Folder of the head in an exported model, its graph, and its values."""
 ACCURATE = (448, 640, 896)
 """Sizes that point better than one, at four times the time of 640 pixels."""
-MAX_PIXELS = 50_000_000
 
 Array = NDArray[Any]
 
@@ -88,26 +86,31 @@ class ImageHead(ABC):
         self._last: tuple[tuple[tuple[int, ...], bytes], list[Array]] | None = None
         self._lock = threading.Lock()
 
+    @property
+    def decoder(self) -> Callable[[bytes], list[Array]]:
+        """Function that decodes an image file for ``locate``; another process can call it."""
+        return partial(read_squares, sizes=self.sizes, interpolation=self.description["interpolation"])
+
     @abstractmethod
-    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
-        """Return where each phrase is in an image file; the last image is kept, so that a further phrase is fast.
+    def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
+        """Return where each phrase is in an image file, or in the squares of one, see ``decoder``.
+
+        The values of the last image are kept, so that a further phrase is fast.
 
         Raises:
             ValueError: the file is not a complete image.
         """
 
-    def cells(self, content: bytes) -> list[Array]:
-        """Return the graph's values (h, w, ...) of an image file for each size; the last ones are kept."""
-        key = self.sizes, hashlib.sha256(content).digest()
+    def cells(self, image: ImageFile | list[Array]) -> list[Array]:
+        """Return the graph's values (h, w, ...) of an image for each size; the last ones are kept."""
+        content = image if isinstance(image, list) else file_bytes(image)
+        hashed = content if isinstance(content, bytes) else b"".join(square.tobytes() for square in content)
+        key = self.sizes, hashlib.sha256(hashed).digest()
         with self._lock:
             if self._last is not None and self._last[0] == key:
                 return self._last[1]
-        image = decode_image(BytesIO(content), MAX_PIXELS, DECODED_SCALE * max(self.sizes))
-        found = []
-        for size in self.sizes:
-            resized = resize_image(image, size, "square", self.description["interpolation"])
-            pixels = np.array(resized).transpose(2, 0, 1)
-            found.append(run_graph(self.graph, (pixels[None],))[0][0])
+        squares = self.decoder(content) if isinstance(content, bytes) else content
+        found = [run_graph(self.graph, (pixels[None],))[0][0] for pixels in squares]
         with self._lock:
             self._last = key, found
         return found
@@ -139,8 +142,8 @@ class PointingHead(ImageHead):
         self.threshold: float = self.description["threshold"]
         self._presence: tuple[list[Array], Array] | None = None  # of the last values
 
-    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
-        read = self.read(file_bytes(image))
+    def locate(self, image: ImageFile | list[Array], phrases: Sequence[str], side: int) -> list[Place]:
+        read = self.read(image)
         return [self.place(read, weights, side) for weights in self.weights(phrases)]
 
     def weights(self, phrases: Sequence[str]) -> Array:
@@ -153,13 +156,13 @@ class PointingHead(ImageHead):
         known = probability(presence_score(read.presence, weights), self.slope, self.offset)
         return Place(self.heatmap(maps, side), known, known >= self.threshold)
 
-    def read(self, content: bytes) -> ImageLogits:
-        """Return the values of an image file; the last ones are kept.
+    def read(self, image: ImageFile | list[Array]) -> ImageLogits:
+        """Return the values of an image; the last ones are kept.
 
         Raises:
             ValueError: the file is not a complete image.
         """
-        logits, kept = self.cells(content), self._presence
+        logits, kept = self.cells(image), self._presence
         if kept is None or kept[0] is not logits:
             kept = logits, np.mean([class_presence(values) for values in logits], axis=0)
             self._presence = kept

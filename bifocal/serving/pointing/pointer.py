@@ -1,12 +1,14 @@
 """Pointers of exported models: the pointing head of the backbone, or else the localizer of the model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bifocal.serving.encoders import Embedder
 from bifocal.serving.heatmaps import LOCALIZER, HeatmapModel
 from bifocal.serving.image_files import ImageFile
+from bifocal.serving.pixels import DecodedImage, decode_pixels
 from bifocal.serving.pointing.contrastive import PATCHES, ContrastivePointer
 from bifocal.serving.pointing.head import DESCRIPTION, FOLDER, Place, PointingHead
 
@@ -14,8 +16,12 @@ from bifocal.serving.pointing.head import DESCRIPTION, FOLDER, Place, PointingHe
 class Pointer(Protocol):
     """Finds phrases in images."""
 
-    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
-        """Return where each phrase is in an image file, with heatmaps (side, side)."""
+    @property
+    def decoder(self) -> Callable[[bytes], Any]:
+        """Function that decodes an image file for ``locate``; another process can call it."""
+
+    def locate(self, image: Any, phrases: Sequence[str], side: int) -> list[Place]:
+        """Return where each phrase is in an ``ImageFile`` or a decoded one, with heatmaps (side, side)."""
 
 
 class LocalizerPointer:
@@ -24,7 +30,11 @@ class LocalizerPointer:
     def __init__(self, localizer: HeatmapModel, embedder: Embedder) -> None:
         self.localizer, self.embedder = localizer, embedder
 
-    def locate(self, image: ImageFile, phrases: Sequence[str], side: int) -> list[Place]:
+    @property
+    def decoder(self) -> Callable[[bytes], DecodedImage]:
+        return partial(decode_pixels, preprocessing=self.embedder.preprocessing)
+
+    def locate(self, image: ImageFile | DecodedImage, phrases: Sequence[str], side: int) -> list[Place]:
         texts = self.embedder.embed_sentences(phrases)
         return [Place(heatmap) for heatmap in self.localizer.heatmaps(image, texts, side)]
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from bifocal.search.hits import SearchHit
 from bifocal.serving.service.candidate import Candidate, Comparison
 from bifocal.serving.service.candidate_metrics import ComparisonCollector
+from bifocal.serving.service.live.decoding import Decoders
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation, ModelSource, Reloader
 from bifocal.serving.service.live.thumbnails import Thumbnails, media_type
@@ -45,12 +46,17 @@ class Handlers:
         self.settings, self.metrics, self.deletions = settings, metrics, deletions
         self.executor = ThreadPoolExecutor(settings.threads, "bifocal")
         self.reloader = Reloader(source, self.executor, self._use)
-        self.runner = QueryRunner(settings, deletions)
+        limits = settings.limits
+        # A file of a client that is decoded for long delays other files of clients, but not the pictures of the page.
+        self.uploads, self.pictures = (
+            Decoders(settings.decoders, limits.decode_seconds, limits.decoded_bytes) for _ in range(2)
+        )
+        self.runner = QueryRunner(settings, deletions, self.uploads)
         self.comparison: Comparison | None = None
         if candidate is not None:
             self.comparison = Comparison(candidate, self.runner, self.executor)
             metrics.registry.register(ComparisonCollector(self.comparison))
-        self.thumbnails = Thumbnails(max_pixels=settings.limits.pixels)
+        self.thumbnails = Thumbnails(self.pictures.run, max_pixels=limits.pixels or None)
 
     def generation(self) -> Generation:
         """Return the generation in use, or answer 503; a request calls this once."""
@@ -124,7 +130,7 @@ class Handlers:
     async def thumbnail(self, item_id: str, side: int, client: str = "") -> tuple[bytes, str]:
         """Return the JPEG of an item's thumbnail, and its ETag."""
         file = self._file(self._served_with(item_id, client), item_id)
-        picture = await self.run(self.thumbnails.get, item_id, file, side)
+        picture = await self.thumbnails.get(item_id, file, side)
         self._served_with(item_id, client)
         return picture, f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
 
@@ -135,7 +141,8 @@ class Handlers:
         if served.pointer is None:
             raise HTTPException(409, "this model cannot show where a phrase is")
         file, phrases = self._file(served, item_id), split_phrases(text)
-        heatmaps = await self.run(served.heatmaps, file, phrases)
+        decoded = await self.pictures.run(served.pointer.decoder, await self.run(file.read_bytes))
+        heatmaps = await self.run(served.heatmaps, decoded, phrases)
         found = [
             PhraseHeatmap(*place.phrase, place.point, place.data_url(), place.probability)
             if place.present

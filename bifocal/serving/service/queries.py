@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.exceptions import HTTPException
 
+from bifocal.datasets.image_header import MAX_BYTES
 from bifocal.search.hits import SearchHit
 from bifocal.search.query import Query
+from bifocal.serving.pixels import DecodedImage, decode_pixels
+from bifocal.serving.service.live.decoding import Decoders
 from bifocal.serving.service.live.deletions import Deletions
 from bifocal.serving.service.live.reloading import Generation
 from bifocal.serving.service.requests import BrowseRequest, SearchRequest
-from bifocal.serving.service.routes.uploads import check_upload
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
 
@@ -42,8 +44,8 @@ class QueryResult:
 class QueryRunner:
     """Searches of requests."""
 
-    def __init__(self, settings: Settings, deletions: Deletions) -> None:
-        self.settings, self.deletions = settings, deletions
+    def __init__(self, settings: Settings, deletions: Deletions, decoders: Decoders) -> None:
+        self.settings, self.deletions, self.decoders = settings, deletions, decoders
 
     async def find(self, generation: Generation, request: SearchRequest, upload: bytes | None = None) -> QueryResult:
         """Return the results of a request, which may come with an image file."""
@@ -91,6 +93,16 @@ class QueryRunner:
             if limit and len(sentence) > limit:
                 raise HTTPException(400, f"a sentence has {len(sentence)} characters, at most {limit} are accepted")
 
+    async def decode(self, served: ServedModel, upload: bytes) -> DecodedImage:
+        """Return the pixels of an image file that a client sent; raise 400, 413 or 415 for another file."""
+        if not served.accepts_images:
+            raise HTTPException(409, "this model reads published features, not image files: search by a sentence")
+        if not upload:
+            raise HTTPException(400, "the body is empty: send an image file")
+        limits = self.settings.limits
+        size = limits.pixels or None, limits.image_bytes or MAX_BYTES
+        return await self.decoders.run(decode_pixels, upload, served.embedder.preprocessing, *size)
+
     async def _query(self, generation: Generation, request: SearchRequest, upload: bytes | None) -> Query:
         """Return the query of a request."""
         served, executor = generation.served, generation.executor
@@ -98,8 +110,8 @@ class QueryRunner:
         if request.mode not in modes:
             raise HTTPException(409, f"this collection cannot be searched by {request.mode}, but by {', '.join(modes)}")
         if upload is not None:
-            await compute(executor, check_upload, upload, self.settings.limits)
-            images.append(await compute(executor, served.search.embed_image, upload))
+            decoded = await self.decode(served, upload)
+            images.append((await compute(executor, served.embedder.embed_pixels, [decoded.pixels]))[0])
         if request.like is not None:
             if request.like not in served or request.like in self.deletions:
                 raise HTTPException(404, "there is no item with the id in like")

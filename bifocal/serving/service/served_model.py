@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,11 +94,11 @@ class ServedModel:
         """Return the vectors (B, d) of B sentences."""
         return self.embedder.embed_sentences(sentences)
 
-    def heatmaps(self, file: Path, phrases: Sequence[Phrase]) -> list[Heatmap]:
-        """Return the heatmap of each phrase in an image file."""
+    def heatmaps(self, image: Any, phrases: Sequence[Phrase]) -> list[Heatmap]:
+        """Return the heatmap of each phrase in an image file, or in what the pointer's ``decoder`` made of it."""
         if self.pointer is None:
             raise ValueError("this model cannot show where a phrase is")
-        places = self.pointer.locate(file.read_bytes(), [phrase.text for phrase in phrases], SIDE)
+        places = self.pointer.locate(image, [phrase.text for phrase in phrases], SIDE)
         return [
             Heatmap(phrase, scale(place.heatmap), place.probability, place.present)
             for phrase, place in zip(phrases, places, strict=True)

@@ -29,6 +29,7 @@ class Settings:
     log_queries: bool = False
     originals: bool = False  # send image files as they are: their EXIF data may name a place
     threads: int = 2  # requests that are computed at a time
+    decoders: int = 1  # processes that decode files of clients, and as many for images of the collection
 
 
 def read_keys(environment: Mapping[str, str]) -> tuple[frozenset[str], str | None]:

@@ -19,7 +19,7 @@ from bifocal.export.backbone import GRAPH, PREPROCESSING, compare_backbone, expo
 from bifocal.features import FeatureWriter
 from bifocal.features.base import GridExtractor
 from bifocal.registry import build
-from bifocal.serving.encoders import read_pixels
+from bifocal.serving.pixels import read_pixels
 
 NETWORK = {"backbone": "resnet10t", "model_arguments": {"channels": [8, 16, 16, 16], "stem_width": 8}, "size": 64}
 VIT_ARGUMENTS = {"img_size": 64, "embed_dim": 16, "num_heads": 2, "depth": 2}

@@ -21,7 +21,7 @@ from bifocal.models import build_model, load_model, save_model
 from bifocal.search.collection.embedding import CollectionEmbedder
 from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.sources import Source
-from bifocal.serving.encoders import read_pixels
+from bifocal.serving.pixels import read_pixels
 
 
 def test_exported_bean_accepts_images_of_any_size(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Heatmaps of exported models: numpy on the graphs' outputs gives the scores of the torch localizer."""
 
-import base64
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from torch.nn.functional import normalize
 
 from bifocal.features import RegionBatch
@@ -22,7 +19,7 @@ from bifocal.localization.attention import AttentionOptions
 from bifocal.localization.base import Localizer
 from bifocal.serving import heatmaps
 from bifocal.serving.encoders import ImageGraph
-from bifocal.serving.heatmaps import SCORES, WITH_BOXES, HeatmapModel, read_square
+from bifocal.serving.heatmaps import SCORES, WITH_BOXES, HeatmapModel, square_of
 
 DIM, INPUT = 12, 7
 
@@ -81,10 +78,7 @@ def test_a_model_without_localizer_is_named(tmp_path: Path) -> None:
 
 
 def test_boxes_of_a_crop_are_relative_to_the_image() -> None:
-    buffer = BytesIO()
-    Image.new("RGB", (90, 60)).save(buffer, "PNG")
-    encoded = base64.b64encode(buffer.getvalue()).decode()
     preprocessing = {"size": 16, "scaled": 20, "interpolation": "bicubic"}
     # Resized to 30 x 20; the central square of 16 pixels begins at (7, 2).
-    assert read_square(encoded, preprocessing) == pytest.approx((7 / 30, 2 / 20, 23 / 30, 18 / 20))
-    assert read_square(encoded, {"size": 16, "interpolation": "bicubic"}) == (0, 0, 1, 1)
+    assert square_of(90, 60, preprocessing) == pytest.approx((7 / 30, 2 / 20, 23 / 30, 18 / 20))
+    assert square_of(90, 60, {"size": 16, "interpolation": "bicubic"}) == (0, 0, 1, 1)

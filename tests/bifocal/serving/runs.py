@@ -13,10 +13,26 @@ from bifocal.search.collection.image_vectors import ImageVectors
 from bifocal.search.collection.writer import CollectionWriter, Item
 from bifocal.search.trained_model import ONNX, TrainedModel
 from bifocal.serving.identity import model_hash
+from bifocal.serving.service.served_model import ServedModel
 
 COLLECTION = Path("artifacts") / "collection"
 SIDE = 128
 """Pixels along each side of an image."""
+
+
+class LoadedSource:
+    """A source whose model is loaded once for all tests."""
+
+    reversible = False
+
+    def __init__(self, served: ServedModel) -> None:
+        self.served = served
+
+    def key(self) -> str:
+        return "loaded"
+
+    def load(self) -> ServedModel:
+        return self.served
 
 
 def write_run(

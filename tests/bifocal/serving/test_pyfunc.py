@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from bifocal.serving.encoders import Embedder, read_pixels
+from bifocal.serving.encoders import Embedder
+from bifocal.serving.pixels import read_pixels
 from bifocal.serving.pyfunc import EmbedderModel
 from bifocal.text import Vocabulary
 

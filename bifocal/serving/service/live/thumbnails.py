@@ -1,15 +1,16 @@
 """Small pictures of the items, without the metadata of their files."""
 
-import threading
+import asyncio
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Awaitable, Callable, Container
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from starlette.exceptions import HTTPException
 
-from bifocal.datasets.image_formats import image_formats
+from bifocal.datasets.image_header import open_header
 from bifocal.datasets.images import open_image
 
 SIDES = (256, 512, 1024)
@@ -18,47 +19,49 @@ QUALITY = 80
 
 
 class Thumbnails:
-    """Thumbnails in memory; nothing is written to disk."""
+    """Thumbnails in memory; nothing is written to disk.
 
-    def __init__(self, max_bytes: int = 64 * 2**20, max_pixels: int = 50_000_000) -> None:
-        self.max_bytes, self.max_pixels = max_bytes, max_pixels
+    Args:
+        run: calls ``thumbnail`` outside the event loop.
+        max_bytes: of all thumbnails.
+        max_pixels: of an image.
+    """
+
+    def __init__(
+        self, run: Callable[..., Awaitable[bytes]], max_bytes: int = 64 * 2**20, max_pixels: int | None = 50_000_000
+    ) -> None:
+        self._run, self.max_bytes, self.max_pixels = run, max_bytes, max_pixels
         self._kept: OrderedDict[tuple[str, int], tuple[int, bytes]] = OrderedDict()
-        self._size, self._lock = 0, threading.Lock()
+        self._size = 0
 
-    def get(self, item_id: str, file: Path, side: int) -> bytes:
+    async def get(self, item_id: str, file: Path, side: int) -> bytes:
         """Return the JPEG of an image whose longer side has at most ``side`` pixels."""
         try:
-            changed = file.stat().st_mtime_ns
+            changed = (await asyncio.to_thread(file.stat)).st_mtime_ns
         except OSError as error:
             self.drop(item_id)
-            raise ValueError(f"{file.name}: {error.strerror}") from error
-        with self._lock:
-            state, kept = self._kept.get((item_id, side), (None, b""))
-            if state == changed:
-                self._kept.move_to_end((item_id, side))
-                return kept
-        buffer = BytesIO()
-        small_picture(file, side, self.max_pixels).save(buffer, "JPEG", quality=QUALITY)
-        made = buffer.getvalue()
-        with self._lock:
-            self._remove(item_id, side)
-            self._kept[item_id, side] = changed, made
-            self._size += len(made)
-            while self._size > self.max_bytes:
-                self._remove(*next(iter(self._kept)))
+            raise HTTPException(404, f"this machine does not have the image: {error.strerror}") from error
+        state, kept = self._kept.get((item_id, side), (None, b""))
+        if state == changed:
+            self._kept.move_to_end((item_id, side))
+            return kept
+        made = await self._run(thumbnail, file, side, self.max_pixels)
+        self._remove(item_id, side)
+        self._kept[item_id, side] = changed, made
+        self._size += len(made)
+        while self._size > self.max_bytes:
+            self._remove(*next(iter(self._kept)))
         return made
 
     def drop(self, item_id: str) -> None:
         """Remove the thumbnails of an item."""
-        with self._lock:
-            for side in SIDES:
-                self._remove(item_id, side)
+        for side in SIDES:
+            self._remove(item_id, side)
 
     def keep(self, item_ids: Container[str]) -> None:
         """Remove the thumbnails of all other items."""
-        with self._lock:
-            for item_id, side in [key for key in self._kept if key[0] not in item_ids]:
-                self._remove(item_id, side)
+        for item_id, side in [key for key in self._kept if key[0] not in item_ids]:
+            self._remove(item_id, side)
 
     def _remove(self, item_id: str, side: int) -> None:
         self._size -= len(self._kept.pop((item_id, side), (0, b""))[1])
@@ -67,13 +70,23 @@ class Thumbnails:
 def media_type(file: Path) -> str:
     """Return the media type of an image file by its header; ``ValueError`` for any other file."""
     try:
-        with Image.open(file, formats=image_formats()) as image:
+        with file.open("rb") as opened, open_header(opened) as image:
             return str(image.get_format_mimetype())
-    except (OSError, Image.DecompressionBombError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{file.name} is not an image that can be read") from error
 
 
-def small_picture(file: Path, side: int, max_pixels: int) -> Image.Image:
+def thumbnail(file: Path, side: int, max_pixels: int | None) -> bytes:
+    """Return the JPEG of ``small_picture``."""
+    buffer = BytesIO()
+    try:
+        small_picture(file, side, max_pixels).save(buffer, "JPEG", quality=QUALITY)
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(file), file.name)) from error  # a client may not know the folder
+    return buffer.getvalue()
+
+
+def small_picture(file: Path, side: int, max_pixels: int | None) -> Image.Image:
     """Return an image file with at most ``side`` pixels along its longer side, in sRGB and without any metadata."""
     image = open_image(file, max_pixels, side)
     image.thumbnail((side, side))

@@ -12,12 +12,12 @@ from bifocal.serving.service.live.thumbnails import SIDES
 from bifocal.serving.service.requests import BrowseRequest, Click, ExplainRequest, SearchRequest, Sentence
 from bifocal.serving.service.routes.admission import API
 from bifocal.serving.service.routes.json_bodies import JSONRoute
-from bifocal.serving.service.routes.uploads import BINARY, check_content_type
 from bifocal.serving.service.schema import ComparisonState, Explanation, Information, ItemDetails, Page, Results
 
 CLIENT = "bifocal-client"
 """Header with a random text by which a client is known again; the page makes one for each tab."""
 MAX_CHARACTERS = 200
+BINARY = "application/octet-stream"
 ItemId = Annotated[str, Query(description="id of an item", min_length=1)]
 IMAGE_BODY = {
     "requestBody": {
@@ -66,7 +66,7 @@ def api_router(handlers: Handlers) -> APIRouter:
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Results:
         """Search by the image file in the body; the file is not stored."""
-        check_content_type(content_type)
+        _check_content_type(content_type)
         query = SearchRequest(
             plus=plus or [], minus=minus or [], where=_condition(where), group=group, per_group=per_group, k=k,
             offset=offset,
@@ -135,6 +135,13 @@ def client_of(request: Request) -> str:
     """Return the client of a request: its header ``bifocal-client``, else its key, else its address."""
     named = request.headers.get(CLIENT, "") or request.headers.get("authorization", "")
     return named[:MAX_CHARACTERS] or (request.client.host if request.client else "")
+
+
+def _check_content_type(content_type: str) -> None:
+    """Raise 415 unless a header ``Content-Type`` names an image or binary data."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != BINARY and not kind.startswith("image/"):
+        raise HTTPException(415, f"the body must be an image file: send Content-Type image/jpeg or {BINARY}")
 
 
 def _condition(where: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
 from bifocal.serving.limits import chunks
+from bifocal.serving.pixels import DecodedImage
 from bifocal.serving.service.handlers import Handlers
 from bifocal.serving.service.routes.admission import INFERENCE
 from bifocal.serving.service.routes.json_bodies import MAX_DEPTH, MAX_ELEMENTS, FailFast, JSONRoute
@@ -166,13 +167,28 @@ def inference_router(handlers: Handlers) -> APIRouter:
         else:
             if not found.accepts_images:
                 raise HTTPException(409, "this model reads published features, not image files: send text")
-            files = list((await handlers.run(limits.read_images, dict(enumerate(strings)))).values())
-            parts = [await handlers.run(found.embedder.embed_images, part) for part in chunks(files, IMAGES)]
+            parts, total = [], 0
+            for part in chunks(list(enumerate(strings)), IMAGES):
+                pixels = []
+                for row, string in part:
+                    decoded = await _decode(handlers, found, row, string)
+                    total += decoded.width * decoded.height
+                    await handlers.run(limits.check_pixels, total, row)
+                    pixels.append(decoded.pixels)
+                parts.append(await handlers.run(found.embedder.embed_pixels, pixels))
         vectors = np.concatenate(parts).astype(np.float32)
         output = InferenceOutput(OUTPUT, list(vectors.shape), "FP32", vectors.ravel().tolist())
         return InferenceResponse(MODEL, found.version.model_hash, body.id, [output])
 
     return router
+
+
+async def _decode(handlers: Handlers, served: ServedModel, row: int, string: str) -> DecodedImage:
+    try:
+        file = await handlers.run(handlers.settings.limits.read_file, string)
+        return await handlers.runner.decode(served, file)
+    except HTTPException as error:
+        raise HTTPException(error.status_code, f"row {row}: {error.detail}") from error
 
 
 def _strings(body: InferenceRequest) -> list[str]:

@@ -1,5 +1,6 @@
 """Thumbnails: rotation, metadata, and the size of all."""
 
+import asyncio
 import os
 from io import BytesIO
 from pathlib import Path
@@ -7,8 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from starlette.exceptions import HTTPException
 
 from bifocal.serving.service.live.thumbnails import Thumbnails, media_type
+
+
+class Waiting(Thumbnails):
+    """Thumbnails made in a thread; a call waits for them."""
+
+    def __init__(self, **limits: int) -> None:
+        super().__init__(asyncio.to_thread, **limits)
+
+    def made(self, *arguments: object) -> bytes:
+        return asyncio.run(self.get(*arguments))  # type: ignore[arg-type]
 
 
 def photograph(path: Path) -> Path:
@@ -26,7 +38,7 @@ def photograph(path: Path) -> Path:
 
 
 def test_a_thumbnail_is_rotated_and_has_no_metadata(tmp_path: Path) -> None:
-    made = Thumbnails().get("item", photograph(tmp_path / "photo.jpg"), 256)
+    made = Waiting().made("item", photograph(tmp_path / "photo.jpg"), 256)
     assert b"SECRET" not in made
     with Image.open(BytesIO(made)) as image:
         assert image.size == (192, 256)
@@ -38,28 +50,28 @@ def test_a_thumbnail_is_rotated_and_has_no_metadata(tmp_path: Path) -> None:
 
 def test_thumbnails_are_bounded_and_forgotten(tmp_path: Path) -> None:
     file = photograph(tmp_path / "photo.jpg")
-    size = len(Thumbnails().get("a", file, 256))
-    kept = Thumbnails(max_bytes=2 * size)
+    size = len(Waiting().made("a", file, 256))
+    kept = Waiting(max_bytes=2 * size)
     for name in "abc":
-        kept.get(name, file, 256)
+        kept.made(name, file, 256)
     time = file.stat().st_mtime_ns
     file.write_bytes(b"no image")
     os.utime(file, ns=(time, time))
-    assert len(kept.get("c", file, 256)) == size
+    assert len(kept.made("c", file, 256)) == size
     with pytest.raises(ValueError, match=r"photo\.jpg"):
-        kept.get("a", file, 256)  # made room for c
+        kept.made("a", file, 256)  # made room for c
     kept.drop("c")
     with pytest.raises(ValueError, match=r"photo\.jpg"):
-        kept.get("c", file, 256)
-    assert len(kept.get("b", file, 256)) == size
+        kept.made("c", file, 256)
+    assert len(kept.made("b", file, 256)) == size
     file.unlink()
-    with pytest.raises(ValueError, match="No such file"):
-        kept.get("b", file, 256)
+    with pytest.raises(HTTPException, match="No such file"):
+        kept.made("b", file, 256)
 
 
 def test_a_thumbnail_above_the_pixel_limit_is_not_decoded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="more than max_pixels"):
-        Thumbnails(max_pixels=1000).get("item", photograph(tmp_path / "photo.jpg"), 256)
+        Waiting(max_pixels=1000).made("item", photograph(tmp_path / "photo.jpg"), 256)
 
 
 def test_the_media_type_is_the_header_s_and_never_that_of_a_page(tmp_path: Path) -> None:

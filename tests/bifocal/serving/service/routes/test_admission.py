@@ -25,24 +25,9 @@ from bifocal.serving.service.observation import JSONFormatter
 from bifocal.serving.service.routes.admission import RateLimit
 from bifocal.serving.service.served_model import ServedModel
 from bifocal.serving.service.settings import Settings
-from tests.bifocal.serving.runs import COLLECTION
+from tests.bifocal.serving.runs import COLLECTION, LoadedSource
 
 SEARCH = "/api/v1/search"
-
-
-class LoadedSource:
-    """A source whose model is loaded once for all tests."""
-
-    reversible = False
-
-    def __init__(self, served: ServedModel) -> None:
-        self.served = served
-
-    def key(self) -> str:
-        return "loaded"
-
-    def load(self) -> ServedModel:
-        return self.served
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,27 @@
-"""Uploads that are accepted and refused."""
+"""Image files that clients send: accepted, or refused by their kind, wherever they come in."""
 
 import base64
 import struct
 import zlib
+from collections.abc import Iterator
 from io import BytesIO
 
 import pytest
 from PIL import Image
-from starlette.exceptions import HTTPException
+from starlette.testclient import TestClient
 
-from bifocal.datasets.images import decode_image
 from bifocal.serving.limits import Limits
-from bifocal.serving.service.routes.uploads import check_content_type, check_upload
+from bifocal.serving.service.app import create_app
+from bifocal.serving.service.served_model import ServedModel
+from bifocal.serving.service.settings import Settings
+from tests.bifocal.serving.runs import LoadedSource
+
+SEARCH, INFER = "/api/v1/search/image", "/v2/models/bifocal/infer"
 
 
-def png(width: int, height: int) -> bytes:
+def encoded(width: int, height: int, form: str = "PNG") -> bytes:
     file = BytesIO()
-    Image.new("RGB", (width, height), "gray").save(file, "PNG")
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(file, form)
     return file.getvalue()
 
 
@@ -31,41 +36,52 @@ def declared(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
+@pytest.fixture(scope="module")
+def client(served: ServedModel) -> Iterator[TestClient]:
+    limits = Limits(pixels=90_000, total_pixels=100_000, decode_seconds=60)
+    with TestClient(create_app(LoadedSource(served), Settings(limits=limits)), base_url="http://localhost") as opened:
+        yield opened
+
+
 @pytest.mark.parametrize(
-    ("body", "limits", "status"),
+    ("body", "status", "reason"),
     [
-        (b"", Limits(), 400),
-        (b"no image", Limits(), 415),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", Limits(), 415),
-        (png(8, 8)[:20], Limits(), 400),
-        (png(20, 20), Limits(pixels=399), 413),
-        (png(20, 20), Limits(image_bytes=10), 413),
-        (declared(1, 50_000_000), Limits(), 413),
-        (declared(20, 1_000_000), Limits(), 413),
-        (declared(70_000, 700), Limits(), 413),
-        (png(1, 201), Limits(), 413),
+        (b"", 400, "empty"),
+        (b"no image", 415, "not an image in a supported format"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "not an image in a supported format"),
+        (encoded(8, 8)[:20], 400, "cannot be decoded"),
+        (encoded(64, 64)[:-60], 400, "truncated"),
+        (encoded(64, 64, "JPEG")[:-200], 400, "truncated"),
+        (encoded(300, 301), 413, "300 x 301 pixels, more than max_pixels 90000"),
+        (declared(1, 50_000_000), 413, "on a side"),
+        (declared(20, 1_000_000), 413, "on a side"),
+        (declared(70_000, 700), 413, "on a side"),
+        (encoded(1, 201), 413, "on a side"),
     ],
 )
-def test_uploads_are_refused_by_their_class(body: bytes, limits: Limits, status: int) -> None:
-    with pytest.raises(HTTPException) as refusal:
-        check_upload(body, limits)
-    assert refusal.value.status_code == status
+def test_files_are_refused_by_their_kind_on_every_route(
+    client: TestClient, body: bytes, status: int, reason: str
+) -> None:
+    answer = client.post(SEARCH, content=body, headers={"content-type": "image/png"})
+    assert (answer.status_code, reason in answer.json()["error"]) == (status, True)
+    content = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(body).decode()]}
+    answer = client.post(INFER, json={"inputs": [content]})
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]
+    assert answer.json()["error"].startswith("row 0: ")
 
 
-def test_an_upload_within_the_limits_is_accepted() -> None:
-    check_upload(png(20, 20), Limits(pixels=400))
-    check_upload(png(1, 200), Limits())
+def test_files_within_the_limits_are_accepted(client: TestClient) -> None:
     for kind in ("image/jpeg", "IMAGE/PNG; x=1", "application/octet-stream"):
-        check_content_type(kind)
-    with pytest.raises(HTTPException, match="415"):
-        check_content_type("multipart/form-data; boundary=x")
+        assert client.post(SEARCH, content=encoded(300, 300), headers={"content-type": kind}).status_code == 200
+    answer = client.post(SEARCH, content=encoded(1, 200), headers={"content-type": "multipart/form-data; boundary=x"})
+    assert answer.status_code == 415
 
 
-@pytest.mark.parametrize("size", [(1, 50_000_000), (20, 1_000_000), (1, 201), (70_000, 700)])
-def test_sides_are_limited_on_every_way_in(size: tuple[int, int]) -> None:
-    file = declared(*size)
-    with pytest.raises(ValueError, match="on a side"):
-        decode_image(BytesIO(file), None)
-    for image in (file, base64.b64encode(file).decode()):
-        with pytest.raises(ValueError, match="on a side"):
-            Limits().read_images({0: image})
+def test_all_images_of_a_request_have_a_limit_of_pixels(client: TestClient) -> None:
+    data = [base64.b64encode(encoded(side, side)).decode() for side in (300, 100, 20)]
+    content = {"name": "image", "shape": [2], "datatype": "BYTES", "data": data[:2]}
+    assert client.post(INFER, json={"inputs": [content]}).status_code == 200
+    answer = client.post(INFER, json={"inputs": [content | {"shape": [3], "data": data}]})
+    assert answer.json() == {"error": "the images up to row 2 have 100400 pixels, at most 100000 are accepted "
+                             "(BIFOCAL_MAX_TOTAL_PIXELS of the server)"}  # fmt: skip
