@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from bifocal.backbones.open_clip import OpenClipBackbone, open_clip_library
 from bifocal.backbones.state import load_into, read_safetensors
@@ -14,6 +15,7 @@ from bifocal.export.cached import export_once, file_digest
 from bifocal.export.graphs import Shape, check_shapes, write_graph
 from bifocal.export.parity import Parity, compare_graph
 from bifocal.export.text import ClipTower
+from bifocal.localization.heads import ProxyCLIP
 from bifocal.localization.heads.contrastive import ContrastiveHead
 from bifocal.serving.pointing.contrastive import PATCHES, PHRASES
 from bifocal.serving.pointing.head import DESCRIPTION
@@ -27,9 +29,16 @@ class Patches(nn.Module):
     def __init__(self, backbone: OpenClipBackbone, head: ContrastiveHead) -> None:
         super().__init__()
         self.backbone, self.head, self.network = backbone, head, backbone.network
+        self.proxy = head.proxy()
+        self.proxy_network = None if self.proxy is None else self.proxy.network
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.head.patches(self.network.visual, self.backbone.normalize(pixels))
+        cells = None
+        if self.proxy is not None:
+            size = (self.proxy.size, self.proxy.size)
+            resized = interpolate(pixels.float(), size, mode="bilinear", align_corners=False, antialias=False)
+            cells = self.proxy.feature_map(resized, None)
+        return self.head.patches(self.network.visual, self.backbone.normalize(pixels), cells)
 
 
 class Phrases(nn.Module):
@@ -54,14 +63,21 @@ def export_contrastive_head(
         raise ValueError(f"the tokenizer of {backbone.name} is not CLIP's byte pair encoding: it cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
     towers = [dict(description), file_digest(weights)]
-    export_once(
-        [*towers, type(head).__name__, backbone.size], folder / PATCHES, _export_patches, description, weights, head
-    )
+    key = [*towers, type(head).__name__, backbone.size, *_proxy_key(head)]
+    export_once(key, folder / PATCHES, _export_patches, description, weights, head)
     export_once(towers, folder / PHRASES, _export_phrases, description, weights, head)
     tokenizer.save(str(folder / TOKENIZER))
     values = {**head.values(), "sizes": [backbone.size], "interpolation": description["preprocessing"]["interpolation"]}
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n")
     return list(_compare(backbone, head, folder, seed))
+
+
+def _proxy_key(head: ContrastiveHead) -> list[Any]:
+    """Return the second network of a head and the values of its attention, for the cache of graphs."""
+    if not isinstance(head, ProxyCLIP):
+        return []
+    weights = None if head.path is None else file_digest(Path(head.path))
+    return [head.backbone, weights, head.model_arguments, head.beta, head.gamma]
 
 
 def load_towers(description: Mapping[str, Any], weights: Path, head: ContrastiveHead) -> OpenClipBackbone:

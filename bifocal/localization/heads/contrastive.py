@@ -8,6 +8,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from bifocal.backbones.timm.backbone import TimmBackbone
 from bifocal.registry import CheckedByConstruction
 
 
@@ -46,16 +47,17 @@ class ContrastiveHead(CheckedByConstruction, ABC):
                 "more"
             )
 
+    def proxy(self) -> TimmBackbone | None:
+        """Return a second network, whose last map of the image is an argument of ``patches``; None without one."""
+        return None
+
     @abstractmethod
     def attend(self, attention: nn.MultiheadAttention, tokens: Tensor) -> Tensor:
         """Return the output (B, T, C) of the last attention for its normalized tokens (B, T, C)."""
 
-    def patches(self, tower: Any, images: Tensor) -> Tensor:
+    def patches(self, tower: Any, images: Tensor, cells: Tensor | None = None) -> Tensor:
         """Return unit vectors (B, rows, columns, d) of patches from normalized images (B, 3, H, W)."""
-        tokens = tower._embeds(images)
-        *blocks, last = tower.transformer.resblocks
-        for block in blocks:
-            tokens = block(tokens)
+        tokens, last = before_last_block(tower, images)
         tokens = tokens + last.ls_1(self.attend(last.attn, last.ln_1(tokens)))
         tokens = tokens + last.ls_2(last.mlp(last.ln_2(tokens)))
         vectors = normalize(tower.ln_post(tokens)[:, 1:] @ tower.proj, dim=2)
@@ -64,6 +66,15 @@ class ContrastiveHead(CheckedByConstruction, ABC):
     def values(self) -> Mapping[str, Any]:
         """Return the numbers that ``bifocal.serving.pointing.ContrastivePointer`` reads."""
         return {"sigma": self.sigma, "center": self.center}
+
+
+def before_last_block(tower: Any, images: Tensor) -> tuple[Tensor, Any]:
+    """Return the tokens (B, T, C) of normalized images before the last block, and this block."""
+    tokens = tower._embeds(images)
+    *blocks, last = tower.transformer.resblocks
+    for block in blocks:
+        tokens = block(tokens)
+    return tokens, last
 
 
 def projections(attention: nn.MultiheadAttention, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
