@@ -21,17 +21,23 @@ RESERVE = 0.15
 """Fraction of the budget that is not planned: the measurement is short, and other programs take time."""
 FIXED, PER_IMAGE = 35.0, 0.015
 """Seconds of the stages around training on two cores, for any number of images, and for each image: rough estimates."""
+BEFORE = ("prepare_dataset", "vectorize_captions")
+"""Stages that run before the choice: their time depends neither on the image size nor on the epochs."""
 SAMPLE, BATCH = 8, 64
 FILE = "budget.json"
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured seconds per image with ``size`` pixels, proportional to its area: features, one training epoch."""
+    """Measured seconds per image with ``size`` pixels: features, which its area scales, and one training epoch.
+
+    ``cells``: whether the area scales the epoch, too, because an image has a region per cell.
+    """
 
     extraction: float
     epoch: float
     size: int
+    cells: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
     for size in sizes:
         area = (size / costs.size) ** 2
         rest = FIXED + images * (PER_IMAGE + area * costs.extraction)
-        epoch = training_images * area * costs.epoch
+        epoch = training_images * costs.epoch * (area if costs.cells else 1)
         fitting = int(((1 - RESERVE) * seconds - rest) / epoch)
         if fitting >= EPOCHS[0] or size == sizes[-1]:
             break
@@ -77,21 +83,25 @@ def choose(seconds: float, images: int, training_images: int, costs: Costs) -> C
     return Choice(size, epochs, rest + epochs * epoch)
 
 
-def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Costs:
-    """Measure features of a few images, and two steps of an image encoder with ``dim`` dimensions.
+def measure(features: Mapping[str, Any], training: Mapping[str, Any], text: Path, files: Sequence[Path]) -> Costs:
+    """Measure features of a few images, and two steps of the model with the captions in ``text``.
 
     The weights, which do not change the time, are not loaded.
     """
     import torch
 
     from bifocal.datasets import open_image
-    from bifocal.image_encoders import SMILEEncoder
-    from bifocal.registry import build
+    from bifocal.features import RegionBatch
+    from bifocal.models import build_model
+    from bifocal.models.batch import Batch
+    from bifocal.registry import build, split
+    from bifocal.text import TextStore
     from bifocal.training.gradients import autocast_for
+    from bifocal.training.optimizers import build_optimizer
 
-    if not isinstance(section["extractor"], Mapping) or "size" not in section["extractor"]:
+    if not isinstance(features["extractor"], Mapping) or "size" not in features["extractor"]:
         raise ValueError("--budget chooses extract_features.extractor.size, which the parameters do not have")
-    extractor = build("bifocal.features.extractors", section["extractor"])
+    extractor, captions = build("bifocal.features.extractors", features["extractor"]), TextStore(text)
     times = []
     for _ in range(2):  # the first time includes the start of the libraries
         start = time.monotonic()
@@ -99,16 +109,30 @@ def measure(section: Mapping[str, Any], dim: int, files: Sequence[Path]) -> Cost
             pixels = [extractor.preprocess(open_image(file)) for file in files[:SAMPLE]]
             regions = extractor.extract(pixels)
         times.append((time.monotonic() - start) / len(pixels))
-    encoder = SMILEEncoder(extractor.dim, dim)
+    kind = captions.format.name
+    model = build_model(
+        training["model"],
+        feature_dim=extractor.dim,
+        text_dim=captions.dim,
+        text_format=kind,
+        vocabulary_size=len(captions.vocabulary) if kind == "tokens" else None,
+        network=captions.network,
+    )
+    optimizer = build_optimizer(training["optimizer"], model.parameters(), 1e-4)
     cells = regions[0].features.float().expand(BATCH, -1, -1).clone()
-    mask = torch.ones(cells.shape[:2], dtype=torch.bool)
+    boxes = cells.new_zeros(*cells.shape[:2], 4) if regions[0].boxes is None else regions[0].boxes.expand(BATCH, -1, -1)
+    images = RegionBatch(cells, torch.ones(cells.shape[:2], dtype=torch.bool), boxes)
+    count = BATCH * split(training["phases"][0]["batches"])[1].get("captions_per_image", 1)
+    texts = captions.gather([row % len(captions) for row in range(count)])
+    batch = Batch([""] * BATCH, images, texts, torch.arange(BATCH).unsqueeze(1) == torch.arange(count) % BATCH)
     steps = []
     for _ in range(2):
         start = time.monotonic()
-        with autocast_for("cpu", "bfloat16")():
-            encoder(cells, mask).sum().backward()
-        steps.append((time.monotonic() - start) / BATCH)
-    return Costs(times[-1], steps[-1], section["extractor"]["size"])
+        with autocast_for("cpu", training["precision"])():
+            model(batch).cross.sum().backward()
+        optimizer.step()
+        steps.append(training.get("members", 1) * (time.monotonic() - start) / BATCH)
+    return Costs(times[-1], steps[-1], features["extractor"]["size"], cells=extractor.regions > 1)
 
 
 def settings(choice: Choice, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -139,7 +163,7 @@ def write_choice(folder: Path, key: Mapping[str, Any], choice: Choice) -> None:
 
 def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters whose training takes about ``seconds``, and print them."""
-    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name == "prepare_dataset"])
+    run_stages(folder, values, [stage for stage in stages_of_run() if stage.name in BEFORE])
     images = read_dataset(folder / ARTIFACTS / "dataset")
     count, training = len(images.images), len(images.split("train").images)
     features, training_section = values["extract_features"], values["train_embedding"]
@@ -147,7 +171,7 @@ def fit_budget(seconds: float, start: float, folder: Path, values: dict[str, Any
     choice = read_choice(folder, key)
     if choice is None:
         files = [images.image_path(image_id) for image_id in images.images["image_id"][:SAMPLE]]
-        costs = measure(features, training_section["model"]["dim"], files)
+        costs = measure(features, training_section, folder / ARTIFACTS / "text", files)
         choice = choose(seconds - (time.monotonic() - start), count, training, costs)
         write_choice(folder, key, choice)
     click.echo(
